@@ -25,12 +25,12 @@ import click
 from memory import peak_memory
 from sizing import WordEncoder, write_base
 
-from ingest import load_base, load_base_in_parts
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread.cutting import cut_and_scan
 from ingest.spread.work import PartResult, Plan, Work
 from ingest.spread.worker import Job, PartBuilder
+from pearl_qdrant import load_base, load_base_in_parts
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.settings import DEFAULT_MODEL
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -130,7 +130,7 @@ def compare_pieces(names: int, parts: int, folder: Path) -> None:
         opened.close()
         click.echo(
             f"{kind:<8}{result.points:>12,} points{seconds:9.1f} s{peak.anonymous:9,.0f} MB{segments:4} segments"
-            f"{query_ms:8.2f} ms a search; joined in {result.index_seconds:.1f} s"
+            f"{query_ms:8.2f} ms a search; joined in {result.graph_seconds:.1f} s"
         )
 
 

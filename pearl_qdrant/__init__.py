@@ -1,11 +1,14 @@
 """Entity linking over Qdrant with PEARL phrase embeddings.
 
-    from pearl_qdrant import EntityLinker
+    from pearl_qdrant import EntityLinker, load_base
 
+    load_base("umls.tsv", "umls")
     with EntityLinker.open("umls") as linker:
         link = linker.link("heart attack", types=["DISO"])
 
-Names resolve on first use (PEP 562), so that `import pearl_qdrant` costs nothing.
+All that a program calls to load a base, to link with it and to train an encoder is here, whichever package has it:
+`ingest` reads and loads bases, `training` has the stages of training, which need the extra `train`. Names resolve on
+first use (PEP 562), so that `import pearl_qdrant` costs nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +19,16 @@ from pearl_qdrant._lazy import lazy_exports
 from pearl_qdrant._version import __version__
 
 if TYPE_CHECKING:
+    from ingest.readers.columns import TableColumns
+
+    from ingest.base.new_entity import make_entity
+    from ingest.base.scan import ScanResult
+    from ingest.formats import ReadOptions
+    from ingest.load.events import LoadEvents
+    from ingest.load.load_base import load_base, load_or_update_base, scan_base, update_base
+    from ingest.load.read_entities import read_entities
+    from ingest.load.results import IngestResult, UpdateResult
+    from ingest.spread.load import load_base_in_parts
     from pearl_qdrant.errors import (
         CollectionNotFoundError,
         DeviceError,
@@ -33,38 +46,157 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.records import Annotation, Candidate, Entity, Link, NilReason
+    from training.augment.options import ParaphraseOptions, SynonymOptions
+    from training.augment.pipeline import WrittenFile, find_synonyms, paraphrase_corpus
+    from training.corpus.make import CorpusReport, make_corpus
+    from training.corpus.options import CorpusOptions
+    from training.evaluation.evaluate_model import evaluate_model, list_tasks
+    from training.evaluation.reports.table import report_as_text
+    from training.events import TrainingEvents
+    from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
+    from training.finetune.pipeline import fit_model
+    from training.finetune.request import FitRequest, FitResult
+    from training.head.options import HeadOptions
+    from training.head.pipeline import train_head
+    from training.love.options import CharacterWidths, LoveConfig
+    from training.love.pipeline import pretrain_character_encoder
+    from training.mining.options import MiningConfig
+    from training.mining.pipeline import mine_negatives
+    from training.networks.average_checkpoint import average_checkpoint
+    from training.ngrams.options import NgramOptions
+    from training.ngrams.pipeline import NgramReport, find_ngrams
+    from training.refresh.pipeline import refresh_model
+    from training.refresh.request import RefreshEvents, RefreshRequest, RefreshResult
+    from training.ulr.pipeline import train_ulr
+    from training.ulr.request import UlrRequest, UlrResult
 
 __all__ = [
     "Annotation",
     "Candidate",
+    "CharacterWidths",
     "CollectionNotFoundError",
+    "CorpusOptions",
+    "CorpusReport",
     "DeviceError",
     "Entity",
     "EntityLinker",
     "EntityNotFoundError",
+    "FitRequest",
+    "FitResult",
+    "HeadOptions",
+    "IngestResult",
     "InputError",
     "Link",
     "LinkOptions",
+    "LoadEvents",
+    "LoveConfig",
+    "MiningConfig",
     "ModelError",
     "ModelMismatchError",
+    "NgramOptions",
+    "NgramReport",
     "NilReason",
+    "ParaphraseOptions",
     "PearlQdrantError",
+    "ReadOptions",
+    "RefreshEvents",
+    "RefreshRequest",
+    "RefreshResult",
+    "ScanResult",
     "SettingsError",
     "StoreError",
     "StoreLockedError",
     "StoreUnavailableError",
+    "SynonymOptions",
+    "TableColumns",
+    "TrainingEvents",
+    "UlrRequest",
+    "UlrResult",
     "UnknownTypeError",
+    "UpdateResult",
+    "WrittenFile",
     "__version__",
+    "average_checkpoint",
+    "evaluate_model",
+    "export_checkpoint",
+    "find_ngrams",
+    "find_synonyms",
+    "fit_model",
+    "list_tasks",
+    "load_base",
+    "load_base_in_parts",
+    "load_or_update_base",
+    "make_corpus",
+    "make_entity",
+    "mine_negatives",
+    "paraphrase_corpus",
+    "pretrain_character_encoder",
+    "read_entities",
+    "rebuild_for_torch",
+    "refresh_model",
+    "report_as_text",
+    "scan_base",
+    "train_head",
+    "train_ulr",
+    "update_base",
 ]
 
 _MODULE_OF = {
-    "EntityLinker": "pearl_qdrant.linking.linker",
-    "LinkOptions": "pearl_qdrant.linking.options",
     "Annotation": "pearl_qdrant.records",
     "Candidate": "pearl_qdrant.records",
+    "CharacterWidths": "training.love.options",
+    "CorpusOptions": "training.corpus.options",
+    "CorpusReport": "training.corpus.make",
     "Entity": "pearl_qdrant.records",
+    "EntityLinker": "pearl_qdrant.linking.linker",
+    "FitRequest": "training.finetune.request",
+    "FitResult": "training.finetune.request",
+    "HeadOptions": "training.head.options",
+    "IngestResult": "ingest.load.results",
     "Link": "pearl_qdrant.records",
+    "LinkOptions": "pearl_qdrant.linking.options",
+    "LoadEvents": "ingest.load.events",
+    "LoveConfig": "training.love.options",
+    "MiningConfig": "training.mining.options",
+    "NgramOptions": "training.ngrams.options",
+    "NgramReport": "training.ngrams.pipeline",
     "NilReason": "pearl_qdrant.records",
+    "ParaphraseOptions": "training.augment.options",
+    "ReadOptions": "ingest.formats",
+    "RefreshEvents": "training.refresh.request",
+    "RefreshRequest": "training.refresh.request",
+    "RefreshResult": "training.refresh.request",
+    "ScanResult": "ingest.base.scan",
+    "SynonymOptions": "training.augment.options",
+    "TableColumns": "ingest.readers.columns",
+    "TrainingEvents": "training.events",
+    "UlrRequest": "training.ulr.request",
+    "UlrResult": "training.ulr.request",
+    "UpdateResult": "ingest.load.results",
+    "WrittenFile": "training.augment.pipeline",
+    "average_checkpoint": "training.networks.average_checkpoint",
+    "evaluate_model": "training.evaluation.evaluate_model",
+    "export_checkpoint": "training.export.export_checkpoint",
+    "find_ngrams": "training.ngrams.pipeline",
+    "find_synonyms": "training.augment.pipeline",
+    "fit_model": "training.finetune.pipeline",
+    "list_tasks": "training.evaluation.evaluate_model",
+    "load_base": "ingest.load.load_base",
+    "load_base_in_parts": "ingest.spread.load",
+    "load_or_update_base": "ingest.load.load_base",
+    "make_corpus": "training.corpus.make",
+    "make_entity": "ingest.base.new_entity",
+    "mine_negatives": "training.mining.pipeline",
+    "paraphrase_corpus": "training.augment.pipeline",
+    "pretrain_character_encoder": "training.love.pipeline",
+    "read_entities": "ingest.load.read_entities",
+    "rebuild_for_torch": "training.export.export_checkpoint",
+    "refresh_model": "training.refresh.pipeline",
+    "report_as_text": "training.evaluation.reports.table",
+    "scan_base": "ingest.load.load_base",
+    "train_head": "training.head.pipeline",
+    "train_ulr": "training.ulr.pipeline",
+    "update_base": "ingest.load.load_base",
 }
 """The modules of the public names that are not errors."""
 

@@ -1,9 +1,11 @@
-"""Cells of tables that have several items, such as aliases, joined by bars."""
+"""Cells of tables: which are null, their text, and several items, such as aliases, joined by bars."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any
 
 _ESCAPE = re.compile(r"\\([\\|])")
 _BAR_OR_ESCAPE = re.compile(r"\||\\[\\|]")
@@ -31,3 +33,24 @@ def _split_at_bars(cell: str) -> Iterator[str]:
 def join_list(items: Iterable[str]) -> str:
     """The cell that `split_list` splits into these items."""
     return "|".join(item.replace("\\", "\\\\").replace("|", "\\|") for item in items)
+
+
+def is_null(cell: Any) -> bool:
+    """Whether a cell is null in the table that it is from, by its type; text never is.
+
+    None, NaN (of Python, numpy and `decimal`), NA and NaT of pandas, NaT of numpy, and null scalars of pyarrow.
+    """
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(cell, Decimal):
+        return cell.is_nan()
+    if isinstance(cell, float) or (type(cell).__module__ == "numpy" and getattr(cell, "ndim", 1) == 0):
+        return bool(cell != cell)  # NaN and NaT differ from themselves
+    return getattr(cell, "is_valid", True) is False  # a scalar of pyarrow
+
+
+def text_of(cell: Any) -> str:
+    """A cell as text; a whole number without its `.0`, which pandas gives numbers beside null cells."""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell)

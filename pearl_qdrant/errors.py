@@ -9,6 +9,7 @@
     │   └── DeviceError          the requested device is not available
     ├── StoreError
     │   ├── CollectionNotFoundError
+    │   │   └── NoCurrentVersionError  what names its current version on a server is lost
     │   ├── CollectionExistsError
     │   ├── ManifestError        a collection without a manifest, or with an unreadable one
     │   ├── ModelMismatchError   the collection was made by another model
@@ -53,11 +54,12 @@ class PearlQdrantError(Exception):
 
     Attributes:
         option: Name of the argument that would help, as in "store"; None if there is none.
+        message: What happened, without `advice`, which is for those who have a shell: a service tells its clients this.
     """
 
-    def __init__(self, message: str = "", *, option: str | None = None) -> None:
-        super().__init__(message)
-        self.option = option
+    def __init__(self, message: str = "", *, option: str | None = None, advice: str = "") -> None:
+        super().__init__(f"{message} {advice}".rstrip())
+        self.option, self.message = option, message
 
 
 class SettingsError(PearlQdrantError):
@@ -116,8 +118,22 @@ class CollectionNotFoundError(StoreError):
         self.collection, self.existing = collection, tuple(existing)
         others = ", ".join(self.existing) or "none"
         super().__init__(
-            f"Collection '{collection}' does not exist (there are: {others}). "
-            f"Create it with pearl-qdrant ingest, or in Python with ingest.load_base."
+            f"Collection '{collection}' does not exist (there are: {others}).",
+            advice="Create it with pearl-qdrant ingest, or in Python with pearl_qdrant.load_base.",
+        )
+
+
+class NoCurrentVersionError(CollectionNotFoundError):
+    """A collection has versions on a server (`existing`), but what says which one is current is lost, as `why` says."""
+
+    def __init__(self, collection: str, existing: Iterable[str], why: str = "", *, advice: str = "") -> None:
+        self.collection, self.existing = collection, tuple(existing)
+        lost = why or f"its alias '{collection}' is missing"
+        StoreError.__init__(
+            self,
+            f"Nobody knows which version of collection '{collection}' is current: {lost}. Nothing was "
+            f"deleted now. On the server there are: {', '.join(self.existing)}. "
+            + (advice or f"Let an alias '{collection}' name one of them (POST /collections/aliases)."),
         )
 
 
@@ -127,21 +143,20 @@ class CollectionExistsError(StoreError):
     def __init__(self, collection: str, *, option: str | None = None) -> None:
         self.collection = collection
         super().__init__(
-            f"Collection '{collection}' exists already. Choose another name, or delete it with: "
-            f"pearl-qdrant collections delete {collection}",
+            f"Collection '{collection}' exists already.",
             option=option,
+            advice=f"Choose another name, or delete it with: pearl-qdrant collections delete {collection}",
         )
 
 
 class ManifestError(StoreError):
-    """The collection has no manifest, or an unreadable one: it was not made by pearl-qdrant."""
+    """The collection has no manifest, or an unreadable one: another program made it, or the manifest is damaged."""
 
     def __init__(self, collection: str, reason: str) -> None:
         self.collection, self.reason = collection, reason
         super().__init__(
-            f"Collection '{collection}' has no usable manifest ({reason}). It was not made by this version of "
-            f"pearl-qdrant; ingest into another collection, or delete this one with: "
-            f"pearl-qdrant collections delete {collection}"
+            f"Collection '{collection}' has no usable manifest ({reason}): another program made it, or the manifest is "
+            f"damaged. Nothing was changed. Restore it from a copy, or use another collection."
         )
 
 
@@ -160,10 +175,10 @@ class ModelMismatchError(StoreError):
         if actual.partition(" (")[0] == expected_name:
             advice = "The model of that name has changed since: query with the old one"
         super().__init__(
-            f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}. "
-            f"{advice}, or encode its names again with another model: "
-            f"pearl-qdrant reencode {collection} --model MODEL",
+            f"Collection '{collection}' holds vectors of {expected}, but the model in use is {actual}.",
             option="model",
+            advice=f"{advice}, or encode its names again with another model: "
+            f"pearl-qdrant reencode {collection} --model MODEL",
         )
 
 
@@ -263,8 +278,9 @@ class ShardUnavailableError(StoreError):
         self.url, self.collection, self.tries, self.last = url, collection, tries, last
         what = f"a shard of collection '{collection}'" if collection else "a shard"
         super().__init__(
-            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries). Start the "
-            f"node again. A collection with 2 replicas can be searched without it. See: pearl-qdrant doctor"
+            f"Qdrant at {url} answers, but {what} is on a node that does not ({last}; {tries} tries).",
+            advice="Start the node again. A collection with 2 replicas can be searched without it. "
+            "See: pearl-qdrant doctor",
         )
 
 
@@ -336,8 +352,8 @@ class EntityNotFoundError(PearlQdrantError):
     def __init__(self, entity_id: str, collections: Iterable[str]) -> None:
         self.entity_id, self.collections = entity_id, tuple(collections)
         super().__init__(
-            f"No entity '{entity_id}' in {', '.join(self.collections)}. "
-            f"Ids are case-sensitive; find one with: pearl-qdrant link NAME"
+            f"No entity '{entity_id}' in {', '.join(self.collections)}.",
+            advice="Ids are case-sensitive; find one with: pearl-qdrant link NAME",
         )
 
 
@@ -375,8 +391,8 @@ class UnknownTypeError(PearlQdrantError):
         by_folded = {name.casefold(): name for name in sorted(known)}
         folded = get_close_matches(type_name.casefold(), by_folded, n=3, cutoff=0.6)
         self.near = tuple(by_folded[name] for name in folded)
-        hint = f"Similar: {', '.join(self.near)}. " if self.near else ""
+        hint = f" Similar: {', '.join(self.near)}." if self.near else ""
         super().__init__(
-            f"No entity of type '{type_name}' in {', '.join(self.collections)}. {hint}"
-            f"List all types with: pearl-qdrant collections show {self.collections[0]}"
+            f"No entity of type '{type_name}' in {', '.join(self.collections)}.{hint}",
+            advice=f"List all types with: pearl-qdrant collections show {self.collections[0]}",
         )

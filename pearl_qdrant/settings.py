@@ -1,7 +1,7 @@
 """Defaults, each written once, and the settings that the environment can change.
 
 An explicit argument or command-line option comes first, then the environment, then the default here. Only entry points
-(the command line, `EntityLinker.open`, `ingest.load_base`) read the environment, and only for missing arguments.
+(the command line, `EntityLinker.open`, `pearl_qdrant.load_base`) read the environment, and only for missing arguments.
 """
 
 from __future__ import annotations

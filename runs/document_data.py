@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ingest import load_base
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.linking.documents.features.passages import Compare
 from pearl_qdrant.linking.documents.linking import CANDIDATES
 from pearl_qdrant.linking.documents.mentions import DocumentMention

@@ -18,6 +18,7 @@ import click
 import uvicorn
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
+from pydantic import SecretStr
 
 from pearl_qdrant.service import ServiceSettings, create_app
 
@@ -29,6 +30,7 @@ COLUMN = (
     "name,seen\nNYTimes,3\nBig Apple,2\nGoogle,9\nParis,4\nheart atack,1\nhepatitis Z,1\nWashngton,5\n"
     "Georgia,2\nAmazon,7\n"
 )
+KEY = "a-key-of-the-pictures-alone"
 
 
 @contextmanager
@@ -102,11 +104,12 @@ def take(page: Page, base: str, out: Path) -> None:
 def main(store: str, collection: str, out: Path) -> None:
     """Take the pictures."""
     out.mkdir(parents=True, exist_ok=True)
-    settings = ServiceSettings(store=store, collections=(collection,), allow_writing=True)
+    settings = ServiceSettings(store=store, collections=(collection,), allow_writing=True, api_keys=(SecretStr(KEY),))
     with running(settings) as base, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 860})
         page.set_default_timeout(150_000)
+        page.add_init_script(f"sessionStorage.setItem('pearl-qdrant-key', '{KEY}')")
         page.on("console", lambda message: click.echo(f"{message.type}: {message.text}", err=True))
         page.on("pageerror", lambda error: click.echo(f"error: {error}", err=True))
         take(page, base, out)

@@ -36,9 +36,9 @@ from mini_en.examples import alias_examples, held_out_aliases, without_strings
 from recipe_tables import read_tsv
 from safetensors.torch import load_file, save_file
 
+from pearl_qdrant import FitRequest, UlrRequest, average_checkpoint, fit_model, train_ulr
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.encoder.loading import load_encoder
-from training import FitRequest, UlrRequest, average_checkpoint, fit_model, train_ulr
 from training.evaluation.datasets.data import FolderData, Row
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.registry import find_tasks

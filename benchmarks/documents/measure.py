@@ -23,8 +23,7 @@ from pathlib import Path
 
 import click
 
-from ingest import load_base
-from pearl_qdrant import EntityLinker, Link
+from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.settings import DEFAULT_MODEL
 
 PARTS = ("partial names", "popularity", "types", "passages", "coherence")

@@ -25,8 +25,7 @@ from pathlib import Path
 
 import click
 
-from ingest import load_base, update_base
-from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant import Entity, EntityLinker, load_base, update_base
 from pearl_qdrant.store.administration import finalize_collection
 from pearl_qdrant.store.edge.store import EdgeStore
 

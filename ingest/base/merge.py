@@ -98,10 +98,6 @@ class EntityBuilder:
         _cut(self._kb_types, limits.MAX_KB_TYPES)
         return TOO_MANY_NAMES if _cut(self._names, limits.MAX_NAMES) else None
 
-    def has_other_name(self, other: Entity) -> bool:
-        """Whether the canonical name of a row differs from that of the first row."""
-        return other.canonical_name != self._first.canonical_name
-
     def build(self) -> Entity:
         """The entity of all rows so far."""
         names = iter(self._names)
@@ -137,10 +133,11 @@ def merge_adjacent(
     """
     on_excess = on_excess or (lambda reason, row: report.skip_here(reason, f"{row.entity_id} {row.canonical_name}"))
     pending: Entity | None = None
+    place = report.place
     builder: EntityBuilder | None = None
     for row in rows:
         if pending is None:
-            pending = row
+            pending, place = row, report.place
         elif row.entity_id == pending.entity_id:
             builder = builder or EntityBuilder(pending)
             reason = builder.add(row)
@@ -148,11 +145,14 @@ def merge_adjacent(
                 on_excess(reason, row)
             if reason != TOO_MANY_ROWS:
                 report.merged_rows += 1
-                report.conflicting_names += builder.has_other_name(row)
+                if row.canonical_name != pending.canonical_name:
+                    report.conflict(report.place, row.entity_id, pending.canonical_name, row.canonical_name)
         else:
+            report.run_place = place
             yield pending if builder is None else builder.build()
-            pending, builder = row, None
+            pending, builder, place = row, None, report.place
     if pending is not None:
+        report.run_place = place
         yield pending if builder is None else builder.build()
 
 
@@ -172,6 +172,7 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
         return
     with RowStore() as store:
         yield from _count(_store_scattered(runs, scattered, store), report)
+        report.place = "", 0
         yield from _count(merge_adjacent(map(entity_from_json, store.rows()), report, _refuse), report)
 
 

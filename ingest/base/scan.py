@@ -11,7 +11,7 @@ Measured on one core: about 3 s for 450,000 rows, a quarter of it for the digest
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ingest.base.reader import Hashes, Reader, scattered_excess
 from ingest.io import limits
-from ingest.io.report import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport
+from ingest.io.report import MAX_EXAMPLES, TOO_MANY_NAMES, TOO_MANY_ROWS, Conflict, ReadReport
 from pearl_qdrant.records import Entity
 
 _PROGRESS_RUNS = 1 << 15
@@ -85,13 +85,18 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 
 
 def scan(
-    reader: Reader, report: ReadReport | None = None, *, on_progress: Callable[[int], None] | None = None
+    reader: Reader,
+    report: ReadReport | None = None,
+    *,
+    cutter: Reader | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> ScanResult:
-    """Read a base once and count it.
+    """Read a base once and count it; a second time, up to the first few conflicts, if there are some.
 
     Args:
         reader: The base.
         report: Filled while reading; its `max_errors` stops the scan.
+        cutter: Yields what the reader does, and does more with it; it is read once.
         on_progress: Called now and then with the rows read so far.
 
     Raises:
@@ -99,7 +104,7 @@ def scan(
     """
     report = ReadReport() if report is None else report
     content, hashed = sha256(), HashedRuns()
-    for n_runs, run in enumerate(reader.read_runs(report), start=1):
+    for n_runs, run in enumerate((cutter or reader).read_runs(report), start=1):
         content.update(hashed.add(run))
         if on_progress is not None and not n_runs % _PROGRESS_RUNS:
             on_progress(report.rows)
@@ -120,11 +125,34 @@ def count_runs(reader: Reader, hashed: HashedRuns, digest: str, report: ReadRepo
     """
     names_of_run = np.array(hashed.names_of_run, dtype=np.uint32)
     try:
-        return _count(digest, report, _as_hashes(hashed.ids), _as_hashes(hashed.names), names_of_run)
+        result, pairs = _count(digest, report, _as_hashes(hashed.ids), _as_hashes(hashed.names), names_of_run)
     except _ScatteredExcessError as excess:
         runs = reader.read_runs(ReadReport(max_errors=None))
         entity_id = next(run.entity_id for run in runs if name_hash(run.entity_id) == excess.id_hash)
         raise scattered_excess(entity_id, excess.reason) from None
+    if len(report.conflicts) < (wanted := min(MAX_EXAMPLES, report.conflicting_names)):
+        report.conflicts = _find_conflicts(reader, pairs, wanted)
+    return result
+
+
+def _find_conflicts(reader: Reader, pairs: Mapping[int, int], wanted: int) -> list[Conflict]:
+    """The first conflicts, by another pass that ends with the last of them.
+
+    Args:
+        reader: The base.
+        pairs: For the number of a run that conflicts with an earlier one, the number of the first run of its id.
+        wanted: How many there are, and are to be found; those within a run included.
+    """
+    again = ReadReport(max_errors=None)
+    firsts = dict.fromkeys(pairs.values(), "")
+    for number, run in enumerate(reader.read_runs(again)):
+        if number in firsts:
+            firsts[number] = run.canonical_name
+        if number in pairs:
+            again.conflict(again.run_place, run.entity_id, firsts[pairs[number]], run.canonical_name)
+        if len(again.conflicts) >= wanted:
+            break
+    return again.conflicts
 
 
 def find_scattered(reader: Reader) -> Hashes:
@@ -156,8 +184,8 @@ def _repeated(ordered: Hashes) -> Hashes:
 
 def _count(
     digest: str, report: ReadReport, ids: Hashes, names: Hashes, names_of_run: npt.NDArray[np.uint32]
-) -> ScanResult:
-    """Turn the hashes of all runs into counts.
+) -> tuple[ScanResult, Mapping[int, int]]:
+    """Turn the hashes of all runs into counts, and find runs in conflict as `_find_conflicts` takes them.
 
     Args:
         digest, report: Part of the result; the merges and counts of the report are completed.
@@ -166,16 +194,17 @@ def _count(
         names_of_run: Number of names of each run, (r,).
     """
     scattered = _repeated(np.sort(ids))
+    pairs: Mapping[int, int] = {}
     if len(scattered):
         is_scattered = np.isin(ids, scattered)
-        names = _merge_names(report, ids, names, names_of_run, is_scattered)
+        names, pairs = _merge_names(report, ids, names, names_of_run, is_scattered)
         entities = len(ids) - int(is_scattered.sum()) + len(scattered)
     else:
         entities = len(ids)
     report.entities, report.names = entities, len(names)
     names.sort()
     distinct = int((names[1:] != names[:-1]).sum()) + 1 if len(names) else 0
-    return ScanResult(entities, len(names), distinct, _repeated(names), scattered, report, digest)
+    return ScanResult(entities, len(names), distinct, _repeated(names), scattered, report, digest), pairs
 
 
 def _merge_names(
@@ -184,24 +213,31 @@ def _merge_names(
     names: Hashes,
     names_of_run: npt.NDArray[np.uint32],
     is_scattered: npt.NDArray[np.bool_],
-) -> Hashes:
-    """Names of all entities; a name that two runs of one id share counts once. Counts merges in the report."""
+) -> tuple[Hashes, Mapping[int, int]]:
+    """Names of all entities, and the first runs in conflict as `_find_conflicts` takes them.
+
+    A name that two runs of one id share counts once. Counts merges in the report.
+    """
     first_name = np.cumsum(names_of_run, dtype=np.int64) - names_of_run
     run_ids, canonical = ids[is_scattered], names[first_name[is_scattered]]
     # A stable sort keeps the runs of an id in order, and the first one decides the canonical name.
     order = np.argsort(run_ids, kind="stable")
     run_ids, canonical = run_ids[order], canonical[order]
     is_first = np.append(True, run_ids[1:] != run_ids[:-1])
-    decided = canonical[is_first][np.cumsum(is_first) - 1]
+    first_of = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+    conflicting = np.flatnonzero(canonical != canonical[first_of])
     report.merged_rows += int((~is_first).sum())
-    report.conflicting_names += int((canonical != decided).sum())
+    report.conflicting_names += len(conflicting)
+    runs = np.flatnonzero(is_scattered)[order]
+    earliest = conflicting[np.argsort(runs[conflicting])[:MAX_EXAMPLES]]
+    conflicts = dict(zip(runs[earliest].tolist(), runs[first_of[earliest]].tolist(), strict=True))
 
     of_scattered = np.repeat(is_scattered, names_of_run)
     pairs = np.stack([np.repeat(ids[is_scattered], names_of_run[is_scattered]), names[of_scattered]], axis=1)
     merged = np.unique(pairs, axis=0)
     _check_excess(run_ids, limits.MAX_ROWS, TOO_MANY_ROWS)
     _check_excess(merged[:, 0], limits.MAX_NAMES, TOO_MANY_NAMES)
-    return np.concatenate([names[~of_scattered], merged[:, 1]])
+    return np.concatenate([names[~of_scattered], merged[:, 1]]), conflicts
 
 
 class _ScatteredExcessError(Exception):

@@ -53,6 +53,25 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """A row whose id an earlier row has with another name; both became one entity.
+
+    Attributes:
+        path, line: Of the later row, as in `Skip`.
+        entity_id, first, name: The id, and the names of the earlier and the later row; safe to print.
+    """
+
+    path: str
+    line: int
+    entity_id: str
+    first: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: id '{self.entity_id}' is '{self.first}' in an earlier row, '{self.name}' here"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadWarning:
     """Something about an input that is probably not as the user means it, although it can be read.
 
@@ -77,12 +96,15 @@ class ReadReport:
         names: Their names, canonical ones and aliases; one point each.
         merged_rows: Rows that were joined to an earlier row with the same id.
         conflicting_names: Merged rows whose canonical name differs from that of the first row; it became an alias.
+        conflicts: The first few of them; a scan has them all, a read only those of adjacent rows.
         skipped: Skipped bad rows, by reason.
         filtered: Good rows that the options exclude (language, source, ...), by reason; these are no errors.
         examples: The first few bad rows.
         notes: How each file was understood, in words, for the user.
         warnings: What is probably not as the user means it.
-        place: Path and line of the row that was read last, for later steps that find it bad, such as merging.
+        place: Path and line of the row that was read last, for later steps that find it bad, such as merging; line 0
+            where rows have no place.
+        run_place: Place of the first row of the run that was yielded last.
     """
 
     max_errors: int | None = DEFAULT_MAX_ERRORS
@@ -92,12 +114,14 @@ class ReadReport:
     names: int = 0
     merged_rows: int = 0
     conflicting_names: int = 0
+    conflicts: list[Conflict] = field(default_factory=list, compare=False)
     skipped: dict[str, int] = field(default_factory=dict)
     filtered: dict[str, int] = field(default_factory=dict)
     examples: list[Skip] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[ReadWarning] = field(default_factory=list)
     place: tuple[str, int] = field(default=("", 0), compare=False)
+    run_place: tuple[str, int] = field(default=("", 0), compare=False)
 
     @property
     def n_skipped(self) -> int:
@@ -160,6 +184,12 @@ class ReadReport:
         """Count the row at `place` as bad. Raises as `skip`."""
         path, line = self.place
         self.skip(reason, path=path, line=line, text=text)
+
+    def conflict(self, place: tuple[str, int], entity_id: str, first: str, name: str) -> None:
+        """Count a row with the id of an earlier one and another name; its place is noted if it has one."""
+        self.conflicting_names += 1
+        if place[1] and len(self.conflicts) < MAX_EXAMPLES:
+            self.conflicts.append(Conflict(*place, *map(make_excerpt, (entity_id, first, name))))
 
     def bound_names(self, entity_id: str, names: Sequence[str]) -> tuple[str, ...]:
         """The first `MAX_NAMES` names of an entity; if there are more, the row at `place` is counted as bad.

@@ -1,6 +1,6 @@
 """Load a base from files into a collection in one call, as `pearl-qdrant ingest` does.
 
-    from ingest import load_base
+    from pearl_qdrant import load_base
 
     result = load_base("umls.tsv", "umls")
     print(result.points)
@@ -23,9 +23,9 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
-from ingest.load.pipeline import IngestResult
+from ingest.load.results import IngestResult, UpdateResult
 from ingest.load.session import MayUpdate, Session
-from ingest.load.update import MayRemove, UpdateResult
+from ingest.load.update import MayRemove
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError
@@ -35,7 +35,8 @@ from pearl_qdrant.settings import (
     DEFAULT_MODEL,
     DEFAULT_WAIT_S,
 )
-from pearl_qdrant.store.open import StoreLike, check_collection_name, location_of, use_store
+from pearl_qdrant.store.names import check_name
+from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Quantization
 
@@ -269,7 +270,7 @@ def checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str:
     if not listed:
         raise OptionError("paths", "No file is given: name at least one.")
     name = collection or collection_name(listed[0])
-    check_collection_name(name, location_of(store))
+    check_name(name)
     return name
 
 

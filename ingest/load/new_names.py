@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import BinaryIO, cast
 
@@ -14,7 +15,7 @@ import msgspec
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import encode_descriptions, name_points, plain_points
+from pearl_qdrant.store.points import encode_descriptions, is_same_point, name_points, plain_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
@@ -90,6 +91,31 @@ def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NameP
     for start in range(0, len(ids), BATCH):
         known.update(collection.get(ids[start : start + BATCH]))
     return known
+
+
+def with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
+    """A point with the stored predictions of the type head, which depend on the name alone."""
+    return replace(
+        point,
+        phrase_type=stored.phrase_type,
+        lexical_class=stored.lexical_class,
+        predicted_type=stored.predicted_type,
+        type_probability=stored.type_probability,
+    )
+
+
+def count_stored(entities: Iterable[Entity], collection: Collection) -> int:
+    """How many of these entities are stored as they are, up to the first that is not: a load writes in their order."""
+    iterator, n_stored = iter(entities), 0
+    while batch := list(islice(iterator, BATCH)):
+        known = stored_points(collection, [point.id for point in plain_points(collection.manifest.kb, batch)])
+        for entity in batch:
+            for point in plain_points(collection.manifest.kb, [entity]):
+                stored = known.get(point.id)
+                if stored is None or not is_same_point(with_types_of(point, stored), stored):
+                    return n_stored
+            n_stored += 1
+    return n_stored
 
 
 def write_missing(entities: Iterable[Entity], collection: Collection, encoder: Encoder) -> int:

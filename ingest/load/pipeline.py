@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
 from ingest.load.embedding_cache import RepeatedNames
-from ingest.load.new_names import WINDOW, write_missing
+from ingest.load.new_names import WINDOW, count_stored, write_missing
 from ingest.load.prefetch import overlap
+from ingest.load.results import IngestResult
 from ingest.load.windows import WindowSize
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.records import Entity
@@ -45,96 +45,6 @@ CHECKPOINT_S = 10.0
 """Seconds between two checkpoints, at most, and the window that is being written: what a stopped load loses."""
 
 Progress = Callable[[int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class IngestResult:
-    """Counts and times of a load.
-
-    Attributes:
-        collection: Its name.
-        entities, names, distinct_names: Counts of the input.
-        points: Points in the collection afterwards, counted exactly.
-        unencodable: Names stored without a dense vector.
-        resumed_at: Entities that an earlier, interrupted load had already stored.
-        rewritten: Names that were stored and had disappeared (deleted since, or lost by a server), and were written
-            again.
-        unfinished: Other inputs whose load is not finished; the last of them builds the graph.
-        skipped: Skipped rows by reason: bad rows, and those that the options exclude.
-        seconds: Time of reading, encoding and writing, without the graph.
-        encode_seconds: Time in the encoder.
-        index_seconds: Time of building the graph.
-        model, device: The encoder and where it ran.
-        unchanged: The collection held this input already, so nothing was encoded or written.
-    """
-
-    collection: str
-    entities: int
-    names: int
-    distinct_names: int
-    points: int
-    unencodable: int
-    resumed_at: int
-    rewritten: int
-    unfinished: tuple[str, ...]
-    skipped: dict[str, int]
-    seconds: float
-    encode_seconds: float
-    index_seconds: float
-    model: str
-    device: str
-    unchanged: bool = False
-
-    @classmethod
-    def of_unchanged(cls, collection: str, scanned: ScanResult, info: ModelInfo, *, points: int) -> IngestResult:
-        """The counts of an input that a collection with so many points held already."""
-        return cls(
-            collection=collection,
-            entities=scanned.entities,
-            names=scanned.names,
-            distinct_names=scanned.distinct_names,
-            points=points,
-            unencodable=0,
-            resumed_at=0,
-            rewritten=0,
-            unfinished=(),
-            skipped=scanned.report.skip_counts,
-            seconds=0.0,
-            encode_seconds=0.0,
-            index_seconds=0.0,
-            model=info.name,
-            device=info.device,
-            unchanged=True,
-        )
-
-    @property
-    def names_per_second(self) -> float:
-        """Names of this run over `seconds`."""
-        return self.names / self.seconds if self.seconds else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """The report of the command line."""
-        skipped = dict(self.skipped)
-        if self.unencodable:
-            skipped["unencodable"] = self.unencodable
-        return {
-            "collection": self.collection,
-            "entities": self.entities,
-            "names": self.names,
-            "distinct_names": self.distinct_names,
-            "points": self.points,
-            "skipped": skipped,
-            "seconds": round(self.seconds, 3),
-            "encode_seconds": round(self.encode_seconds, 3),
-            "index_seconds": round(self.index_seconds, 3),
-            "names_per_second": round(self.names_per_second, 1),
-            "model": self.model,
-            "device": self.device,
-            "resumed_at": self.resumed_at,
-            "rewritten": self.rewritten,
-            "unfinished": list(self.unfinished),
-            "unchanged": self.unchanged,
-        }
 
 
 @dataclass(slots=True)
@@ -161,7 +71,6 @@ class _Load:
     on_checkpoint: Progress
     skip_entities: int
     encode_seconds: float = 0.0
-    unencodable: int = 0
     is_stopped: bool = False
     repeats: RepeatedNames = field(init=False)
     size: WindowSize = field(init=False)
@@ -207,7 +116,6 @@ class _Load:
                 raise RuntimeError("a window reached the writer before the encoder")
             points = name_points(kb, names_of(window.entities), encoded)
             writer.write(points, encoded.vectors, encoded.encodable, descriptions=window.descriptions)
-            self.unencodable += len(points) - int(encoded.encodable.sum())
             done += len(window.entities)
             since += len(points)
             self.progress(len(points))
@@ -238,30 +146,8 @@ class _Load:
         done = Checkpoint(input=self.input, digest=self.scan.digest, entities=self.scan.entities, is_done=True)
         self.collection.write_checkpoint(done)
 
-    def make_result(
-        self, points: int, rewritten: int, unfinished: tuple[str, ...], seconds: float, index_seconds: float
-    ) -> IngestResult:
-        """The result of the whole load."""
-        return IngestResult(
-            collection=self.collection.name,
-            entities=self.scan.entities,
-            names=self.scan.names,
-            distinct_names=self.scan.distinct_names,
-            points=points,
-            unencodable=self.unencodable,
-            resumed_at=self.skip_entities,
-            rewritten=rewritten,
-            unfinished=unfinished,
-            skipped=self.report.skip_counts,
-            seconds=seconds,
-            encode_seconds=self.encode_seconds,
-            index_seconds=index_seconds,
-            model=self.encoder.info.name,
-            device=self.encoder.info.device,
-        )
 
-
-def ingest(
+def ingest(  # long: all arguments of a load are documented here
     reader: Reader,
     scan: ScanResult,
     encoder: Encoder,
@@ -277,8 +163,8 @@ def ingest(
 ) -> IngestResult:
     """Load a scanned base into a collection, and build its graph.
 
-    If the manifest has a checkpoint of an interrupted load of the same input, the load resumes there. While the
-    manifest has an unfinished load of another input, the graph is not built.
+    If the manifest has a checkpoint of an interrupted load of the same input, the load resumes there, or after the
+    names that were stored since. While the manifest has an unfinished load of another input, the graph is not built.
 
     Args:
         reader: The base.
@@ -297,33 +183,50 @@ def ingest(
         InputError: If the input cannot be read, or has too many bad rows.
         StoreError: If the store fails after all retries, or does not hold what was written.
     """
-    resumed_at, is_exact = _start(collection, encoder, scan, input_name)
+    resumed_at, is_resumed, is_exact = _start(collection, encoder, scan, input_name)
+    if is_resumed:  # names were stored after the checkpoint
+        entities = reader.read(ReadReport(max_errors=max_errors), scattered=scan.scattered)
+        resumed_at += count_stored(islice(entities, resumed_at, None), collection)
     if resumed_at:
         on_checkpoint(resumed_at)
     start = time.perf_counter()
     report = ReadReport(max_errors=max_errors)
     load = _Load(reader, scan, encoder, collection, input_name, report, on_progress, on_checkpoint, resumed_at)
     load.run()
-    seconds = time.perf_counter() - start
+    load_seconds = time.perf_counter() - start
     on_checkpoint(scan.entities)
     checkpoints = collection.read_manifest().checkpoints
     unfinished = tuple(one.input for one in checkpoints if not one.is_done)
     is_exact = is_exact and len(checkpoints) == 1
     points, rewritten = write_lost(reader, scan, encoder, collection, max_errors=max_errors, is_exact=is_exact)
-    index_seconds = 0.0
+    graph_seconds = 0.0
     if not unfinished:
-        index_seconds = _finalize(collection, on_finalize) if finalize else 0.0
+        graph_seconds = _finalize(collection, on_finalize) if finalize else 0.0
         if not is_part:
             finish_load(collection, scan, checkpoints, points)
-    return load.make_result(points, rewritten, unfinished, seconds, index_seconds)
+    return IngestResult(
+        collection=collection.name,
+        report=scan.report,
+        points=points,
+        without_vector=points - collection.status().vectors,
+        load_seconds=load_seconds,
+        encode_seconds=load.encode_seconds,
+        graph_seconds=graph_seconds,
+        model=encoder.info.name,
+        device=encoder.info.device,
+        distinct_names=scan.distinct_names,
+        resumed_at=resumed_at,
+        rewritten=rewritten,
+        unfinished=unfinished,
+    )
 
 
-def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_name: str) -> tuple[int, bool]:
+def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_name: str) -> tuple[int, bool, bool]:
     """Mark the collection as loading.
 
     Returns:
-        Entities that are already stored, and whether the collection must hold exactly the names of this input
-        afterwards: nothing else was ever loaded into it.
+        Entities that are already stored, by the checkpoint; whether there was one, of a load that did not finish; and
+        whether the collection must hold exactly the names of this input afterwards: nothing else was ever loaded.
     """
     before = collection.read_manifest()
     before.check_model(encoder.info)
@@ -333,7 +236,7 @@ def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_nam
     is_exact = is_alone and (known is not None or not collection.count())
     collection.write_manifest(before.model_copy(update={"state": "loading"}))
     collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at))
-    return resumed_at, is_exact
+    return resumed_at, known is not None, is_exact
 
 
 def write_lost(

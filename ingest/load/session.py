@@ -16,9 +16,10 @@ from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
 from ingest.load.new_names import stored_points
-from ingest.load.pipeline import IngestResult, ingest
-from ingest.load.update import MayRemove, UpdateResult, update
-from pearl_qdrant.encoder.protocol import Encoder
+from ingest.load.pipeline import ingest
+from ingest.load.results import IngestResult, UpdateResult
+from ingest.load.update import MayRemove, update
+from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import DEFAULT_QUANTIZATION
@@ -197,27 +198,34 @@ class Session:
                 self.events.resumed(checkpoint.entities)
 
     def _nothing_loaded(self, target: Collection) -> IngestResult:
-        return IngestResult.of_unchanged(target.name, self.scanned, self.encoder.info, points=target.manifest.names)
+        return unchanged_result(target, self.scanned, self.encoder.info)
 
     def _nothing_updated(self, target: Collection) -> UpdateResult:
-        scanned, info = self.scanned, self.encoder.info
+        status, info = target.status(), self.encoder.info
         return UpdateResult(
             collection=target.name,
-            entities=scanned.entities,
-            names=scanned.names,
-            points=target.manifest.names,
-            added=0,
-            changed=0,
-            unchanged=scanned.names,
-            removed=0,
-            kept=0,
-            skipped=scanned.report.skip_counts,
-            seconds=0.0,
-            encode_seconds=0.0,
-            index_seconds=0.0,
+            report=self.scanned.report,
+            points=status.points,
+            without_vector=status.points - status.vectors,
             model=info.name,
             device=info.device,
+            unchanged=self.scanned.names,
         )
+
+
+def unchanged_result(target: Collection, scanned: ScanResult, info: ModelInfo) -> IngestResult:
+    """The counts of an input that a collection held already."""
+    status = target.status()
+    return IngestResult(
+        collection=target.name,
+        report=scanned.report,
+        points=status.points,
+        without_vector=status.points - status.vectors,
+        model=info.name,
+        device=info.device,
+        distinct_names=scanned.distinct_names,
+        unchanged=True,
+    )
 
 
 def is_unchanged(target: Collection, scanned: ScanResult) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -26,8 +25,9 @@ import numpy as np
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
-from ingest.load.new_names import BATCH, NewNames, stored_points
+from ingest.load.new_names import BATCH, NewNames, stored_points, with_types_of
 from ingest.load.pipeline import Progress
+from ingest.load.results import UpdateResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
@@ -36,42 +36,6 @@ from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import description_text, is_same_point, plain_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LoadedInput, NamePoint
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateResult:
-    """Counts of an update, in names (points).
-
-    Attributes:
-        collection: Its name.
-        entities, names: Counts of the new release.
-        points: Points in the collection afterwards, counted exactly.
-        added: Names that were encoded and written.
-        changed: Names whose payload was replaced, or whose entity has another description that was encoded.
-        unchanged: Names that are as they were.
-        removed: Deleted names, which the new release lacks.
-        kept: Names that the new release lacks too, but that were kept: rows could not be read, or the caller refused.
-        skipped: Skipped rows by reason.
-        seconds, encode_seconds, index_seconds: As in `pipeline.IngestResult`.
-        model, device: The encoder and where it ran.
-    """
-
-    collection: str
-    entities: int
-    names: int
-    points: int
-    added: int
-    changed: int
-    unchanged: int
-    removed: int
-    kept: int
-    skipped: dict[str, int]
-    seconds: float
-    encode_seconds: float
-    index_seconds: float
-    model: str
-    device: str
-
 
 MayRemove = Callable[[int, int], bool]
 """Called with the number of names that would be deleted and that of all names; returns whether to delete them."""
@@ -118,26 +82,25 @@ def update(  # long: all arguments of an update are documented here
         comparison.add_all(reader.read(report, scattered=scan.scattered), on_progress)
         encode_seconds = new.write_to(collection, encoder)
     learned, removed, kept = _remove_retired(collection, comparison.seen, report, may_remove)
-    seconds = time.perf_counter() - start
+    load_seconds = time.perf_counter() - start
     points = _check_count(collection, scan.names + kept + learned)
     loaded = () if kept else (LoadedInput(input=input_name, digest=scan.digest),)
-    index_seconds = _finish(collection, scan, points, kb_version, loaded, on_finalize)
+    graph_seconds = _finish(collection, scan, points, kb_version, loaded, on_finalize)
     return UpdateResult(
         collection=collection.name,
-        entities=scan.entities,
-        names=scan.names,
+        report=scan.report,
         points=points,
+        without_vector=points - collection.status().vectors,
+        load_seconds=load_seconds,
+        encode_seconds=encode_seconds,
+        graph_seconds=graph_seconds,
+        model=encoder.info.name,
+        device=encoder.info.device,
         added=comparison.added,
         changed=comparison.changed,
         unchanged=comparison.unchanged,
         removed=removed,
         kept=kept,
-        skipped=report.skip_counts,
-        seconds=seconds,
-        encode_seconds=encode_seconds,
-        index_seconds=index_seconds,
-        model=encoder.info.name,
-        device=encoder.info.device,
     )
 
 
@@ -195,7 +158,7 @@ def _finish(
     """Build the graph, and write input, counts and IDF table to the manifest; returns the seconds of the graph."""
     start = time.perf_counter()
     collection.finalize(on_finalize)
-    index_seconds = time.perf_counter() - start
+    graph_seconds = time.perf_counter() - start
     n_entities = scan.entities if points == scan.names else collection.count_entities()
     idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
     done = {"state": "ready", "ngram_rarity": idf, "entities": n_entities, "names": points, "loaded": loaded}
@@ -203,7 +166,7 @@ def _finish(
     if kb_version is not None:
         done["kb_version"] = kb_version
     collection.write_manifest(collection.manifest.model_copy(update=done))
-    return index_seconds
+    return graph_seconds
 
 
 class _Comparison:
@@ -240,7 +203,7 @@ class _Comparison:
                     missing.append(name)
                 elif self._has_descriptions and _described(point) != _described(stored):
                     redescribed.append(name)
-                elif not is_same_point(now := _with_types_of(point, stored), stored):
+                elif not is_same_point(now := with_types_of(point, stored), stored):
                     changed.append(now)
                 else:
                     self.unchanged += 1
@@ -257,17 +220,6 @@ class _Comparison:
 def _described(point: NamePoint) -> str | None:
     """The text whose vector a point has, if its collection keeps vectors of descriptions."""
     return description_text(point) if point.is_canonical else None
-
-
-def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
-    """A point with the stored predictions of the type head, which depend on the name alone."""
-    return replace(
-        point,
-        phrase_type=stored.phrase_type,
-        lexical_class=stored.lexical_class,
-        predicted_type=stored.predicted_type,
-        type_probability=stored.type_probability,
-    )
 
 
 def _find_retired(collection: Collection, seen: array[int]) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -21,12 +22,22 @@ from ingest.base.scan import ScanResult, find_scattered, scan
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.partitions.rule import BUCKETS, bucket_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _ADVICE = "Free some space, or choose a work folder on a larger disk"
+
+
+BUCKETS = 256
+"""Entities are in so many buckets, each written to a file of its own; a part is every n-th of them."""
+
+
+def bucket_of(entity_id: str) -> int:
+    """Return the bucket of an entity, in [0, `BUCKETS`): the same in every process, so that a cut can be resumed."""
+    # Text from JSON can have lone surrogates, which plain UTF-8 refuses; they are checked elsewhere.
+    digest = blake2b(entity_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % BUCKETS
 
 
 def buckets_of(part: int, n_parts: int) -> range:
@@ -41,7 +52,7 @@ def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult
         InputError: As `scan`, and if the buckets cannot be written.
     """
     with Cutter(reader, folder) as cutter:
-        return scan(cutter, report)
+        return scan(reader, report, cutter=cutter)
 
 
 class BucketReader:

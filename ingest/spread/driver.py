@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,9 +22,10 @@ import msgspec
 
 from ingest.base.scan import ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import IngestResult, finish_load, write_lost
-from ingest.load.session import is_unchanged
-from ingest.spread.cutting import cut_and_scan
+from ingest.load.pipeline import finish_load, write_lost
+from ingest.load.results import IngestResult
+from ingest.load.session import is_unchanged, unchanged_result
+from ingest.spread.cutting import BUCKETS, cut_and_scan
 from ingest.spread.work import PartResult, Plan, Work
 from ingest.spread.worker import Job, OnNames, PartBuilder, part_input, part_name
 from pearl_qdrant.errors import CollectionExistsError, OptionError, StoreError
@@ -33,7 +34,6 @@ from pearl_qdrant.settings import ServerAccess, is_url
 from pearl_qdrant.store.atomic import sync_folder
 from pearl_qdrant.store.edge.parts.joining import join_parts
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.partitions.rule import BUCKETS, Partitions
 from pearl_qdrant.store.schema import Checkpoint, Manifest
 
 if TYPE_CHECKING:
@@ -149,27 +149,28 @@ class Spread:
         """
         scanned, plan = self._prepare(report)
         if plan is None:
-            return IngestResult.of_unchanged(self.name, scanned, self.encoder.info, points=scanned.names)
+            with closing(self.store.open(self.name, read_only=True)) as target:
+                return unchanged_result(target, scanned, self.encoder.info)
         start = time.perf_counter()
         results = self._build(run, scanned, plan)
-        seconds, start = time.perf_counter() - start, time.perf_counter()
+        load_seconds, start = time.perf_counter() - start, time.perf_counter()
         points, rewritten = self._complete(scanned, plan)
+        graph_seconds = time.perf_counter() - start
+        with closing(self.store.open(self.name, read_only=True)) as target:
+            without_vector = points - target.status().vectors
         return IngestResult(
             collection=self.name,
-            entities=scanned.entities,
-            names=scanned.names,
-            distinct_names=scanned.distinct_names,
+            report=scanned.report,
             points=points,
-            unencodable=sum(one.unencodable for one in results),
-            resumed_at=sum(one.entities for one in results if one.repeated),
-            rewritten=rewritten,
-            unfinished=(),
-            skipped=scanned.report.skip_counts,
-            seconds=seconds,
+            without_vector=without_vector,
+            load_seconds=load_seconds,
             encode_seconds=sum(one.encode_seconds for one in results),
-            index_seconds=time.perf_counter() - start,
+            graph_seconds=graph_seconds,
             model=self.encoder.info.name,
             device=next((one.device for one in results), self.encoder.info.device),
+            distinct_names=scanned.distinct_names,
+            resumed_at=sum(one.entities for one in results if one.repeated),
+            rewritten=rewritten,
         )
 
     def _prepare(self, report: Callable[[ScanResult], ScanResult]) -> tuple[ScanResult, Plan | None]:
@@ -192,7 +193,7 @@ class Spread:
         scanned = report(cut) if scanned is None else cut
         plan = self._plan(scanned, self.partitions or count_parts(scanned.names, self.workers))
         if self.is_remote:
-            self._create_on_server(exists, plan)
+            self._create_on_server(exists)
         self.work.write_plan(plan)
         return scanned, plan
 
@@ -226,13 +227,10 @@ class Spread:
                 f"Collection '{self.name}' exists and holds something else; a load in parts makes a new collection.",
             )
 
-    def _create_on_server(self, exists: bool, plan: Plan) -> None:
-        placement = self.placement
-        if placement.by_key and placement.shards is None:
-            placement = replace(placement, shards=plan.parts)
+    def _create_on_server(self, exists: bool) -> None:
         if exists:
             self.store.delete(self.name, keep_ledger=True)
-        self.store.create(self.manifest, placement).close()
+        self.store.create(self.manifest, self.placement).close()
 
     def _build(self, run: Runner, scanned: ScanResult, plan: Plan) -> list[PartResult]:
         """Build what is left of the parts; the counts of all."""
@@ -316,7 +314,7 @@ class Spread:
 
     def _join_in(self, store: EdgeStore, folder: Path, scanned: ScanResult, plan: Plan) -> None:
         with closing(store):
-            store.create(self.manifest.model_copy(update={"partitions": Partitions(count=plan.parts)})).close()
+            store.create(self.manifest).close()
             parts = [self.work.parts / part_name(part) for part in range(plan.parts)]
             join_parts(folder, [path for path in parts if path.is_dir()], self.name)
             with closing(store.open(self.name)) as collection, collection.editing():

@@ -1,6 +1,6 @@
 """Load a base in parts, by workers of Ray or one after the other, as `pearl-qdrant ingest --ray` and `--partitions` do.
 
-from ingest import load_base_in_parts
+from pearl_qdrant import load_base_in_parts
 
 result = load_base_in_parts("umls.tsv", "umls", ray="auto")
 """
@@ -27,7 +27,8 @@ from ingest.load.load_base import (
     report_scan,
     type_map_of,
 )
-from ingest.load.pipeline import IngestResult
+from ingest.load.results import IngestResult
+from ingest.spread.cutting import BUCKETS
 from ingest.spread.driver import Runner, RunnerHere, Spread
 from ingest.spread.work import Work
 from pearl_qdrant.encoder.protocol import Encoder
@@ -44,7 +45,6 @@ from pearl_qdrant.settings import (
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.open import StoreLike, location_of, use_store
-from pearl_qdrant.store.partitions.rule import BUCKETS
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest, Quantization
 
@@ -112,8 +112,8 @@ def load_base_in_parts(  # long: all arguments of a load are documented here
         restart: Replace an existing collection. What it learned stays. The same call goes on with the new one.
 
     Returns:
-        The counts. `seconds` is the time of building all parts, their graphs included, `encode_seconds` that of all
-        encoders together, `index_seconds` the time of joining the parts.
+        The counts. `load_seconds` is the time of building all parts, their graphs included, `encode_seconds` that of
+        all encoders together, `graph_seconds` the time of joining the parts.
 
     Raises:
         InputError, EmptyBaseError, ModelError, ModelMismatchError, StoreError: As `load_base`.

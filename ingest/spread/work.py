@@ -62,7 +62,6 @@ class PartResult(msgspec.Struct, frozen=True):
     Attributes:
         part: Its number.
         entities, names: Entities and names of the part; each is a point.
-        unencodable: Names without a dense vector.
         encode_seconds: Time in the encoder.
         graph_seconds: Time of building its graph.
         device: Where the encoder ran.
@@ -72,7 +71,6 @@ class PartResult(msgspec.Struct, frozen=True):
     part: int
     entities: int
     names: int
-    unencodable: int
     encode_seconds: float
     graph_seconds: float
     device: str

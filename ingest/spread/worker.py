@@ -14,7 +14,8 @@ from pathlib import Path
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import IngestResult, ingest
+from ingest.load.pipeline import ingest
+from ingest.load.results import IngestResult
 from ingest.spread.cutting import BucketReader, buckets_of
 from ingest.spread.work import PartResult, Plan, Work
 from pearl_qdrant.encoder.loading import load_encoder
@@ -127,9 +128,8 @@ class PartBuilder:
             part=part,
             entities=result.entities if result else 0,
             names=result.names if result else 0,
-            unencodable=result.unencodable if result else 0,
             encode_seconds=result.encode_seconds if result else 0.0,
-            graph_seconds=result.index_seconds if result else 0.0,
+            graph_seconds=result.graph_seconds if result else 0.0,
             device=self._encoder.info.device,
         )
         self._work.write_done(done)

@@ -7,6 +7,7 @@ Commands import the library when they run, so that `--help` only imports click.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -16,7 +17,14 @@ from pearl_qdrant._version import __version__
 from pearl_qdrant.cli.annotate import annotate
 from pearl_qdrant.cli.calibrate import calibrate
 from pearl_qdrant.cli.collections import collections
-from pearl_qdrant.cli.common.terminal import echo, show_usage_error, start_logging, visible_streams
+from pearl_qdrant.cli.common.terminal import (
+    OutputError,
+    echo,
+    show_usage_error,
+    silence_output,
+    start_logging,
+    visible_streams,
+)
 from pearl_qdrant.cli.doctor import doctor
 from pearl_qdrant.cli.entities import entities
 from pearl_qdrant.cli.evaluate import evaluate
@@ -34,6 +42,9 @@ from pearl_qdrant.cli.train import train
 from pearl_qdrant.errors import PearlQdrantError
 
 _INTERRUPTED = 130
+_PATH_CHARS = 200  # of a path in a message
+
+log = logging.getLogger(__name__)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -65,6 +76,8 @@ def _run() -> None:
         # A command that finds problems (verify, doctor) returns its exit status instead of raising.
         status = cli(standalone_mode=False)
     except PearlQdrantError as error:
+        if isinstance(error, OutputError):
+            silence_output()
         _print_error(message_of(error))
         sys.exit(1)
     except click.exceptions.Exit as stop:
@@ -78,9 +91,12 @@ def _run() -> None:
     except click.ClickException as error:
         show_usage_error(error)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has exited (as in `| head`): write nothing more, not even at shutdown.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has exited, as in `| head`
+        silence_output()
+        sys.exit(1)
+    except (OSError, MemoryError) as error:
+        log.info("The error in full:", exc_info=error)
+        _print_error(_message_of_system(error))
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
 
@@ -90,6 +106,15 @@ def message_of(error: PearlQdrantError) -> str:
     message = str(error)
     flag = f"--{error.option.replace('_', '-')}" if error.option else ""
     return message if flag in message else f"{message} Option: {flag}"
+
+
+def _message_of_system(error: OSError | MemoryError) -> str:
+    """What the operating system refused, with the start of the path, and what to do."""
+    if isinstance(error, MemoryError):
+        return "memory ran out; what was stored is kept. Free some, or take less at once"
+    path = "" if error.filename is None else os.fsdecode(error.filename)
+    shown = f": {path[:_PATH_CHARS]}{'…' if len(path) > _PATH_CHARS else ''}" if path else ""
+    return f"{error.strerror or error}{shown}"
 
 
 def _print_error(message: str) -> None:

@@ -12,7 +12,6 @@ from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json, table_lin
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.administration import CollectionSummary
-    from pearl_qdrant.store.verify import Problem
     from pearl_qdrant.transfer.records import TransferResult, Way
 
 
@@ -130,7 +129,7 @@ def verify(context: click.Context, name: str, store: str, model: str | None, as_
     from pearl_qdrant.store.verify import verify_collection
 
     verified = verify_collection(name, store=store, model=model)
-    problems = [_format_problem(problem) for problem in verified.problems]
+    problems = [problem.message for problem in verified.problems]
     if as_json:
         echo_json({"collection": name, "points": verified.points, "problems": problems})
     else:
@@ -142,15 +141,6 @@ def verify(context: click.Context, name: str, store: str, model: str | None, as_
         context.exit(1)
 
 
-_way_option = click.option(
-    "--way",
-    type=click.Choice(["auto", "snapshot", "stream"]),
-    default="auto",
-    show_default=True,
-    help="As the finished shard with its graph (snapshot), as names with their vectors (stream), or the first where it "
-    "can (auto).",
-)
-
 _replace_option = click.option(
     "--replace", is_flag=True, help="Replace a collection of that name, which stays hidden until it is pruned."
 )
@@ -161,13 +151,7 @@ _replace_option = click.option(
 @click.option("--to", required=True, metavar="URL", help="The server, or a folder (key of a server: QDRANT_API_KEY).")
 @store_option
 @_replace_option
-@_way_option
-@click.option(
-    "--shards-by-key/--no-shards-by-key",
-    default=None,
-    help="In a cluster: each part of a collection that was built in parts as a shard of its own. [default: yes]",
-)
-@click.option("--shards", type=click.IntRange(min=1), help="How many, for a collection that was not built in parts.")
+@click.option("--shards", type=click.IntRange(min=1), help="Parts of it in a cluster. [default: one a node]")
 @click.option("--replicas", type=click.IntRange(min=1), help="Copies of each shard. [default: the server's]")
 @wait_option
 @json_option
@@ -176,8 +160,6 @@ def push(
     to: str,
     store: str,
     replace: bool,
-    way: Way,
-    shards_by_key: bool | None,
     shards: int | None,
     replicas: int | None,
     wait_s: float,
@@ -193,9 +175,7 @@ def push(
             to=to,
             store=store,
             replace=replace,
-            way=way,
             placement=Placement(shards, replicas),
-            shards_by_key=shards_by_key,
             wait_s=wait_s,
             on_progress=on_progress,
         )
@@ -207,7 +187,14 @@ def push(
 @click.option("--from", "source", required=True, metavar="URL", help="The server (key: QDRANT_API_KEY), or a folder.")
 @store_option
 @_replace_option
-@_way_option
+@click.option(
+    "--way",
+    type=click.Choice(["auto", "snapshot", "stream"]),
+    default="auto",
+    show_default=True,
+    help="As the server's snapshot of its shard, with the graph (snapshot), as names with their vectors (stream), or "
+    "the first where it can (auto).",
+)
 @wait_option
 @json_option
 def pull(name: str, source: str, store: str, replace: bool, way: Way, wait_s: float, as_json: bool) -> None:
@@ -239,7 +226,9 @@ def _print_transfer(result: TransferResult, *, as_json: bool) -> None:
         echo_json(result.to_json())
         return
     how = "as a snapshot" if result.way == "snapshot" else "streamed"
-    because = f" ({result.reason})" if result.reason else ""
+    because = f" (no snapshot: {result.reason})" if result.reason else ""
+    if result.sent < result.names:
+        because += f" ({result.names - result.sent:,} were there from an earlier call)"
     echo(
         f"{result.collection}: {result.names:,} names {how}{because} to {result.target} in {result.seconds:.1f} s; "
         f"{result.checked:,} compared.",
@@ -248,7 +237,3 @@ def _print_transfer(result: TransferResult, *, as_json: bool) -> None:
     if result.replaced:
         remove = f"pearl-qdrant collections prune {result.collection} --store {result.target}"
         echo(f"The collection before it is kept, hidden. Remove it with: {remove}", err=True)
-
-
-def _format_problem(problem: Problem) -> str:
-    return f"{problem.message} Option: --{problem.option}" if problem.option else problem.message

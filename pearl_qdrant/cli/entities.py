@@ -70,7 +70,7 @@ def add(
     \b
     pearl-qdrant entities add --id my-1 --name "Acme Corporation" --alias ACME --type ORG
     """
-    from ingest import make_entity
+    from pearl_qdrant import make_entity
     from pearl_qdrant.errors import InvalidEntityError
 
     try:

@@ -22,7 +22,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     """Print the tasks and exit, before required options are checked."""
     if not value or context.resilient_parsing:
         return
-    from training.evaluation import list_tasks
+    from pearl_qdrant import list_tasks
 
     for task in list_tasks():
         echo(f"{task.name:<22}  {task.description}")
@@ -132,9 +132,9 @@ def evaluate(
     pearl-qdrant evaluate --data base.tsv
     pearl-qdrant evaluate --data base.tsv --task everyday
     """
+    from pearl_qdrant import evaluate_model, report_as_text
     from pearl_qdrant.errors import MissingDataError, OptionError
-    from training.evaluation import as_record, as_text
-    from training.evaluation.evaluate_model import evaluate_model
+    from training.evaluation import as_record
 
     try:
         report = evaluate_model(
@@ -160,4 +160,4 @@ def evaluate(
     if as_json:
         echo_json(as_record(report))
     else:
-        echo(*as_text(report).split("\n"))
+        echo(*report_as_text(report).split("\n"))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def mcp(collections: tuple[str, ...], store: str, transport: str, host: str, port: int, writable: bool) -> None:
     """Serve collections to assistants over the Model Context Protocol (extra mcp).
 
-    Tools: link, annotate, entity, search. With one collection they need no argument for it.
+    Tools: link, annotate, entity, search. With one collection they need not be told which.
 
     \b
     pearl-qdrant mcp --collection umls

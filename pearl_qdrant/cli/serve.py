@@ -42,7 +42,7 @@ from pearl_qdrant.cli.common.options import device_option, model_option, store_o
     metavar="FILE",
     help="File of API keys, one a line; more are read from PEARL_QDRANT_SERVICE_KEYS. Without any, no key is needed.",
 )
-@click.option("--allow-writing", is_flag=True, help="Let clients accept and reject links.")
+@click.option("--allow-writing", is_flag=True, help="Let clients accept and reject links; needs API keys.")
 @click.option("--cache", metavar="DIR", show_default="the user's cache folder", help="Folder for indexes of names.")
 @click.option("--log-format", type=click.Choice(["json", "text"]), show_default="json", help="Format of the log.")
 @click.option(

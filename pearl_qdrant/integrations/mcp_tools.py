@@ -1,21 +1,27 @@
-"""What the tools of the MCP server do, and the types of their answers; it does not import the protocol's SDK."""
+"""What the tools of the MCP server do, and the types of their answers; it does not import the protocol's SDK.
+
+Arguments have the limits of the service (`service.settings`), counted as there.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field
 
 from pearl_qdrant import records
-from pearl_qdrant.errors import OptionError
+from pearl_qdrant.errors import EntityNotFoundError, OptionError, PearlQdrantError
 from pearl_qdrant.integrations.metadata import types_of
 from pearl_qdrant.linking.building.entities import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.service.bodies.limits import TYPES_LIMITS, Limit
+from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.administration import describe_collection
 
@@ -24,8 +30,27 @@ T = TypeVar("T")
 SHOWN = 3
 """Candidates beside each link."""
 
+LIMITS = (
+    Limit("mentions", "max_mentions", "items"),
+    Limit("mentions", "max_mention_characters", "characters of each"),
+    Limit("text", "max_text_characters", "characters"),
+    Limit("name", "max_mention_characters", "characters"),
+    Limit("entity_id", "max_mention_characters", "characters"),
+    Limit("entity_ids", "max_mentions", "items"),
+    Limit("entity_ids", "max_mention_characters", "characters of each"),
+    Limit("entities", "max_mentions", "items"),
+    Limit("collection", "max_mention_characters", "characters"),
+    *TYPES_LIMITS,
+)
+"""Those of the service, by argument."""
+
+HALF = "\ufdd0"
+"""Stands for half of a character in what a client sends (`LineReader`). Unicode allows it in no text."""
+
+_NO_TEXT = re.compile(f"[{HALF}\ud800-\udfff]")
+
 Types = Annotated[list[str], Field(description="Only entities of one of these types; empty for all.")]
-Limit = Annotated[int, Field(ge=1, le=100, description="Entities to return at most.")]
+Most = Annotated[int, Field(ge=1, le=100, description="Entities to return at most.")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -108,7 +133,7 @@ class LinkerTools:
         for collection in self.collections:
             self._linker(collection)
 
-    async def link(self, *, mentions: list[str], types: Types = [], collection: str) -> Links:  # noqa: B006
+    async def link(self, *, mentions: list[str], types: Types = [], collection: str | None = None) -> Links:  # noqa: B006
         """Link names, as they are written in a text, to entities; each gets an entity with a probability, or NIL."""
         links = await self._run(collection, lambda linker: list(linker.link_batch(mentions, types=types)))
         return Links(links=[_as_link(one) for one in links])
@@ -119,14 +144,14 @@ class LinkerTools:
         text: str,
         types: Types = [],  # noqa: B006
         threshold: Probability | None = None,
-        collection: str,
+        collection: str | None = None,
     ) -> Links:
         """Find the mentions of entities in a text, with their places and entities."""
         found = await self._run(collection, lambda linker: linker.annotate(text, types=types, threshold=threshold))
         places = [{"mention": one.text, "start": one.start, "end": one.end} for one in found]
         return Links(links=[_as_link(one.link).model_copy(update=p) for one, p in zip(found, places, strict=True)])
 
-    async def entity(self, *, entity_id: str, collection: str) -> EntityRecord:
+    async def entity(self, *, entity_id: str, collection: str | None = None) -> EntityRecord:
         """Look up an entity by its id: all its names, types and description."""
         found = await self._run(collection, lambda linker: linker.entity(entity_id))
         return EntityRecord(
@@ -143,26 +168,26 @@ class LinkerTools:
         *,
         name: str,
         types: Types = [],  # noqa: B006
-        limit: Limit = DEFAULT_LIMIT,
-        collection: str,
+        limit: Most = DEFAULT_LIMIT,
+        collection: str | None = None,
     ) -> Entities:
         """Search entities by a name, also misspelled or another alias; returns several, most probable first."""
         link = await self._run(collection, lambda linker: linker.link(name, types=types, limit=limit))
         return Entities(entities=[_as_entity(one) for one in link.candidates])
 
-    async def add(self, *, entities: list[EntityRecord], collection: str) -> Changed:
+    async def add(self, *, entities: list[EntityRecord], collection: str | None = None) -> Changed:
         """Add entities with their names; one whose id exists is replaced."""
         new = read_entities([one.model_dump(exclude_none=True) for one in entities])
         return Changed(names=await self._run(collection, lambda linker: linker.add(new)))
 
-    async def delete(self, *, entity_ids: list[str], collection: str) -> Changed:
+    async def delete(self, *, entity_ids: list[str], collection: str | None = None) -> Changed:
         """Delete entities with all their names."""
         return Changed(names=await self._run(collection, lambda linker: linker.delete(entity_ids)))
 
-    async def types(self, collection: str) -> list[str]:
+    async def types(self, collection: str | None = None) -> list[str]:
         """The types of a collection's entities, most frequent first."""
-        self._check(collection)
-        counts = (await asyncio.to_thread(describe_collection, collection, store=self.store)).types
+        name = self._named(collection)
+        counts = (await asyncio.to_thread(describe_collection, name, store=self.store)).types
         total = Counter(counts.get("types", {})) + Counter(counts.get("kb_types", {}))
         return sorted(total, key=lambda kind: (-total[kind], kind))
 
@@ -171,16 +196,23 @@ class LinkerTools:
         while self._open:
             self._open.popitem()[1].close()
 
-    def _check(self, collection: str) -> None:
-        if collection not in self.collections:
-            raise OptionError(
-                "collection", f"There is no collection {collection!r}; use {', '.join(self.collections)}."
-            )
+    def _named(self, collection: str | None) -> str:
+        """The collection that a call names, or the only one.
 
-    async def _run(self, collection: str, use: Callable[[EntityLinker], T]) -> T:
+        Raises:
+            OptionError: If there is none of that name, or several and none is named.
+        """
+        known = ", ".join(self.collections)
+        if collection is None and len(self.collections) > 1:
+            raise OptionError("collection", f"The argument collection is missing: it is one of {known}.")
+        if collection is not None and collection not in self.collections:
+            raise OptionError("collection", f"There is no collection {collection!r}; there are: {known}.")
+        return collection or self.collections[0]
+
+    async def _run(self, collection: str | None, use: Callable[[EntityLinker], T]) -> T:
         """What a linker answers, in a thread and in the newest state of its collection."""
-        self._check(collection)
-        return await asyncio.to_thread(lambda: use(self._linker(collection)))
+        name = self._named(collection)
+        return await asyncio.to_thread(lambda: use(self._linker(name)))
 
     def _linker(self, collection: str) -> EntityLinker:
         with self._lock:
@@ -191,6 +223,40 @@ class LinkerTools:
             elif linker.is_outdated:
                 linker.reload()
             return linker
+
+
+def check_arguments(arguments: Mapping[str, object]) -> None:
+    """Refuse arguments that are over a limit, or have half of a character, which no answer could repeat.
+
+    Raises:
+        OptionError: It names the argument.
+        LimitError: It names the argument and the limit.
+    """
+    for name, value in arguments.items():
+        if any(_NO_TEXT.search(text) for text in _texts(value)):
+            raise OptionError(name, f"{name} has half of a character (a lone surrogate), which is no valid text.")
+    for limit in LIMITS:
+        if limit.field in arguments:
+            limit.check(arguments[limit.field], ServiceSettings())
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All strings in an argument."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, BaseModel):
+        yield from _texts(value.model_dump())
+    elif isinstance(value, Mapping):
+        yield from _texts([*value, *value.values()])
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _texts(item)
+
+
+def told(error: PearlQdrantError) -> str:
+    """The text of an error for a client, which may have these tools and no shell."""
+    advice = " Ids are case-sensitive; the tool search finds them." if isinstance(error, EntityNotFoundError) else ""
+    return error.message + advice
 
 
 def _as_link(link: records.Link) -> MentionLink:

@@ -21,7 +21,7 @@ from pearl_qdrant.integrations.tables import (
     Field,
     How,
     as_text,
-    check_column,
+    find_column,
     join_keys,
     match_values,
     new_names,
@@ -52,11 +52,11 @@ def link_column(
         prefix: Put before the names of the new columns; default is the column's name and `_`.
 
     Raises:
-        OptionError: If the column is missing, or a new one is there already.
+        OptionError: If the column is missing or there twice, or a new one is there already.
     """
-    check_column(column, frame.columns)
+    label = find_column(column, frame.columns)
     names = new_names(column, fields, frame.columns, prefix)
-    found = ColumnLinker(linker, types, threshold).columns(frame[column].tolist(), fields)
+    found = ColumnLinker(linker, types, threshold).columns(frame[label].tolist(), fields)
     added = {
         name: pd.Series(found[field], index=frame.index, dtype="float64" if field == "probability" else "object")
         for name, field in zip(names, fields, strict=True)
@@ -93,13 +93,12 @@ def fuzzy_join(
         device: Device of the encoder.
 
     Raises:
-        OptionError: If a column is missing.
+        OptionError: If a column is missing or there twice.
         ValueError: If the columns are not named.
     """
     ours, theirs = join_keys(on, left_on, right_on, how)
-    check_column(ours, left.columns, option="left_on")
-    check_column(theirs, right.columns, option="right_on")
-    cells, others = left[ours].tolist(), right[theirs].tolist()
+    cells = left[find_column(ours, left.columns, option="left_on")].tolist()
+    others = right[find_column(theirs, right.columns, option="right_on")].tolist()
     keys, probabilities = match_values(cells, others, threshold=threshold, model=model, device=device)
     index = pd.Index(range(len(left)), name=_ROW)
     keyed = left.set_axis(index).assign(

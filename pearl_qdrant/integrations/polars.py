@@ -19,7 +19,7 @@ from pearl_qdrant.integrations.tables import (
     Field,
     How,
     as_text,
-    check_column,
+    find_column,
     join_keys,
     match_values,
     new_names,
@@ -60,7 +60,7 @@ def link_column(
         OptionError: If the column is missing, or a new one is there already.
     """
     schema = frame.collect_schema()
-    check_column(column, schema.names())
+    find_column(column, schema.names())
     names = new_names(column, fields, schema.names(), prefix)
     kinds = {
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
@@ -121,8 +121,8 @@ def fuzzy_join(
         ValueError: If the columns are not named.
     """
     ours, theirs = join_keys(on, left_on, right_on, how)
-    check_column(ours, left.columns, option="left_on")
-    check_column(theirs, right.columns, option="right_on")
+    find_column(ours, left.columns, option="left_on")
+    find_column(theirs, right.columns, option="right_on")
     cells, others = left.get_column(ours).to_list(), right.get_column(theirs).to_list()
     keys, probabilities = match_values(cells, others, threshold=threshold, model=model, device=device)
     keyed = left.with_columns(

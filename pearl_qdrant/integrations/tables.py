@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pearl_qdrant.cells import is_null, text_of
 from pearl_qdrant.errors import OptionError
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.records import Link
+
+T = TypeVar("T")
 
 Field = Literal["entity_id", "canonical_name", "probability", "nil_reason", "kb"]
 How = Literal["left", "inner"]
@@ -63,11 +66,8 @@ class ColumnLinker:
 
 
 def as_text(value: object) -> str | None:
-    """A cell as the string to link; None for null (NaN and NaT, too) and blank ones."""
-    if value is None or value != value:  # NaN and NaT differ from themselves
-        return None
-    text = value if isinstance(value, str) else str(value)
-    return text if text.strip() and text not in ("<NA>", "NaT") else None
+    """A cell as the string to link; None for null and blank ones."""
+    return text if not is_null(value) and (text := text_of(value)).strip() else None
 
 
 def value_of(link: Link, name: Field) -> Any:
@@ -76,15 +76,19 @@ def value_of(link: Link, name: Field) -> Any:
     return value.value if name == "nil_reason" and value is not None else value
 
 
-def check_column(column: str, columns: Iterable[str], *, option: str = "column") -> None:
-    """Refuse a column that a table does not have.
+def find_column(column: str, columns: Iterable[T], *, option: str = "column") -> T:
+    """The label of a column, which pandas may have as a number.
 
     Raises:
-        OptionError: With the columns that it has.
+        OptionError: If the table does not have it, with the columns that it has; or has several of the name.
     """
-    there = [str(one) for one in columns]
-    if column not in there:
-        raise OptionError(option, f"The table has no column {column!r}; it has: {', '.join(there[:20])}")
+    there = list(columns)
+    found = [one for one in there if str(one) == column]
+    if not found:
+        raise OptionError(option, f"The table has no column {column!r}; it has: {', '.join(map(str, there[:20]))}")
+    if len(found) > 1:
+        raise OptionError(option, f"The table has {len(found)} columns {column!r}: rename or drop all but one.")
+    return found[0]
 
 
 def check_fields(fields: Sequence[Field]) -> None:

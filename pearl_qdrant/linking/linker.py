@@ -326,7 +326,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
     def add(self, entities: Iterable[Entity], *, collection: str | None = None) -> int:
         """Add or replace a few entities, effective at once; returns the number of names written.
 
-        An entity that exists already is replaced with all its names. Load whole bases with `ingest.load_base`.
+        An entity that exists already is replaced with all its names. Load whole bases with `pearl_qdrant.load_base`.
 
         Args:
             entities: The entities; if an id repeats, the last one counts.

@@ -2,21 +2,24 @@
 
 names     one name a line; or a table with a header (TSV) that has a column `name`, and may have `type`, `source` and
 `context`; or JSON Lines with these fields
-nodes     one row for each distinct name and type, see `ResolvedName`; it is all that a later run needs
+nodes     one row for each distinct name and type, see `ResolvedName`; it is all that a later run needs. The column
+          `inputs` of the first row has the digests of the files of names that were counted
 review    one row for each pair, see `ReviewPair`; a person writes `same` or `different` into the column `decision`
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from pearl_qdrant.cells import join_list, split_list
+from pearl_qdrant.cells import is_null, join_list, split_list, text_of
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, Verdict
+from pearl_qdrant.store.atomic import sync_folder
 
 NAME_COLUMNS = ("name", "title", "entity", "entity_name", "mention")
 """Columns of names, the first that a table has; GraphRAG's tables have `title`, LightRAG's `entity_name`."""
@@ -37,6 +40,7 @@ NODE_COLUMNS = (
     "count",
     "founded",
     "apart",
+    "inputs",
 )
 REVIEW_COLUMNS = (
     "decision",
@@ -103,7 +107,7 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
     if not isinstance(record, dict):
         raise FormatError(name, number, "not a JSON object")
     values = [
-        next((str(record[column]) for column in known if record.get(column) is not None), None)
+        next((text_of(record[column]) for column in known if not is_null(record.get(column))), None)
         for known in (NAME_COLUMNS, TYPE_COLUMNS, SOURCE_COLUMNS, CONTEXT_COLUMNS)
     ]
     if values[0] is None:
@@ -111,40 +115,42 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
     return NameRecord(*[value or "" for value in values])
 
 
-def write_nodes(path: Path, names: Iterable[ResolvedName]) -> None:
-    """Write the node of each name; the file is replaced when all is written."""
-    _write(path, NODE_COLUMNS, _node_rows(names))
+def write_nodes(path: Path, names: Iterable[ResolvedName], inputs: Sequence[str]) -> None:
+    """Write the node of each name, and `Resolution.inputs`; the file is replaced when all is written."""
+    _write(path, NODE_COLUMNS, _node_rows(names, inputs))
 
 
-def node_lines(names: Iterable[ResolvedName]) -> Iterator[str]:
+def node_lines(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator[str]:
     """The lines that `write_nodes` writes, without their ends."""
     yield "\t".join(NODE_COLUMNS)
-    for row in _node_rows(names):
+    for row in _node_rows(names, inputs):
         yield "\t".join(map(_cell, row))
 
 
-def _node_rows(names: Iterable[ResolvedName]) -> Iterator[Sequence[str]]:
+def _node_rows(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator[Sequence[str]]:
     return (
         (
             *(one.name, one.type, one.node_id, one.canonical_name, one.entity_id or "", one.kb or ""),
             *(f"{one.probability:.4f}", one.reason, str(one.count), "yes" if one.founded else "", join_list(one.apart)),
+            "" if number else join_list(inputs),
         )
-        for one in names
+        for number, one in enumerate(names)
     )
 
 
-def read_nodes(path: Path) -> list[ResolvedName]:
-    """Read what `write_nodes` wrote; further columns are ignored.
+def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
+    """Read the names and inputs that `write_nodes` wrote; further columns are ignored.
 
     Raises:
         FormatError: If a column is missing, or a number is none.
     """
-    names = []
+    names, inputs = [], dict[str, None]()
     for number, row in _read(path, NODE_COLUMNS):
         try:
             probability, count = float(row["probability"]), int(row["count"])
         except ValueError as error:
             raise FormatError(str(path), number, f"probability and count are numbers ({error})") from error
+        inputs.update(dict.fromkeys(split_list(row["inputs"])))
         names.append(
             ResolvedName(
                 row["name"],
@@ -160,7 +166,7 @@ def read_nodes(path: Path) -> list[ResolvedName]:
                 apart=split_list(row["apart"]),
             )
         )
-    return names
+    return names, tuple(inputs)
 
 
 def write_review(path: Path, pairs: Iterable[ReviewPair]) -> None:
@@ -208,7 +214,10 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
         file.write("\t".join(columns) + "\n")
         for row in rows:
             file.write("\t".join(map(_cell, row)) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
+    sync_folder(path.parent)
 
 
 def _cell(text: str) -> str:

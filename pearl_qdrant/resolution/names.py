@@ -10,6 +10,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -38,6 +39,7 @@ class Forms:
         keys: Spelling key and type of each form.
         sources: Hashes of the sources of forms, where the records have them.
         defined: Pairs of forms, short and long, that a context defines.
+        inputs: Digests of the streams that the counts are of.
     """
 
     names: list[tuple[str, str]] = field(default_factory=list)
@@ -48,6 +50,7 @@ class Forms:
     keys: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
     defined: set[tuple[int, int]] = field(default_factory=set)
+    inputs: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.first)
@@ -85,14 +88,21 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     return key, sys.intern(type_.casefold().strip())
 
 
-def gather(records: Iterable[NameRecord | str], *, known: Mapping[tuple[str, str], int] | None = None) -> Forms:
+def gather(
+    records: Iterable[NameRecord | str],
+    *,
+    known: Mapping[tuple[str, str], int] | None = None,
+    inputs: tuple[str, ...] = (),
+) -> Forms:
     """Read a stream of names; blank ones are left out.
 
     Args:
         records: Names, or records of them.
         known: Further names (name, type) with their counts, of an earlier run.
+        inputs: Digests of the streams that `known` counts. The same stream again is not counted again.
     """
-    counts: dict[tuple[str, str], int] = dict(known or {})
+    counts: dict[tuple[str, str], int] = {}
+    digest = blake2b(digest_size=8)
     sources: dict[tuple[str, str], set[int]] = {}
     defined: set[tuple[str, str]] = set()
     for record in records:
@@ -102,13 +112,22 @@ def gather(records: Iterable[NameRecord | str], *, known: Mapping[tuple[str, str
             continue
         key = (name, sys.intern(one.type.strip()))
         counts[key] = counts.get(key, 0) + 1
+        digest.update("\t".join((*key, one.source, one.context, "")).encode("utf-8", "surrogatepass"))
         if one.source:
             seen = sources.setdefault(key, set())
             if len(seen) < MOST_SOURCES:
                 seen.add(hash(one.source))
         if one.context:
             defined.update((found.short, found.long) for found in find_abbreviations(one.context))
-    return _forms(counts, sources, defined)
+    if counts and digest.hexdigest() in inputs:
+        counts = dict(known or {})
+    elif counts:
+        inputs = (*inputs, digest.hexdigest())
+        for key, count in (known or {}).items():
+            counts[key] = counts.get(key, 0) + count
+    forms = _forms(counts or known or {}, sources, defined)
+    forms.inputs = inputs
+    return forms
 
 
 def _forms(

@@ -23,10 +23,14 @@ class Resolution:
     Attributes:
         names: One for each distinct name and type, sorted by node.
         review: Pairs whose merge is uncertain, the most uncertain first.
+        inputs: Digests of the names that were given and counted, run after run.
+        is_repeated: Whether the names of this run were counted by an earlier one.
     """
 
     names: tuple[ResolvedName, ...]
     review: tuple[ReviewPair, ...] = ()
+    inputs: tuple[str, ...] = ()
+    is_repeated: bool = False
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], ResolvedName]:
@@ -48,10 +52,14 @@ class Resolution:
         return None if found is None else found.node_id
 
     def write(self, nodes: str | os.PathLike[str], *, review: str | os.PathLike[str] | None = None) -> None:
-        """Write the nodes, and the pairs for review where a path is given (`resolution.files`)."""
-        write_nodes(Path(nodes), self.names)
-        if review is not None:
+        """Write the nodes, and before them the pairs for review where a path is given (`resolution.files`).
+
+        A run that was killed can be repeated with the nodes that it has written, if any, as `previous`: both files are
+        then those of one whole run. So the pairs of a run that is repeated stay as they are.
+        """
+        if review is not None and not (self.is_repeated and Path(review).exists()):
             self.write_review(review)
+        write_nodes(Path(nodes), self.names, self.inputs)
 
     def write_review(self, path: str | os.PathLike[str]) -> None:
         """Write the pairs for review alone."""
@@ -64,7 +72,8 @@ class Resolution:
         Raises:
             FormatError: If it is not such a file.
         """
-        return cls(tuple(read_nodes(Path(path))))
+        names, inputs = read_nodes(Path(path))
+        return cls(tuple(names), inputs=inputs)
 
     def undo(self, names: Iterable[str | NameRecord]) -> Resolution:
         """Take names out of their nodes: each founds a node of its own, and later runs keep it apart from the former.
@@ -95,7 +104,7 @@ class Resolution:
                         if current[first].entity_id is None
                         else {}
                     )
-        return Resolution(tuple(current.values()), self.review)
+        return replace(self, names=tuple(current.values()))
 
     def _keys_like(self, one: NameRecord) -> list[tuple[str, str]]:
         """Names of the same form; of any type, if none is given."""

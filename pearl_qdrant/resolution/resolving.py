@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.resolution.assignment import Assignment
-from pearl_qdrant.resolution.files import read_decisions, read_names, read_nodes
+from pearl_qdrant.resolution.files import read_decisions, read_names
 from pearl_qdrant.resolution.names import gather
 from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName
 from pearl_qdrant.resolution.resolution import Resolution
@@ -56,7 +57,8 @@ def resolve(  # long: each of its arguments has its line and its text
         type_mode: "hard" keeps names of different types apart; "off" ignores types.
         threshold: Least mean probability of a merge, in [0, 1]; default is the model's own, 0.8.
         link_threshold: Least probability of a link to the collection; default is the linker's.
-        previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes.
+        previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
+            it has counted the very same names already, they are not counted again.
         decisions: What a person decided, or the file of a review with its column `decision` filled in.
 
     Raises:
@@ -88,11 +90,13 @@ def resolve(  # long: each of its arguments has its line and its text
             records = names
         if type_mode == "off":
             records = _without_types(records)
-        forms = gather(records, known={(one.name, one.type): one.count for one in earlier})
-        assignment = Assignment(forms, earlier, decided)
+        known = {(one.name, one.type): one.count for one in earlier.names}
+        forms = gather(records, known=known, inputs=earlier.inputs)
+        assignment = Assignment(forms, earlier.names, decided)
         if linker is not None:
             assignment.link(linker, link_threshold)
-        return assignment.cluster(lambda: _encoder(encoder, linker, model, device), threshold)
+        found = assignment.cluster(lambda: _encoder(encoder, linker, model, device), threshold)
+        return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
 
 
 def _encoder(encoder: Encoder | None, linker: EntityLinker | None, model: str | None, device: str) -> Encoder:
@@ -105,12 +109,12 @@ def _encoder(encoder: Encoder | None, linker: EntityLinker | None, model: str | 
     return load_encoder(model or DEFAULT_MODEL, device=device)
 
 
-def _earlier(previous: Resolution | Iterable[ResolvedName] | PathLike | None) -> list[ResolvedName]:
-    if previous is None:
-        return []
+def _earlier(previous: Resolution | Iterable[ResolvedName] | PathLike | None) -> Resolution:
+    if previous is None or isinstance(previous, Resolution):
+        return previous or Resolution(())
     if isinstance(previous, (str, os.PathLike)):
-        return read_nodes(Path(previous))
-    return list(previous.names if isinstance(previous, Resolution) else previous)
+        return Resolution.read(previous)
+    return Resolution(tuple(previous))
 
 
 def _is_file(name: str) -> bool:

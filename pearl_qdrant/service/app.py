@@ -15,8 +15,8 @@ from pearl_qdrant.service.page import routes as page
 from pearl_qdrant.service.page.files import mount_files
 from pearl_qdrant.service.reconcile import routes as reconciliation
 from pearl_qdrant.service.reconcile.cors import CrossOrigin
-from pearl_qdrant.service.routes import collections, entities, health, ledger, link, metrics, search, texts
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.routes import collections, docs, entities, health, ledger, link, metrics, search, texts
+from pearl_qdrant.service.settings import ServiceSettings, check_settings
 from pearl_qdrant.service.web.answers import add_error_handlers
 from pearl_qdrant.service.web.gate import Gate
 from pearl_qdrant.service.web.schema import complete_schema
@@ -30,6 +30,7 @@ ROUTERS = (
     collections.router,
     ledger.router,
     metrics.router,
+    docs.router,
     page.router,
     reconciliation.router,
 )
@@ -43,8 +44,12 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
 
     Args:
         settings: By default those of `ServiceSettings`.
+
+    Raises:
+        OptionError: If settings exclude each other; see `check_settings`.
     """
     settings = settings or ServiceSettings()
+    check_settings(settings)
     measured = Metrics()
 
     @asynccontextmanager
@@ -62,7 +67,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         version=__version__,
         description="Links mentions to entities of a knowledge base, with probabilities and NIL.",
         lifespan=lifespan,
-        docs_url=None,  # Swagger's page loads its scripts from another host
+        docs_url=None,  # Swagger's page loads its scripts from another host; `routes.docs` has one that does not
         redoc_url=None,
     )
     app.state.settings = settings

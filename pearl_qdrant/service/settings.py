@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.open import is_url, location_of
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
@@ -26,11 +27,15 @@ class ServiceSettings(BaseModel):
         host: Address to listen on.
         port: Port to listen on; 0: a free one.
         workers: Processes that answer. Each has its own view of an embedded collection.
-        allow_writing: Whether clients may accept and reject links. Embedded collections are then open for writing,
-            which keeps other writers out, and there can be one worker only.
+        allow_writing: Whether clients may accept and reject links, with a key. Embedded collections are then open for
+            writing, which keeps other writers out, and there can be one worker only.
         cache: Folder for indexes of names; None: the user's cache folder, else that for temporary files.
         log_format: json or text.
         api_keys: Keys that clients send in a header; empty: no key is needed.
+        allowed_hosts: Names of the machine that requests may have as their host, beside localhost, `host` and that of
+            `public_url`; * for any.
+        max_connections: Most connections of a process; at most half of its file descriptors.
+        head_s: Time in which the head of a request arrives, in seconds; after it, 408.
         max_body_bytes: Largest body of a request.
         max_mentions: Most mentions of a request.
         max_mention_characters: Longest mention.
@@ -38,8 +43,10 @@ class ServiceSettings(BaseModel):
         max_spans: Most spans of a document.
         max_types: Most types of a request.
         max_limit: Most candidates of a mention, or results of a search.
+        max_candidates: Most candidates of all mentions of a request: mentions x limit.
         max_map_size: Most entities of a map.
         max_properties: Most properties of a query of reconciliation, or values of one.
+        max_values: Most values of all properties of all queries of a batch of reconciliation.
         reconcile_batch: Most queries of a batch of reconciliation.
         reconcile_origins: Origins of web pages that may read what reconciliation answers; * for all.
         public_url: Address under which clients reach the service, where it is behind a proxy; None: that of the
@@ -68,6 +75,9 @@ class ServiceSettings(BaseModel):
     cache: str | None = None
     log_format: Literal["json", "text"] = "json"
     api_keys: tuple[SecretStr, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    max_connections: int = Field(default=512, ge=1)
+    head_s: float = Field(default=10.0, gt=0)
     max_body_bytes: int = Field(default=1 << 20, ge=1)
     max_mentions: int = Field(default=1000, ge=1)
     max_mention_characters: int = Field(default=1000, ge=1)
@@ -75,8 +85,10 @@ class ServiceSettings(BaseModel):
     max_spans: int = Field(default=1000, ge=1)
     max_types: int = Field(default=32, ge=1)
     max_limit: int = Field(default=100, ge=1)
+    max_candidates: int = Field(default=20_000, ge=1)
     max_map_size: int = Field(default=2000, ge=1)
     max_properties: int = Field(default=50, ge=1)
+    max_values: int = Field(default=2000, ge=1)
     reconcile_batch: int = Field(default=100, ge=1)
     reconcile_origins: tuple[str, ...] = ("*",)
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
@@ -91,6 +103,29 @@ class ServiceSettings(BaseModel):
     server_reload_s: float = Field(default=30.0, gt=0)
 
 
+def check_settings(settings: ServiceSettings) -> None:
+    """Refuse settings that exclude each other.
+
+    Raises:
+        OptionError: If clients may write without a key, or several workers are to write to an embedded store.
+    """
+    if not settings.allow_writing:
+        return
+    if not settings.api_keys:
+        raise OptionError(
+            "api_keys",
+            "With allow_writing, clients need a key: without one, every program and every page of the web that reaches "
+            "the service could write. Make one with: openssl rand -hex 32 > keys.txt, and give the file as api_keys, "
+            "or the key in PEARL_QDRANT_SERVICE_KEYS.",
+        )
+    if settings.workers > 1 and not is_url(location_of(settings.store)):
+        raise OptionError(
+            "workers",
+            "An embedded collection has one writer: with allow_writing there is one worker. Use one worker, or a "
+            "Qdrant server as the store.",
+        )
+
+
 def read_settings(given: Mapping[str, object], further: Sequence[str] = ()) -> ServiceSettings:
     """Settings from fields, and from texts such as "max_mentions=500", which come after them.
 
@@ -103,7 +138,7 @@ def read_settings(given: Mapping[str, object], further: Sequence[str] = ()) -> S
         if not separator or name not in ServiceSettings.model_fields or name == "api_keys":
             names = ", ".join(one for one in ServiceSettings.model_fields if one != "api_keys")
             raise OptionError("set", f"'{text}' is no setting: write NAME=VALUE, with a name of: {names}.")
-        fields[name] = value.split(",") if name in ("collections", "reconcile_origins") else value
+        fields[name] = value.split(",") if name in ("collections", "reconcile_origins", "allowed_hosts") else value
     try:
         return ServiceSettings.model_validate(fields)
     except ValidationError as error:

@@ -14,7 +14,6 @@ from pearl_qdrant.store.protocol import Store
 
 __all__ = [
     "StoreLike",
-    "check_collection_name",
     "is_url",
     "location_of",
     "open_default_store",
@@ -98,18 +97,6 @@ def open_default_store(
         ca_file=ca_file or access.ca_file,
     )
     return open_store(store or store_location(), access=access)
-
-
-def check_collection_name(name: str, location: str) -> None:
-    """Refuse a name that an embedded store at this location would refuse. A server checks names itself.
-
-    Raises:
-        StoreRejectedError: If a folder cannot have that name.
-    """
-    if not is_url(location):
-        from pearl_qdrant.store.edge.store import check_name
-
-        check_name(name)
 
 
 def location_of(store: StoreLike) -> str:

@@ -304,13 +304,11 @@ class Placement:
         shards: Parts of the collection; by default one for each node.
         replicas: Copies of each part; by default 1, unless the server is configured otherwise.
         write_consistency: Replicas that must have a write before it is acknowledged; by default 1.
-        by_key: Whether each shard has a key and is one partition of the entities; `shards` must say how many.
     """
 
     shards: int | None = None
     replicas: int | None = None
     write_consistency: int | None = None
-    by_key: bool = False
 
     def __post_init__(self) -> None:
         given = [number for number in (self.shards, self.replicas, self.write_consistency) if number is not None]

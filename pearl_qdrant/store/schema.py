@@ -20,7 +20,6 @@ from pearl_qdrant._version import __version__
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import ManifestError, ModelMismatchError
 from pearl_qdrant.lexical import ngrams
-from pearl_qdrant.store.partitions.rule import Partitions
 
 DENSE = "dense"
 """Name of the dense vector of every point that has one."""
@@ -263,7 +262,7 @@ class Manifest(BaseModel):
         has_head: Whether points have predicted phrase types.
         quantization: How vectors are kept for finding candidates.
         has_descriptions: Whether descriptions have vectors (`DESCRIPTION`), set on creation.
-        has_plain_payloads: Whether an embedded collection has points as a server keeps them (`versions.layouts`).
+        has_plain_payloads: Whether an embedded collection has points as a server keeps them (`edge.points`).
         lexical_version: `ngrams.VERSION` of its sparse vectors, set on creation; None: it was made before these.
         ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
         calibration: Result of `pearl-qdrant calibrate`; None: the values shipped with the package.
@@ -272,7 +271,6 @@ class Manifest(BaseModel):
         entities: Entities written by the last ingest that completed.
         names: Points written by it.
         created_by: "pearl-qdrant VERSION".
-        partitions: How it was cut, where it was built in parts; None otherwise.
         loaded: The inputs that the collection holds, each as it was loaded last; empty for collections of older
             versions, and after an update that kept names which the new release lacks.
         edited: Whether entities were added, replaced or deleted by hand since the last load or update.
@@ -302,7 +300,6 @@ class Manifest(BaseModel):
     entities: int = 0
     names: int = 0
     created_by: str = ""
-    partitions: Partitions | None = None
     loaded: tuple[LoadedInput, ...] = ()
     edited: bool = False
     checkpoints: tuple[Checkpoint, ...] = ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pearl_qdrant.errors import IncompleteError, ModelError, ModelMismatchError
+from pearl_qdrant.settings import DEFAULT_MODEL
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
@@ -21,12 +22,10 @@ class Problem:
     Attributes:
         kind: Which check found it.
         message: What is wrong, and what to do.
-        option: Name of the argument of a new load that would help; None if there is none.
     """
 
     kind: ProblemKind
     message: str
-    option: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +104,21 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
     if (unfinished := unfinished_load(manifest)) is not None:
         yield Problem("unfinished_load", unfinished)
     elif status.points != manifest.names:
+        mend = f"pearl-qdrant ingest FILE --collection {collection.name} --update"
+        if manifest.model != DEFAULT_MODEL:
+            mend = f"pearl-qdrant ingest FILE --collection {collection.name} --update --model {manifest.model}"
         yield Problem(
             "wrong_count",
-            f"{status.points:,} points, but {manifest.names:,} names were written. Ingest again: existing points are "
-            f"not duplicated.",
+            f"{status.points:,} points, but {manifest.names:,} names were written. Compare it with its base, which "
+            f"writes what lacks: {mend}",
         )
     if not status.is_finalized:
         yield Problem("no_graph", no_graph(collection.name))
     if missing := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
         yield Problem(
             "missing_indexes",
-            f"no payload index on {', '.join(missing)}, so filters are slow or refused. Ingest again from the start.",
-            option="restart",
+            f"no payload index on {', '.join(missing)}, so filters are slow or refused. Make them with: "
+            f"pearl-qdrant collections finalize {collection.name}",
         )
     if (message := _model_problem(collection, model)) is not None:
         yield Problem("model", message)

@@ -2,19 +2,15 @@
 
 A pass compares both versions by point id and by what does not depend on the model. It encodes what the second one lacks
 or has in another state, and deletes what the first one has no longer. So a pass that was killed is simply repeated, and
-a later pass finds only what changed since. The comparison takes 24 bytes a name.
+a later pass finds only what changed since (`inventory.py`).
 """
 
 from __future__ import annotations
 
-import uuid
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
-import msgspec
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
@@ -22,6 +18,7 @@ from pearl_qdrant.encoder.type_head import predict_types
 from pearl_qdrant.store.points import description_text
 from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.transfer.inventory import Inventory
 from pearl_qdrant.transfer.records import OnProgress
 
 WINDOW = 4096
@@ -32,39 +29,6 @@ BULK_NAMES = 2000
 
 FLUSH_EVERY = 65_536
 """Names between two flushes: what a killed pass loses at most, with the window that was being encoded."""
-
-_ID_BYTES = 16
-
-_DIGITS = 12
-
-
-@dataclass(slots=True)
-class Inventory:
-    """The points of a collection, in the order of their ids.
-
-    Attributes:
-        ids: 16 bytes each.
-        digests: Of what does not depend on the model.
-    """
-
-    ids: bytearray
-    digests: array[int]
-
-    def __len__(self) -> int:
-        return len(self.digests)
-
-    def id(self, i: int) -> bytes:
-        """The id of a point."""
-        return bytes(self.ids[i * _ID_BYTES : (i + 1) * _ID_BYTES])
-
-    @classmethod
-    def of(cls, collection: Collection) -> Inventory:
-        """Read all points of a collection."""
-        inventory = cls(bytearray(), array("Q"))
-        for point in collection.scroll():
-            inventory.ids += uuid.UUID(point.id).bytes
-            inventory.digests.append(digest_of(point))
-        return inventory
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +51,6 @@ class Pass:
         return self.encoded + self.deleted
 
 
-def digest_of(point: NamePoint) -> int:
-    """Digest of what does not depend on the model: all but the predicted types.
-
-    A store may change the last digits of a popularity (`store.points.is_same_point`), so it counts with `_DIGITS`.
-    """
-    popularity = None if point.popularity is None else float(f"{point.popularity:.{_DIGITS}g}")
-    plain = replace(
-        point, phrase_type=None, lexical_class=None, predicted_type=None, type_probability=None, popularity=popularity
-    )
-    return int.from_bytes(blake2b(_encode(plain), digest_size=8).digest(), "big")
-
-
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
-
-
 def catch_up(
     source: Collection, target: Collection, encoder: Callable[[], Encoder], *, on_progress: OnProgress
 ) -> Pass:
@@ -120,10 +69,9 @@ def catch_up(
     known = Inventory.of(target)
     total = source.count()
     is_bulk = total - len(known) > BULK_NAMES
-    retired: list[bytes] = []
     done, encoded, since = 0, 0, 0
     with target.writer() if is_bulk else nullcontext() as writer:
-        for n_read, window in _windows(_missing(source, known, retired)):
+        for n_read, window in _windows(None if known.has(point) else point for point in source.scroll()):
             if window:
                 _write(window, target, encoder(), writer)
                 encoded += len(window)
@@ -133,25 +81,9 @@ def catch_up(
                 since = 0
             done += n_read
             on_progress(done, max(done, total))
-    target.delete_points({str(uuid.UUID(bytes=one)) for one in retired})
+    retired = known.retired()
+    target.delete_points(retired)
     return Pass(done, encoded, len(retired))
-
-
-def _missing(source: Collection, known: Inventory, retired: list[bytes]) -> Iterator[NamePoint | None]:
-    """For each point of the source: the point if the target lacks it or has another state, else None.
-
-    Both are in the order of ids. The ids that only the target has are added to `retired`.
-    """
-    i = 0
-    for point in source.scroll():
-        wanted = uuid.UUID(point.id).bytes
-        while i < len(known) and known.id(i) < wanted:
-            retired.append(known.id(i))
-            i += 1
-        is_there = i < len(known) and known.id(i) == wanted
-        yield None if is_there and known.digests[i] == digest_of(point) else point
-        i += is_there
-    retired.extend(known.id(rest) for rest in range(i, len(known)))
 
 
 def _windows(points: Iterator[NamePoint | None]) -> Iterator[tuple[int, list[NamePoint]]]:

@@ -1,29 +1,48 @@
 """A collection moves from one store to another: built hidden, checked, made current.
 
-A transfer that dies leaves a hidden version that nobody sees; the next transfer of that name removes it.
+A transfer that is killed, or whose server goes away, leaves a hidden version that nobody sees; the same call goes on
+there. What is left of another collection of that name is removed.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from pearl_qdrant.errors import CollectionExistsError, OptionError, PearlQdrantError, StoreError
+from pearl_qdrant.errors import (
+    CollectionExistsError,
+    OptionError,
+    PearlQdrantError,
+    ShardUnavailableError,
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+)
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
-from pearl_qdrant.store.versions.protocol import Maker, new_version
-from pearl_qdrant.transfer.packing import CannotPackError, Packer
-from pearl_qdrant.transfer.records import OnProgress, TransferResult, Way
+from pearl_qdrant.store.versions.protocol import Maker, new_version, placement_of
+from pearl_qdrant.transfer.records import OnProgress, TransferResult
 from pearl_qdrant.transfer.sample import NameSample
 from pearl_qdrant.transfer.streaming import stream_names, streamed_manifest
 
 MOVE_WAIT_S = 10.0
 """How long a switch waits for a writer of an embedded collection, in seconds."""
+
+_HEALING = (StoreUnavailableError, ShardUnavailableError, StoreFullError)
+"""After these errors the same call goes on where it ended."""
+
+
+class NoSnapshotError(StoreError):
+    """A collection cannot move as a snapshot; the message says why, as a part of a sentence."""
+
+
+MakeShard = Callable[[Collection, str], Collection]
+"""Makes a hidden version of the target from the source's finished shard; if it raises NoSnapshotError, none is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +54,10 @@ class Transfer:
         source, target: The stores.
         made_by: What the version says of itself.
         replace: Whether a collection of that name in the target may be replaced.
-        way: See `Way`.
         placement: How a cluster distributes it.
         on_progress: See `OnProgress`.
-        packer: The fast way between these kinds of store; None if there is none.
-        no_packer: Why there is none.
-        unkeyed: Why its shards get no keys, where they might have some.
+        make_shard: The way with the finished shard; None if there is none, or it is not wanted.
+        must_be_shard: Whether no other way will do.
     """
 
     name: str
@@ -48,12 +65,10 @@ class Transfer:
     target: Store
     made_by: Maker
     replace: bool
-    way: Way
     placement: Placement | None
     on_progress: OnProgress
-    packer: Packer | None
-    no_packer: str = ""
-    unkeyed: str = ""
+    make_shard: MakeShard | None = None
+    must_be_shard: bool = False
 
     def run(self) -> TransferResult:
         """Do it.
@@ -78,71 +93,70 @@ class Transfer:
             replaced = self.name in self.target.collections()
             if replaced and not self.replace:
                 raise CollectionExistsError(self.name, option="replace")
-            self._remove_leftovers()
-            way, reason, names, checked = self._build(source)
+            way, reason, names, sent, checked = self._build(source)
         finally:
             source.close()
-        return TransferResult(
-            self.name,
-            self.source.location,
-            self.target.location,
-            way,
-            ", ".join(filter(None, (reason, self.unkeyed))),
-            names,
-            checked,
-            replaced,
-            time.perf_counter() - start,
-            self._keys,
-        )
+        seconds = time.perf_counter() - start
+        places = self.source.location, self.target.location
+        return TransferResult(self.name, *places, way, reason, names, sent, checked, replaced, seconds)
 
-    @property
-    def _keys(self) -> int:
-        """How many shards get a key."""
-        placement = self.placement
-        return placement.shards if placement is not None and placement.by_key and placement.shards else 0
-
-    def _remove_leftovers(self) -> None:
-        """Delete hidden versions of transfers that died."""
-        for version in self.target.versions.list(self.name):
-            if not version.mark.is_complete and version.mark.made_by in ("push", "pull") and not version.is_current:
-                self.target.versions.delete(self.name, version.id)
-
-    def _build(self, source: Collection) -> tuple[Literal["snapshot", "stream"], str, int, int]:
-        """Build a version, check it, and make it current; returns way, reason, names and how many were checked."""
-        reason = "asked for" if self.way == "stream" else self.no_packer
-        if self.way != "stream" and self.packer is not None:
+    def _build(self, source: Collection) -> tuple[Literal["snapshot", "stream"], str, int, int, int]:
+        """Build a version, check it, and make it current: way, reason, names, and how many were sent and checked."""
+        reason = ""
+        if self.make_shard is not None:
             try:
-                names, checked = self._pack(source, self.packer)
-            except CannotPackError as error:
+                names, checked = self._move_shard(source, self.make_shard)
+            except NoSnapshotError as error:
                 reason = str(error)
             else:
-                fits = f"{self._keys} parts are shards of their own" if self._keys else "the shard fits as it is"
-                return "snapshot", fits, names, checked
-        if self.way == "snapshot":
-            raise OptionError("way", f"Collection '{self.name}' cannot move as a snapshot: {reason}. Stream it.")
-        manifest = source.manifest.model_copy(update={"state": "loading", "checkpoints": (), "names": 0, "entities": 0})
-        with self._hidden(manifest) as (version, target):
-            sample = NameSample(random.Random(0))
-            names = stream_names(source, target, sample=sample, on_progress=self.on_progress)
-            manifest = streamed_manifest(source, target.manifest)
-            checked = self._finish(source, target, manifest, version, names, sample)
-        return "stream", reason, names, checked
-
-    def _pack(self, source: Collection, packer: Packer) -> tuple[int, int]:
-        version = new_version()
-        with self._removed_if_broken(version):
-            target = packer.move(source, self.target, version, on_progress=self.on_progress)
-            try:
+                return "snapshot", "", names, names, checked
+        if self.must_be_shard:
+            why = reason or "it does not come from a server to an embedded store"
+            raise OptionError("way", f"Collection '{self.name}' cannot move as a snapshot: {why}. Stream it.")
+        begun = _begun(source.manifest).as_created()
+        left = self._take_leftover(begun)
+        version = left or new_version()
+        with self._removed_unless_healing(version):
+            versions, place = self.target.versions, self.placement
+            if left is not None:
+                opened = versions.open(self.name, left)
+            else:
+                opened = versions.create(begun, version=version, made_by=self.made_by, placement=place)
+            with closing(opened) as target:
                 sample = NameSample(random.Random(0))
-                names = source.count()
-                for rows in source.scroll_rows():
-                    sample.take(rows)
-                    if len(rows.points) and sample.is_full:
-                        break
-                checked = self._finish(source, target, packer.manifest(source), version, names, sample)
-            finally:
-                target.close()
-        return names, checked
+                names, sent = stream_names(source, target, sample=sample, on_progress=self.on_progress)
+                manifest = streamed_manifest(source, target.manifest)
+                checked = self._finish(source, target, manifest, version, names, sample)
+        return "stream", reason, names, sent, checked
+
+    def _take_leftover(self, begun: Manifest) -> str | None:
+        """Return the hidden version that the same transfer left when it ended early, and delete others of its kind."""
+        found = None
+        for version in self.target.versions.list(self.name):
+            mark, manifest = version.mark, version.manifest
+            if mark.is_complete or mark.is_damaged or mark.made_by not in ("push", "pull") or version.is_current:
+                continue
+            is_same = (mark.made_by, mark.placement) == (self.made_by, placement_of(self.placement))
+            if found is None and is_same and manifest is not None and _begun(manifest) == begun:
+                found = version.id
+            else:
+                self.target.versions.delete(self.name, version.id)
+        return found
+
+    def _move_shard(self, source: Collection, make_shard: MakeShard) -> tuple[int, int]:
+        self._take_leftover(source.manifest)  # nothing goes on there
+        version = new_version()
+        total = source.count()
+        self.on_progress(0, total)
+        with self._removed_unless_healing(version), closing(make_shard(source, version)) as target:
+            self.on_progress(total, total)
+            sample = NameSample(random.Random(0))
+            for rows in source.scroll_rows():
+                sample.take(rows)
+                if len(rows.points) and sample.is_full:
+                    break
+            manifest = source.manifest.model_copy(update={"has_plain_payloads": True, "checkpoints": ()})
+            return total, self._finish(source, target, manifest, version, total, sample)
 
     def _finish(
         self, source: Collection, target: Collection, manifest: Manifest, version: str, names: int, sample: NameSample
@@ -172,23 +186,17 @@ class Transfer:
         return checked
 
     @contextmanager
-    def _hidden(self, manifest: Manifest) -> Iterator[tuple[str, Collection]]:
-        """Create a hidden version for the block; it is deleted if the block fails."""
-        version = new_version()
-        with self._removed_if_broken(version):
-            target = self.target.versions.create(
-                manifest, version=version, made_by=self.made_by, placement=self.placement
-            )
-            try:
-                yield version, target
-            finally:
-                target.close()
-
-    @contextmanager
-    def _removed_if_broken(self, version: str) -> Iterator[None]:
+    def _removed_unless_healing(self, version: str) -> Iterator[None]:
+        """Delete a version if the block fails, unless the same call can go on there later."""
         try:
             yield
-        except BaseException:
-            with suppress(PearlQdrantError, ValueError):
-                self.target.versions.delete(self.name, version)
+        except Exception as error:
+            if not isinstance(error, _HEALING):
+                with suppress(PearlQdrantError, ValueError):
+                    self.target.versions.delete(self.name, version)
             raise
+
+
+def _begun(manifest: Manifest) -> Manifest:
+    """The manifest of a version whose names are on their way."""
+    return manifest.model_copy(update={"state": "loading", "checkpoints": (), "names": 0, "entities": 0})

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from pearl_qdrant.store.open import StoreLike, use_store
-from pearl_qdrant.transfer.moving import Transfer
+import json
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from pearl_qdrant.errors import StoreRejectedError
+from pearl_qdrant.store.open import StoreLike, is_url, use_store
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.transfer.moving import MakeShard, NoSnapshotError, Transfer
 from pearl_qdrant.transfer.records import OnProgress, TransferResult, Way, no_progress
-from pearl_qdrant.transfer.shards import packer_between
+
+if TYPE_CHECKING:
+    from pearl_qdrant.store.edge.store import EdgeStore
+    from pearl_qdrant.store.server.collection import ServerCollection
+
+_WORK_PREFIX = ".pull-"
+_STALE_S = 86_400.0
+"""An older folder was left by a pull that died; a download of a day would be one of terabytes."""
 
 
 def pull_collection(
@@ -20,8 +38,9 @@ def pull_collection(
 ) -> TransferResult:
     """Copy a collection from a server. No name is encoded again.
 
-    A collection of one shard travels as the server's snapshot of it, with its graph, which the embedded engine opens;
-    otherwise names travel with their vectors. It is built hidden, checked, and then visible at once.
+    A collection of one shard travels as the snapshot that the server makes of it, with its graph, which the embedded
+    engine opens; otherwise names travel with their vectors. It is built hidden, checked, and then visible at once. If
+    the call is killed while names travel, the same call goes on.
 
     Args:
         name: The collection.
@@ -40,5 +59,75 @@ def pull_collection(
         StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed in the store.
     """
     with use_store(source, wait_s=wait_s) as server, use_store(store, wait_s=wait_s) as target:
-        packer, reason = packer_between(server, target, None)
-        return Transfer(name, server, target, "pull", replace, way, None, on_progress, packer, reason).run()
+        make_shard = None if way == "stream" else _shard_maker(server, target)
+        return Transfer(
+            name, server, target, "pull", replace, None, on_progress, make_shard, must_be_shard=way == "snapshot"
+        ).run()
+
+
+def _shard_maker(source: Store, target: Store) -> MakeShard | None:
+    """Return the way with the finished shard, if there is one between these kinds of store."""
+    if not is_url(source.location) or is_url(target.location) or target.location == ":memory:":
+        return None
+    embedded = cast("EdgeStore", target)
+    return lambda collection, version: _make_shard(cast("ServerCollection", collection), embedded, version)
+
+
+def _make_shard(source: ServerCollection, target: EdgeStore, version: str) -> Collection:
+    """Make a hidden version of an embedded store from the shard of a server; see `MakeShard`."""
+    from pearl_qdrant.store.edge.shard import file_errors
+
+    status = source.status()
+    if not status.is_finalized:
+        raise NoSnapshotError("its graph is not built")
+    with file_errors(source.name, "creating it"):
+        Path(target.location).mkdir(parents=True, exist_ok=True)
+        _remove_stale(Path(target.location))
+        work = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=target.location))
+    try:
+        with file_errors(source.name, "creating it"):
+            folder = _download(source, work, status.vectors)
+            return target.versions.adopt(folder, source.name, version, "pull")
+    except StoreRejectedError as error:
+        raise NoSnapshotError(str(error)) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _download(source: ServerCollection, work: Path, n_vectors: int) -> Path:
+    """Make a collection's folder from the server's shard, and return it.
+
+    Its files are those that the server packed, by its checksum. So they are opened as those of a collection that was
+    closed here: not on trial, within limits of memory that a large one exceeds.
+
+    Raises:
+        StoreRejectedError: If the server's shard is not one for it; the message says why.
+    """
+    from pearl_qdrant.store import graph
+    from pearl_qdrant.store.atomic import write_atomically
+    from pearl_qdrant.store.edge.checksums import write_checksums
+    from pearl_qdrant.store.edge.versions.snapshots import unpack_snapshot
+    from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, IndexState
+    from pearl_qdrant.store.server.versions.snapshots import download_shard, only_shard
+
+    connection, physical, snapshot = source.connection, source.physical, work / "shard.snapshot"
+    download_shard(connection, physical, only_shard(connection, physical), snapshot)
+    folder = work / "collection"
+    folder.mkdir()
+    unpack_snapshot(snapshot, folder / SHARD_FOLDER)
+    snapshot.unlink()
+    state = IndexState(n_vectors, m=graph.M, ef_construct=graph.EF_CONSTRUCT)
+    write_atomically(folder / INDEX_FILE, json.dumps(asdict(state)) + "\n")
+    changed = {"has_plain_payloads": True, "checkpoints": (), "state": "loading"}
+    manifest = source.manifest.model_copy(update=changed)
+    write_atomically(folder / MANIFEST_FILE, manifest.model_dump_json(indent=2) + "\n")
+    write_checksums(folder / SHARD_FOLDER)
+    return folder
+
+
+def _remove_stale(store: Path) -> None:
+    """Remove folders that pulls left when they died."""
+    for path in store.glob(f"{_WORK_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_S:
+                shutil.rmtree(path, ignore_errors=True)

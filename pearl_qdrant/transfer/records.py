@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Way = Literal["auto", "snapshot", "stream"]
-"""How a collection moves: as its finished shard, as points with their vectors, or the first where it can."""
+"""How a collection is pulled: as its finished shard, as points with their vectors, or the first where it can."""
 
 OnProgress = Callable[[int, int], None]
 """Called with (names moved, all names)."""
@@ -24,13 +24,13 @@ class TransferResult:
     Attributes:
         collection: Its name.
         source, target: Locations of the stores.
-        way: "snapshot": the finished shard, with its graph; "stream": points with their vectors.
-        reason: Why this way.
+        way: "stream": points with their vectors; "snapshot" (of a pull): the finished shard, with its graph.
+        reason: Why not as a snapshot; empty if it is one, or there never is one.
         names: Names of the collection; as many points are in the target, counted exactly.
+        sent: Names that this call brought; an earlier one that ended early had brought the others.
         checked: Names whose points were compared, and that were searched in both stores with the same answer.
         replaced: Whether a collection of that name was there. It stays hidden in the target, until it is pruned.
         seconds: Time of all of it.
-        shard_keys: Shards that have a key each; 0 if they have none.
     """
 
     collection: str
@@ -39,10 +39,10 @@ class TransferResult:
     way: Literal["snapshot", "stream"]
     reason: str
     names: int
+    sent: int
     checked: int
     replaced: bool
     seconds: float
-    shard_keys: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return all facts as one flat JSON object."""

@@ -59,7 +59,7 @@ class ReencodeResult:
         model_before, model: The models before and now.
         names: Names of the collection.
         encoded: Names that were encoded by this call; the others were encoded by an earlier one.
-        recall: Share of a sample of names that a search for their own vector finds first; None if nothing was done.
+        recall: Share of a sample of names that a search for their own vector finds first; None if nothing was encoded.
         switched: Whether another version is current now. If not, it was encoded with this model already, or the new
             model answers everyday mentions worse: `everyday` is None in the first case alone.
         seconds: Time of all of it.
@@ -215,7 +215,7 @@ def _create(store: Store, before: Manifest, info: ModelInfo, version: str) -> No
         quantization=before.quantization,
         has_descriptions=before.has_descriptions,
         type_map_version=before.type_map_version,
-    ).model_copy(update={"partitions": before.partitions})
+    )
     store.versions.create(manifest, version=version, made_by="reencode").close()
 
 
@@ -267,11 +267,14 @@ class _Reencoding:
 
     def run(self) -> ReencodeResult:
         start = time.perf_counter()
+        was_complete = any(
+            one.id == self.version and one.mark.is_complete for one in self.store.versions.list(self.name)
+        )
         target = self.store.versions.open(self.name, self.version)
         model = target.manifest.model
         try:
-            before = self._catch_up(target)
-            recall = self._check_sample(target)
+            before = self._catch_up(target, was_complete=was_complete)
+            recall = None if was_complete and not self._encoded else self._check_sample(target)
             everyday = self._check_everyday(target)
             started = time.perf_counter()
             is_good = everyday is None or self.check is None or everyday.fall <= self.check.max_fall
@@ -289,8 +292,11 @@ class _Reencoding:
         with _current(self.store, self.name) as current:
             return self.check.compare(current, target, self.encoder())
 
-    def _catch_up(self, target: Collection) -> str:
-        """Do passes until little is left; returns the model of the current version."""
+    def _catch_up(self, target: Collection, *, was_complete: bool) -> str:
+        """Do passes until little is left; returns the model of the current version.
+
+        A version that was current once, or was checked, has its graph: it is built again only for many new names.
+        """
         for number in range(MOST_PASSES):
             with _current(self.store, self.name) as current:
                 check_complete([current])
@@ -298,9 +304,9 @@ class _Reencoding:
                 found = catch_up(current, target, self.encoder, on_progress=self.on_progress)
                 before = current.manifest.model
             self._encoded += found.encoded
-            if number == 0 or found.encoded > BULK_NAMES:
+            if found.encoded > BULK_NAMES or (number == 0 and (found.encoded or not was_complete)):
                 target.finalize()
-            if found.changes <= FEW_CHANGES and (number > 0 or self._token is not None):
+            if found.changes <= FEW_CHANGES:  # the switch does a last pass
                 break
         return before
 

@@ -26,8 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from recipe_tables import read_tsv
 
-from ingest import load_base
-from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.crosswalk import evidence
 from pearl_qdrant.crosswalk.assignment import assign

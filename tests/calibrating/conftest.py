@@ -8,7 +8,7 @@ import pytest
 from calibrated_base import base_file
 from edge_cases import copy_files
 
-from ingest import load_base
+from pearl_qdrant import load_base
 
 
 @pytest.fixture(scope="module")

@@ -5,27 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cluster_cases import NAME, NODES, check_keys, copies
-from double_fixtures import connect
+from double_fixtures import connect, empty_double, running_double, shared_store  # noqa: F401 (fixtures)
 from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
-from qdrant_double_cluster import KeyedShard
 from qdrant_double_http import POINTS, Fault
+from transfer_cases import check_same, embedded
 
 from pearl_qdrant.errors import ShardUnavailableError
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.server.checks import check_server
-from pearl_qdrant.store.server.cluster.nodes import find_nodes
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.server.upload import Uploader
+from pearl_qdrant.transfer import push_collection
 
+NAME = "toy"
+NODES = (11, 12, 13)
 QUERY = r"POST .*/points/query/batch$"
 
 
-def keyed(server: ServerStore, *, replicas: int) -> ServerCollection:
+@pytest.fixture
+def server(double: QdrantDouble, shared: ServerStore) -> ServerStore:
+    """A store on a cluster of three nodes, which is empty."""
+    double.cluster_state.nodes = NODES
+    return shared
+
+
+def sharded(server: ServerStore, *, replicas: int) -> ServerCollection:
     """An empty collection of three shards."""
-    return server.create(manifest_of(NAME), Placement(3, replicas, by_key=True))
+    return server.create(manifest_of(NAME), Placement(3, replicas))
 
 
 def load(collection: ServerCollection, n: int = 300) -> None:
@@ -51,13 +60,12 @@ def at_request(double: QdrantDouble, match: str, number: int, do: Callable[[], o
 
 def states(double: QdrantDouble) -> set[tuple[int, str]]:
     """(node, state) of all copies."""
-    shards: list[KeyedShard] = [*double.cluster_state.shards[NAME].values()]
-    return {(node, state) for shard in shards for node, state in shard.nodes.items()}
+    return {pair for shard in double.cluster_state.shards[NAME] for pair in shard.items()}
 
 
 def test_with_two_copies_a_load_goes_on(server: ServerStore, double: QdrantDouble) -> None:
     """A node goes away during a load: nothing fails, its copies are dead, and are filled when it is back."""
-    collection, state = keyed(server, replicas=2), double.cluster_state
+    collection, state = sharded(server, replicas=2), double.cluster_state
     at_request(double, POINTS, 5, lambda: state.away.add(12))
     load(collection)
 
@@ -66,12 +74,12 @@ def test_with_two_copies_a_load_goes_on(server: ServerStore, double: QdrantDoubl
     assert {state for node, state in states(double) if node != 12} == {"Active"}
     state.away.clear()
     server.connection.client.collection_cluster_info(NAME)
-    assert sum(copies(double, check_keys(double, 300, parts=3)).values()) == 6
+    assert {state for _, state in states(double)} == {"Active"}
 
 
 def test_with_two_copies_searches_go_on(server: ServerStore, double: QdrantDouble) -> None:
     """While any one of the nodes is away, each name is found."""
-    collection = keyed(server, replicas=2)
+    collection = sharded(server, replicas=2)
     load(collection)
     points, vectors, _ = many(300)
 
@@ -83,21 +91,20 @@ def test_with_two_copies_searches_go_on(server: ServerStore, double: QdrantDoubl
 
 def test_with_one_copy_a_load_waits(server: ServerStore, double: QdrantDouble) -> None:
     """With one copy, a load tries again until the node is back, and loses nothing."""
-    collection, state = keyed(server, replicas=1), double.cluster_state
+    collection, state = sharded(server, replicas=1), double.cluster_state
     state.away = {13}
     at_request(double, POINTS, 8, state.away.clear)
     patient = connect(double.url, retry=RetryPolicy(first_wait_s=0.001, max_wait_s=0.002, budget_s=60))
     load(patient.open(NAME))
     patient.close()
 
-    check_keys(double, 300, parts=3)
     assert collection.count() == 300
     assert len(double.upsert_sizes) < len([one for one in double.requests if one.endswith("/points")])
 
 
 def test_with_one_copy_a_search_waits(server: ServerStore, double: QdrantDouble) -> None:
     """With one copy, a search is tried again at once and then waits for the node; it answers when it is back."""
-    collection, state = keyed(server, replicas=1), double.cluster_state
+    collection, state = sharded(server, replicas=1), double.cluster_state
     load(collection)
     state.away = {12}
     at_request(double, QUERY, 3, state.away.clear)
@@ -109,7 +116,7 @@ def test_with_one_copy_a_search_waits(server: ServerStore, double: QdrantDouble)
 
 def test_with_one_copy_a_search_names_the_node(server: ServerStore, double: QdrantDouble) -> None:
     """If it does not come back, the error names the collection, the node and what would have helped; so for writes."""
-    collection = keyed(server, replicas=1)
+    collection = sharded(server, replicas=1)
     double.cluster_state.away = {12}
     points, vectors, encodable = many(30)
 
@@ -121,7 +128,7 @@ def test_with_one_copy_a_search_names_the_node(server: ServerStore, double: Qdra
 @pytest.mark.parametrize("status, error", [(503, "Service unavailable"), (500, "Service internal error: Timeout")])
 def test_a_node_that_starts_is_waited_for(server: ServerStore, double: QdrantDouble, status: int, error: str) -> None:
     """Until a node that was started again answers, it says 503, and others time out; each request is tried again."""
-    collection = keyed(server, replicas=2)
+    collection = sharded(server, replicas=2)
     for match in (POINTS, r"POST .*/points/(count|scroll|delete)$", QUERY):
         double.faults += [Fault("status", match=match, status=status, error=error) for _ in range(2)]
     load(collection, 60)
@@ -133,20 +140,44 @@ def test_a_node_that_starts_is_waited_for(server: ServerStore, double: QdrantDou
     assert double.faults == []
 
 
-def test_new_shards_are_made_on_nodes_that_answer(server: ServerStore, double: QdrantDouble) -> None:
-    """While a node is away, the copies of new shards are made on the others."""
-    double.cluster_state.away = {12}
-    nodes = find_nodes(server.connection)
-    load(keyed(server, replicas=2), 60)
+def test_a_push_to_a_cluster_goes_on_without_a_node(
+    server: ServerStore, double: QdrantDouble, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A collection is pushed to several shards with two copies, while one of the nodes goes away."""
+    local = embedded(tmp_path_factory.mktemp("local") / "store")
+    at_request(double, POINTS, 1, lambda: double.cluster_state.away.add(13))
+    result = push_collection(NAME, to=server, store=local, placement=Placement(3, 2))
 
-    assert nodes is not None
-    assert nodes.ids == (11, 13)
-    assert copies(double, check_keys(double, 60, parts=3)) == {11: 3, 13: 3}
+    assert (result.names, result.way, result.reason) == (60, "stream", "")
+    check_same(server.open(NAME), local.open(NAME, read_only=True))
+    local.close()
+
+
+def test_a_push_with_another_placement_begins_anew(
+    server: ServerStore, double: QdrantDouble, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed push left has the shards and replicas of that call: another one does not go on there."""
+    local = embedded(tmp_path_factory.mktemp("local") / "store")
+
+    def die(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Uploader, "send", die)
+        with pytest.raises(KeyboardInterrupt):
+            push_collection(NAME, to=server, store=local, placement=Placement(3, 1))
+    (left,) = double.created
+    push_collection(NAME, to=server, store=local, placement=Placement(3, 2))
+    local.close()
+
+    assert [one["replication_factor"] for one in double.created.values()] == [1, 2]
+    assert left not in {one.name for one in double.client.get_collections().collections}
+    assert server.open(NAME).count() == 60
 
 
 def test_doctor_names_dead_copies(server: ServerStore, double: QdrantDouble) -> None:
     """`doctor` reports the node that is away and the copies that are dead."""
-    collection = keyed(server, replicas=2)
+    collection = sharded(server, replicas=2)
     double.cluster_state.away = {12}
     load(collection, 30)
     checks = {check.subject: check for check in check_server(server)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from tiny_models import make_pearl
 
-from ingest import load_base
+from pearl_qdrant import load_base
+from pearl_qdrant.store.edge.store import EdgeStore
 
 BASE = (
     "id\tname\ttype\taliases\tdescription\n"
@@ -62,8 +64,22 @@ def test_ingest_reports_what_it_did(run: Run, base: Path, model: Path) -> None:
         "points": 7,
         "skipped": {},
     }
-    assert {"seconds", "encode_seconds", "index_seconds", "names_per_second", "model", "device"} <= report.keys()
+    assert {"seconds", "load_seconds", "encode_seconds", "graph_seconds", "model", "device"} <= report.keys()
     assert "with phrase types" in outcome.err
+
+
+def test_ingest_says_in_words_what_happened(run: Run, base: Path, model: Path) -> None:
+    """Without `--json` the report is lines of words, whose numbers add up."""
+    base.write_text(base.read_text("utf-8") + "bad\t\nuni\t\U0001f984\n", "utf-8")
+    words = run("ingest", str(base), "--model", str(model)).out.splitlines()
+    again = run("ingest", str(base), "--model", str(model)).out.splitlines()
+
+    assert words[0] == "base: 4 entities with 8 names, all stored"
+    assert words[1] == "  rows: 5 read; bad and skipped: 1 (no name 1); left out by the options: 0"
+    assert words[2] == "  collection: 8 names = 8 of this input + 0 others"
+    assert words[3].startswith("  vectors: 8 names = 7 with one + 1 without")
+    assert words[4].startswith("  seconds: ")
+    assert again[0] == "base: 4 entities with 8 names, stored before"
 
 
 def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
@@ -269,6 +285,31 @@ def test_verify_reports_problems(loaded: Run, tmp_path: Path) -> None:
 
     assert outcome.status == 1
     assert "Run the same ingest command again" in outcome.out
+
+
+def test_what_verify_advises_brings_lost_names_back(loaded: Run, base: Path, tmp_path: Path) -> None:
+    """Names that were deleted behind our back: the command that `verify` names writes them again."""
+    with closing(EdgeStore(tmp_path / "store")) as store, closing(store.open("base")) as collection:
+        collection.delete_points({point.id for point in collection.find(entity_ids=["nyt"], limit=9)})
+    verified = loaded("collections", "verify", "base")
+    command = verified.out.splitlines()[0].partition("pearl-qdrant ")[2].split()
+    again = loaded(*[str(base) if word == "FILE" else word for word in command], "--yes")
+
+    assert verified.status == 1
+    assert again.status == 0, again.err
+    assert loaded("collections", "verify", "base").status == 0
+
+
+@pytest.mark.parametrize("name", ["a/b", "x" * 300, "a?b"])
+@pytest.mark.parametrize("store", ["store", "http://127.0.0.1:9"])
+def test_a_name_that_no_store_takes_is_refused_at_once(run: Run, base: Path, name: str, store: str) -> None:
+    """A collection's name is refused before the model is loaded or a server is asked, also in parts."""
+    for more in ((), ("--partitions", "2"), ("--dry-run",)):
+        words = ["ingest", str(base), "--collection", name, "--store", store, "--model", "no-such-model"]
+        refused = run(*words, *more)
+
+        assert refused.status == 1
+        assert "cannot be the name of a collection" in refused.err
 
 
 def test_entities_can_be_added_shown_and_deleted(loaded: Run) -> None:

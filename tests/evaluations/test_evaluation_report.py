@@ -14,7 +14,7 @@ from pearl_qdrant.errors import SettingsError
 from training.evaluation.datasets.data import FolderData
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.registry import TASKS, find_tasks
-from training.evaluation.reports.table import as_text, short_names
+from training.evaluation.reports.table import report_as_text, short_names
 from training.evaluation.run import as_record, evaluate
 from training.evaluation.strings import StringMethod
 from training.evaluation.task import EvaluationOptions
@@ -40,7 +40,7 @@ def test_tasks_without_data_are_skipped_and_named(folder: Path) -> None:
         "umls_local": "no pearl_bench/umls_test.tsv",
         "bc5cdr": "no pearl_bench/bc5cdr.tsv",
     }
-    text = as_text(report)
+    text = report_as_text(report)
     assert "bc5cdr: no pearl_bench/bc5cdr.tsv" in text
     for head in ("PPDB by pair", "Turney", "AutoFJ typos", "Twitter-S", "ATIS-L", "balanced", "PEARL-small (paper)"):
         assert head in text

@@ -21,7 +21,7 @@ from training.evaluation.linking.rankings import Ranking, rank_entities
 from training.evaluation.linking.sets import Base, LinkingSet, MentionQuery, Protocol, SetSource, read_joins, read_set
 from training.evaluation.registry import TASKS as OTHERS
 from training.evaluation.registry import find_tasks
-from training.evaluation.reports.table import as_text
+from training.evaluation.reports.table import report_as_text
 from training.evaluation.run import evaluate
 from training.evaluation.task import EvaluationOptions, LinkingOptions
 from training.evaluation.tasks.linking import GROUP, TASKS
@@ -225,7 +225,7 @@ def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, mod
     assert canonical.n == EVERY_SPLIT.n_mentions
     assert all(np.isfinite(value) for value in canonical.details.values())
     assert report.results[1].outcomes["exact"].value == 0, "no alias is a canonical name"
-    assert "Linking, canonical names only" in as_text(report)
+    assert "Linking, canonical names only" in report_as_text(report)
 
 
 def test_an_ablation_scores_the_same_candidates_with_other_coefficients(folder: Path, model: Path) -> None:

@@ -16,7 +16,7 @@ from training.evaluation.datasets.data import FolderData
 from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.registry import find_tasks
-from training.evaluation.reports.table import as_text
+from training.evaluation.reports.table import report_as_text
 from training.evaluation.run import evaluate
 from training.evaluation.strings import StringMethod
 from training.evaluation.tasks.universal.geogranno import plain_question, read_questions
@@ -193,7 +193,7 @@ def test_a_table_leaves_out_methods_without_a_figure(folder: Path) -> None:
     tasks = find_tasks(("bird", "analogy_word", "geogranno_top1"))
     methods = [StringMethod("tfidf"), StringMethod("jaccard"), Bm25Method()]
     report = evaluate(FolderData(folder), EncoderMethod(Letters()), methods, tasks, OPTIONS)
-    text = as_text(report)
+    text = report_as_text(report)
 
     assert text.count("\n  bm25 ") == 1
     assert "BM25 (paper)" in text

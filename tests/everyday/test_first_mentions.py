@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest import load_base
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
 
 ROOT = Path(__file__).parents[2]

@@ -14,13 +14,9 @@ import torch
 from cli_runner import Run
 from fit_cases import write_corpus
 
-import training
-from pearl_qdrant.cli.train import train
-from pearl_qdrant.encoder.checkpoint import read_config
-from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import OptionError
-from training import (
+from pearl_qdrant import (
     CharacterWidths,
+    CorpusOptions,
     FitRequest,
     HeadOptions,
     LoveConfig,
@@ -36,6 +32,10 @@ from training import (
     pretrain_character_encoder,
     train_head,
 )
+from pearl_qdrant.cli.train import train
+from pearl_qdrant.encoder.checkpoint import read_config
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import OptionError
 from training.loop.curves import read_log
 
 ROWS = "id\tname\ttypes\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
@@ -67,11 +67,6 @@ def request(bert: Path, base: Path, out: Path, **changes: Any) -> FitRequest:
     """A run of two steps."""
     settings: dict[str, Any] = {"steps": 2, "batch_size": 16, "device": "cpu", **changes}
     return FitRequest(base_model=bert, aliases=base, out=out, **settings)
-
-
-def test_every_public_name_is_there() -> None:
-    """All names that the package lists can be imported from it."""
-    assert {name for name in training.__all__ if getattr(training, name, None) is None} == set()
 
 
 def test_a_model_is_fitted_and_resumes(bert: Path, base: Path, tmp_path: Path) -> None:
@@ -130,7 +125,7 @@ def test_hard_negatives_are_mined_and_used(bert: Path, base: Path, tmp_path: Pat
 
 def test_a_corpus_is_made_from_a_base(base: Path, tmp_path: Path) -> None:
     """A base alone makes a corpus of entities."""
-    report = make_corpus((), tmp_path / "corpus", training.CorpusOptions(bases=base))
+    report = make_corpus((), tmp_path / "corpus", CorpusOptions(bases=base))
 
     assert report.entities == 12
     assert (tmp_path / "corpus" / "entities.jsonl").exists()

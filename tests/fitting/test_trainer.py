@@ -50,6 +50,19 @@ def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_a_run_whose_time_is_over_stops_with_its_state(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """The first step that ends too late is the last one; the state is that of it, and another run goes on there."""
+    now = iter(float(second) for second in range(1000))  # each look at the clock is a second later
+    done = fit(new_network(bert), tokenizer, maker(), config(), tmp_path, max_seconds=5.0, clock=lambda: next(now))
+    steps = config().steps
+
+    assert 1 <= done < steps
+    assert [step for step, *_ in losses_of(tmp_path)] == list(range(1, done + 1))
+    assert fit(new_network(bert), tokenizer, maker(), config(), tmp_path, max_seconds=0.0) == done + 1
+    assert fit(new_network(bert), tokenizer, maker(), config(), tmp_path) == steps
+    assert [step for step, *_ in losses_of(tmp_path)] == list(range(1, steps + 1))
+
+
 def test_the_same_seed_gives_the_same_run(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """Two runs of one seed have the same losses, another seed has others; the loss falls."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):

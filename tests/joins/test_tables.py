@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.errors import OptionError
+from pearl_qdrant.errors import InvalidEntityError, OptionError
+from pearl_qdrant.integrations.tables import as_text
 
 CITIES = ["NYTimes", None, "heart attack", "NYTimes", "", "qqq zzz"]
 IDS = ["nyt", None, "mi", "nyt", None, None]
@@ -102,6 +104,96 @@ def test_joins_match_other_spellings(model: Path) -> None:
     assert (joined["match_probability"].dropna() > 0.5).all()
     other = for_polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), on="key", model=str(model), how="inner")
     assert other.select("n", "m").rows() == [(1, 10), (2, 20), (2, 21)]
+
+
+NULLS = [
+    pytest.param("pd.NA", id="NA"),
+    pytest.param("None", id="None"),
+    pytest.param("float('nan')", id="nan"),
+    pytest.param("pd.NaT", id="NaT"),
+    pytest.param("np.datetime64('NaT')", id="datetime64"),
+    pytest.param("np.float32('nan')", id="float32"),
+    pytest.param("Decimal('nan')", id="Decimal"),
+    pytest.param("Decimal('sNaN')", id="signalling"),
+    pytest.param("pa.scalar(None, pa.string())", id="pyarrow"),
+]
+
+
+@pytest.mark.parametrize("cell", NULLS)
+def test_null_is_known_by_its_type(cell: str) -> None:
+    """Whatever a library calls null is null, and text that looks like it is text."""
+    np, pd, pa = (pytest.importorskip(name) for name in ("numpy", "pandas", "pyarrow"))
+    value = eval(cell, {"np": np, "pd": pd, "pa": pa, "Decimal": Decimal})
+
+    assert as_text(value) is None
+    assert as_text(str(value)) == str(value)
+
+
+def test_whole_numbers_beside_nulls_are_linked_without_their_point() -> None:
+    """A column of whole numbers that has nulls, which pandas makes floats of, gives the same texts as one without."""
+    assert [as_text(one) for one in (1, 1.0, 1.5, True)] == ["1", "1", "1.5", "True"]
+
+
+@pytest.mark.parametrize("dtype", ["string", "string[pyarrow]", "category", "object"])
+def test_pandas_links_nullable_columns(linker: EntityLinker, dtype: str) -> None:
+    """A column with pandas' own null is linked, whatever its type, and null stays null."""
+    pd = pytest.importorskip("pandas")
+    from pearl_qdrant.integrations.pandas import fuzzy_join, link_column
+
+    frame = pd.DataFrame({"name": pd.Series(["NYTimes", pd.NA, "heart attack"], dtype=dtype)})
+    found = link_column(frame, "name", linker=linker)
+    joined = fuzzy_join(frame, frame.rename(columns={"name": "other"}), left_on="name", right_on="other")
+
+    assert [None if pd.isna(one) else one for one in found["name_entity_id"]] == ["nyt", None, "mi"]
+    assert [None if pd.isna(one) else one for one in joined["other"]] == ["NYTimes", None, "heart attack"]
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "boolean", "datetime64[ns]"])
+def test_pandas_links_columns_of_other_types(linker: EntityLinker, dtype: str) -> None:
+    """Numbers, truths and dates with nulls are linked as their text."""
+    pd = pytest.importorskip("pandas")
+    from pearl_qdrant.integrations.pandas import link_column
+
+    frame = pd.DataFrame({"name": pd.Series([1, None, 0]).astype("Int64").astype(dtype)})
+
+    assert link_column(frame, "name", linker=linker, fields=("nil_reason",))["name_nil_reason"].isna().tolist() == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_column_that_is_there_twice_is_an_error_in_words(linker: EntityLinker, model: Path) -> None:
+    """Two columns of one name are named; other columns may be there twice, and a label may be a number."""
+    pd = pytest.importorskip("pandas")
+    from pearl_qdrant.integrations.pandas import fuzzy_join, link_column
+
+    frame = pd.DataFrame([["NYTimes", "x", 1, 2]], columns=["name", "name", "n", "n"])
+    with pytest.raises(OptionError, match="has 2 columns 'name': rename or drop all but one"):
+        link_column(frame, "name", linker=linker)
+    with pytest.raises(OptionError, match="has 2 columns 'name'"):
+        fuzzy_join(frame, frame, on="name", model=str(model))
+    with pytest.raises(InvalidEntityError, match="several columns 'name'"):
+        EntityLinker.build(frame, model=str(model))
+    once = frame.set_axis(["key", 0, "n", "n"], axis=1)
+    assert link_column(once, "key", linker=linker)["key_entity_id"].tolist() == ["nyt"]
+    assert link_column(once, "0", linker=linker, fields=("nil_reason",)).shape == (1, 5)
+
+
+def test_polars_and_duckdb_keep_nulls_of_columns_that_are_all_null(linker: EntityLinker) -> None:
+    """A column of nulls alone, which has no type, gives nulls."""
+    pl, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    pytest.importorskip("pyarrow")
+    from pearl_qdrant.integrations.duckdb import register
+    from pearl_qdrant.integrations.polars import link_column
+
+    found = link_column(pl.DataFrame({"name": [None, None]}), "name", linker=linker)
+    with duckdb.connect() as connection:
+        register(connection, linker)
+        rows = connection.execute("SELECT link(x) FROM (VALUES (NULL), (NULL)) AS t(x)").fetchall()
+
+    assert found["name_entity_id"].to_list() == [None, None]
+    assert rows == [(None,), (None,)]
 
 
 def test_wrong_columns_are_named(linker: EntityLinker) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest import load_base, update_base
-from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant import Entity, EntityLinker, load_base, update_base
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.store.edge.store import EdgeStore

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from pearl_qdrant.errors import LearningError
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
+from pearl_qdrant.linking.learned.names import LearnedNames
 
 
 def batch(key: str, number: int, *rows: tuple[str, str | None, int], kb: str = "base", **head: object) -> list[bytes]:
@@ -53,6 +56,31 @@ def test_a_batch_without_its_end_does_not_count(n_lines: int) -> None:
 
     assert effective(ledger) == ["b"]
     assert ledger.n_unreadable == n_lines
+    assert ledger.first_damaged is None
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("n_bytes", [1, 8, 40])
+def test_a_torn_last_line_is_told_from_damage(n_bytes: int, is_last: bool) -> None:
+    """A writer that died left a torn line at the end of what it wrote, whether others wrote after it or not."""
+    lines = batch("a", 1, ("x", "Q1", 1), ("y", "Q1", 1))
+    others = [] if is_last else batch("b", 2, ("x", "Q2", 1))
+    left = [parse([*lines[:at], lines[at][:-1][:n_bytes]], others) for at in range(len(lines))]
+
+    assert [ledger.first_damaged for ledger in left] == [None] * 4
+    assert [ledger.n_unreadable for ledger in left] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_a_damaged_line_in_the_middle_is_named(at: int) -> None:
+    """A line that somebody changed, or that is lost, is said with its number: nobody who dies leaves that."""
+    first = batch("a", 1, ("x", "Q1", 1))
+    lines = batch("b", 2, ("x", "Q1", 1), ("y", "Q1", 1))
+    damaged = [*lines[: at - 1], b"\x00" * 10, *lines[at:]]
+    lost = [*lines[: at - 1], *lines[at:]]
+
+    assert parse(first, damaged, batch("c", 3)).first_damaged == (3 + at if at < 4 else None)
+    assert parse(first, lost, batch("c", 3)).first_damaged == (6 if at < 4 else None)
 
 
 def test_a_torn_line_or_a_lost_row_spoils_its_own_batch_alone() -> None:
@@ -111,3 +139,22 @@ def test_a_batch_that_is_not_there_is_an_error(find: object) -> None:
         find(parse(batch("a", 1)))  # type: ignore[operator]
     with pytest.raises(LearningError, match="no batch"):
         find(parse())  # type: ignore[operator]
+
+
+def test_damage_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The log names the collection, the first damaged line and how many do not count; once, not for each linker."""
+    cut = batch("a", 1, ("x", "Q1", 1), ("y", "Q1", 1))
+    cut[1] = b"[rubbish"
+
+    class Damaged:
+        name = "base"
+        manifest = SimpleNamespace(kb="base")
+
+        def read_ledger(self) -> list[bytes]:
+            return cut
+
+    for _ in range(2):
+        LearnedNames("store", [Damaged()])  # type: ignore[list-item]
+
+    assert caplog.text.count("damaged from line 2 of the ledger") == 1
+    assert "so 4 lines do not count" in caplog.text

@@ -139,7 +139,7 @@ def test_damaged_lines_are_said(store_path: Path, caplog: pytest.LogCaptureFixtu
     with EntityLinker.open("base", store=str(store_path)) as linker:
         assert linker.accept("Gotham", "nyc").number == 1
 
-    assert "1 lines of its learned names belong to no complete batch" in caplog.text
+    assert "1 lines of a batch of learned names whose writer died do not count" in caplog.text
 
 
 def test_threads_that_accept_at_once_are_all_counted(linker: EntityLinker) -> None:

@@ -1,4 +1,4 @@
-"""Public names of the packages `encoder` and `linking`, and of modules that were moved."""
+"""Public names of the packages `encoder` and `linking`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
-from pearl_qdrant.linking.ranking.reranker import CrossEncoder
 
 PACKAGES = [
     "pearl_qdrant.encoder",
@@ -47,29 +44,3 @@ def test_a_package_costs_nothing_until_a_name_is_used(package: str) -> None:
     code = f"import sys, {package}; assert not {{'numpy', 'torch', 'qdrant_client', 'onnxruntime'}} & set(sys.modules)"
 
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=600)
-
-
-def test_the_old_module_of_the_cross_encoder_still_works() -> None:
-    """Code written for the last release runs, and a warning names the new place."""
-    with pytest.warns(DeprecationWarning, match=r"CrossEncoder moved to pearl_qdrant\.linking\.ranking\.reranker\."):
-        from pearl_qdrant.linking.reranker import CrossEncoder as Old
-
-    assert Old is CrossEncoder
-
-
-def test_the_old_module_of_calibrate_collection_still_works() -> None:
-    """Code written for the last release runs, and a warning names the new place."""
-    with pytest.warns(
-        DeprecationWarning, match=r"calibrate_collection moved to pearl_qdrant\.linking\.calibration\.calibrate\."
-    ):
-        from pearl_qdrant.linking.calibrate import calibrate_collection as old
-
-    assert old is calibrate_collection
-
-
-def test_a_name_that_an_old_module_never_had_is_an_attribute_error() -> None:
-    """An old module has only its documented names."""
-    module = importlib.import_module("pearl_qdrant.linking.reranker")
-
-    with pytest.raises(AttributeError, match="has no attribute 'TOP'"):
-        _ = module.TOP

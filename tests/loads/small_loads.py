@@ -9,7 +9,8 @@ from typing import Any
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import IngestResult, ingest
+from ingest.load.pipeline import ingest
+from ingest.load.results import IngestResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest

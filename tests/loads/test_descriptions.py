@@ -11,9 +11,8 @@ import pytest
 from cli_runner import Run
 from small_loads import CountingEncoder
 
-from ingest import load_base, load_or_update_base, update_base
 from ingest.load import pipeline
-from pearl_qdrant import Entity
+from pearl_qdrant import Entity, load_base, load_or_update_base, update_base
 from pearl_qdrant.encoder.protocol import Encoder, FloatArray
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.editing import EntityBatches, add_entities

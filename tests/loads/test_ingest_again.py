@@ -12,9 +12,8 @@ from cli_runner import Run
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder
 
-from ingest import LoadEvents, ReadOptions, load_base, load_or_update_base, make_entity, update_base
-from ingest.load.pipeline import IngestResult
-from ingest.load.update import UpdateResult
+from ingest.load.results import IngestResult, UpdateResult
+from pearl_qdrant import LoadEvents, ReadOptions, load_base, load_or_update_base, make_entity, update_base
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.store.edge.store import EdgeStore

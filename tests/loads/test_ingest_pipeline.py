@@ -14,8 +14,9 @@ from ingest.base.scan import hash_texts, scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.embedding_cache import RepeatedNames
-from ingest.load.pipeline import IngestResult, ingest
+from ingest.load.pipeline import ingest
 from ingest.load.prefetch import overlap
+from ingest.load.results import IngestResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreUnavailableError
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -48,7 +49,7 @@ def test_ingesting_twice_changes_nothing(tmp_path: Path, store: EdgeStore, encod
 def test_the_seconds_of_the_graph_are_those_of_the_graph(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """index_seconds counts building the graph, and not what is counted or tidied around it."""
+    """graph_seconds counts building the graph, and not what is counted or tidied around it."""
     clock = [0.0]
     monkeypatch.setattr("ingest.load.pipeline.time.perf_counter", lambda: clock[0])
 
@@ -74,7 +75,7 @@ def test_the_seconds_of_the_graph_are_those_of_the_graph(
         result = ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)
         collection.close()
 
-    assert result.index_seconds == 5.0
+    assert result.graph_seconds == 5.0
 
 
 def load_shard(url: str, path: Path, encoder: Encoder) -> IngestResult:
@@ -172,8 +173,21 @@ def test_unencodable_names_are_stored_and_counted(tmp_path: Path, store: EdgeSto
     result = load(path, store, encoder)
 
     assert result.points == 3
-    assert result.unencodable == 2
-    assert result.to_json()["skipped"] == {"unencodable": 2}
+    assert (result.with_vector, result.without_vector) == (1, 2)
+    assert result.to_json()["skipped"] == {}
+
+
+def test_the_counts_of_a_report_add_up(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+    """Names with and without a vector, of this input and of others, add up to the points, also of a second input."""
+    first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    first.write_text("E1\tthe times\nE2\t\U0001f984\n", "utf-8")
+    second.write_text("E3\tpost\nE4\t\U0001f5de\n", "utf-8")
+    reports = [load(path, store, encoder).to_json() for path in (first, second, second)]
+
+    assert [one["points"] for one in reports] == [2, 4, 4]
+    for one in reports:
+        assert one["points"] == one["names"] + one["other_names"] == one["with_vector"] + one["without_vector"]
+        assert one["seconds"] == pytest.approx(one["load_seconds"] + one["graph_seconds"], abs=2e-3)
 
 
 def test_overlap_hands_over_everything_in_order() -> None:

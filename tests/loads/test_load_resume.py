@@ -54,6 +54,45 @@ def test_the_manifest_says_loading_until_the_last_point_is_stored(
     assert resumed == contents(fresh)
 
 
+@pytest.mark.parametrize("on_server", [False, True])
+def test_what_is_stored_is_kept_without_a_checkpoint(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, on_server: bool
+) -> None:
+    """A load that ends before its first checkpoint, or long after one, goes on behind the names that are stored."""
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    path = write_base(tmp_path / "base.tsv", 100)
+    with QdrantDouble() as double, closing(ServerStore.connect(double.url)) as server:
+        used: Store = server if on_server else store
+        with pytest.raises(MemoryError):
+            load(path, used, CountingEncoder(encoder, fail_at=6))
+        with closing(used.open("base")) as collection:
+            n_stored = collection.count()
+            assert collection.manifest.checkpoints[0].entities == 0
+        counting = CountingEncoder(encoder)
+        result = load(path, used, counting)
+
+        assert n_stored >= 20
+        assert result.resumed_at == n_stored // 2
+        assert len(counting.names) <= 200 - n_stored
+        assert result.points == 200
+
+
+def test_names_of_another_release_are_not_taken_for_stored(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new release over an older one begins with the first name whose type or description changed, killed or not."""
+    path = write_base(tmp_path / "base.tsv", 100)
+    load(path, store, encoder)
+    path.write_text(path.read_text("utf-8").replace("E3\tw3 times\tORG", "E3\tw3 times\tGPE"), encoding="utf-8")
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    with pytest.raises(MemoryError):
+        load(path, store, CountingEncoder(encoder, fail_at=1))
+    result = load(path, store, encoder)
+
+    assert result.resumed_at == 3
+    assert {point.types for point in contents(store).values() if point.entity_id == "E3"} == {("GPE",)}  # type: ignore[attr-defined]
+
+
 def test_a_changed_input_is_not_resumed(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

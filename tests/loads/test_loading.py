@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ingest import LoadEvents, ReadOptions, ScanResult, TableColumns, load_base, scan_base, update_base
 from ingest.load.load_base import collection_name
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import (
+    EntityLinker,
+    LoadEvents,
+    ReadOptions,
+    ScanResult,
+    TableColumns,
+    load_base,
+    scan_base,
+    update_base,
+)
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import (

@@ -14,7 +14,8 @@ from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load import update as update_module
 from ingest.load.pipeline import ingest
-from ingest.load.update import UpdateResult, update
+from ingest.load.results import UpdateResult
+from ingest.load.update import update
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
@@ -129,7 +130,7 @@ def test_nothing_is_removed_while_rows_cannot_be_read(tmp_path: Path, encoder: E
     result = renew(tmp_path / "a.tsv", NEW + "4\t\tORG\t\n", encoder, collection)
 
     assert (result.removed, result.kept, result.points) == (0, 2, 10)
-    assert result.skipped == {"no_name": 1}
+    assert result.report.skipped == {"no_name": 1}
 
 
 def test_who_calls_decides_about_removal(tmp_path: Path, encoder: Encoder) -> None:

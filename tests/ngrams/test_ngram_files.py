@@ -10,6 +10,7 @@ import pytest
 from cli_runner import Run
 from small_disk import small_disk
 
+from pearl_qdrant import NgramOptions, find_ngrams
 from pearl_qdrant.errors import (
     FormatError,
     InputError,
@@ -18,7 +19,6 @@ from pearl_qdrant.errors import (
     TooManyErrorsError,
     TrainingError,
 )
-from training import NgramOptions, find_ngrams
 from training.ngrams.files import NgramCorpus, read_ngrams
 from training.ngrams.words import split_sentences, word_pattern
 

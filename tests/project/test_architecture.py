@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-BASE = ("cells", "errors", "installing", "records", "phrase_types", "_version", "_lazy")
+BASE = ("cells", "cores", "errors", "installing", "records", "phrase_types", "_version", "_lazy")
 READING = (
     "ingest.io.report",
     "ingest.formats",
@@ -30,6 +30,9 @@ READING = (
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
+LIMITS = ("pearl_qdrant.service.bodies.limits", "pearl_qdrant.service.settings")
+"""What the MCP server needs of the service: the same limits."""
+
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "installing": (),
@@ -38,6 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "_version": (),
     "_lazy": (),
     "cells": (),
+    "cores": (),
     "settings": BASE,
     "lexical": (),
     "encoder": (*BASE, "settings"),
@@ -46,7 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
     "transfer": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
-    "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
+    "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking", *LIMITS),
     "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "resolution": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "crosswalk": (*BASE, "settings", "encoder", "lexical", "store", "linking"),

@@ -92,15 +92,15 @@ def test_each_format_can_be_ingested_from_the_command_line(run: Run, model: Path
 
 
 def test_what_the_options_leave_out_is_in_the_report(run: Run, tmp_path: Path) -> None:
-    """Rows in other languages, or suppressed, are counted by reason beside the bad ones."""
+    """Rows in other languages, or suppressed, are counted by reason, apart from the bad ones."""
     outcome = run("ingest", str(write(tmp_path, "umls")), "--dry-run", "--language", "fi", "--json")
 
     assert outcome.status == 0, outcome.err
     (report,) = outcome.lines()
     assert report["names"] == 1
-    skipped = report["skipped"]
-    assert isinstance(skipped, dict)
-    assert skipped["other_language"] > 0
+    left_out = report["left_out"]
+    assert isinstance(left_out, dict)
+    assert left_out["other_language"] > 0
 
 
 def test_several_languages_are_taken_in_their_order(tmp_path: Path) -> None:

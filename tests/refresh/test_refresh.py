@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +16,14 @@ import pytest
 from cli_runner import Run
 from tiny_models import make_bert
 
+from pearl_qdrant import RefreshEvents, RefreshRequest, RefreshResult, refresh_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError
-from training import RefreshEvents, RefreshRequest, refresh_model
 from training.examples.splits import split_of
 from training.refresh.base_files import write_base_files
 from training.refresh.distillation import vocabulary_phrases
-from training.refresh.pipeline import verdict
-from training.refresh.request import Compared
+from training.refresh.pipeline import _Refresh, verdict
+from training.refresh.request import STAGES, Compared
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +74,108 @@ def test_one_call_makes_a_model_and_goes_on_where_it_stopped(
     assert load_encoder(str(out)).encode(["new york"]).vectors.shape[1] == 32
     with pytest.raises(OptionError, match="other values of: batch_size"):
         refresh_model(request(bert, base, out, batch_size=4))
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(scope="module")
+def whole(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> RefreshResult:
+    """What a run leaves that nobody killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    return refresh_model(request(bert, write_base(folder / "base.tsv", 60), folder / "model"))
+
+
+QUICK = {("fit", "within"), ("export", "after")}
+"""Kills of the default run; the others are slow tests, since each is two runs."""
+
+
+@pytest.mark.parametrize(
+    "stage, when",
+    [
+        pytest.param(stage, when, marks=() if (stage, when) in QUICK else pytest.mark.slow)
+        for stage in STAGES
+        for when in ("within", "after")
+    ],
+)
+def test_a_run_that_is_killed_ends_when_it_is_repeated(
+    bert: Path, tmp_path: Path, whole: RefreshResult, monkeypatch: pytest.MonkeyPatch, stage: str, when: str
+) -> None:
+    """Whichever stage a kill hits, before or after what it writes, the same call ends with the same model."""
+    base, out = write_base(tmp_path / "base.tsv", 60), tmp_path / "model"
+    run_stage: Any = _Refresh._stage
+
+    def die(refresh: _Refresh, name: str, run: Callable[[], Any], **detail: str) -> Any:
+        def run_and_die() -> Any:
+            if when == "after":  # all is written, but it is not noted that the stage is done
+                run()
+            else:
+                leave_half(refresh, name)
+            raise Killed
+
+        return run_stage(refresh, name, run_and_die if name == stage else run, **detail)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_Refresh, "_stage", die)
+        with pytest.raises(Killed):
+            refresh_model(request(bert, base, out))
+    result = refresh_model(request(bert, base, out))
+
+    assert replace(result, model=whole.model) == whole
+    found, expected = (load_encoder(str(one.model)).encode(["new york", "city 7"]) for one in (result, whole))
+    assert found.vectors.tobytes() == expected.vectors.tobytes()
+
+
+def leave_half(refresh: _Refresh, stage: str) -> None:
+    """Leave files that are cut off where a stage writes its own."""
+    written = {
+        "base": ["learned.tsv", "measured.tsv"],
+        "start": ["start/model.onnx"],
+        "phrases": ["phrases.txt", "types.tsv"],
+        "negatives": ["negatives.txt"],
+        "fit": ["fitted/training/state.part", "fitted/pearl.json"],
+        "average": ["averaged/pearl.json", "averaged/model.safetensors"],
+        "head": ["typed/pearl.json"],
+        "export": [str(refresh.out / "pearl.json"), str(refresh.out / "model.onnx")],
+    }
+    for name in written.get(stage, ()):
+        path = refresh.state.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("cut o")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_that_is_killed_at_random_ends_when_it_is_repeated(bert: Path, tmp_path: Path, seed: int) -> None:
+    """A process that is killed anywhere leaves a work folder from which the next one ends."""
+    base, out = write_base(tmp_path / "base.tsv", 60), tmp_path / "model"
+    victim = VICTIM.format(base=str(base), out=str(out), model=str(bert), n=random.Random(seed).randrange(1, 40))
+    killed = subprocess.run([sys.executable, "-c", victim], check=False, timeout=600, capture_output=True)
+    result = refresh_model(request(bert, base, out))
+
+    assert killed.returncode == -signal.SIGKILL
+    assert result.steps == 2
+    assert load_encoder(str(out)).encode(["new york"]).vectors.shape[1] == 32
+
+
+VICTIM = """
+import os, signal
+from pathlib import Path
+from pearl_qdrant import RefreshRequest, refresh_model
+
+seen = 0
+
+def count(self, *given, **named):
+    global seen
+    seen += 1
+    if seen == {n}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(self, *given, **named)
+
+original, Path.open = Path.open, count
+refresh_model(RefreshRequest(base={base!r}, out={out!r}, model={model!r}, steps=2, batch_size=8, device="cpu"))
+"""
 
 
 def interrupted(*_: object, **__: object) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runner import Run
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.resolution import Decision, NameRecord, Resolution, read_names, resolve
+from pearl_qdrant.resolution import Decision, NameRecord, Resolution, files, read_names, resolve
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +76,51 @@ def test_files_of_names_have_several_forms(tmp_path: Path, text: str, names: lis
     path.write_text(text)
     with path.open("rb") as file:
         assert [record.name for record in read_names(file, str(path))] == names
+
+
+class Killed(BaseException):
+    """A process ends here."""
+
+
+@pytest.mark.parametrize("files_written", [0, 1, 2], ids=["before the files", "between them", "after them"])
+def test_a_run_that_was_killed_is_repeated_over_its_own_file(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_written: int
+) -> None:
+    """With the same file as --previous and --out, a repeated run gives the files of one run; counts are not doubled."""
+    first, more = tmp_path / "first.txt", tmp_path / "more.txt"
+    first.write_text("heart attack\nnew york\nnew york\n")
+    more.write_text("Heart Attack\nheart atack\nnew york\nnew yorck\nlarge cat\nlarge cats\n")
+    nodes, review, expected = (tmp_path / name for name in ("nodes.tsv", "review.tsv", "expected.tsv"))
+    assert run("resolve", str(first), "--out", str(nodes), "--model", str(model)).status == 0
+    options = ("resolve", str(more), "--model", str(model), "--previous", str(nodes))
+    assert run(*options, "--out", str(expected), "--review", str(tmp_path / "pairs.tsv")).status == 0
+
+    write, written = files._write, 0
+
+    def write_and_die(*arguments: Any) -> None:
+        nonlocal written
+        if written == files_written:
+            raise Killed
+        write(*arguments)
+        written += 1
+
+    options = (*options, "--out", str(nodes), "--review", str(review))
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_write", write_and_die)
+        with suppress(Killed):
+            run(*options)
+    for _ in range(2):
+        assert run(*options).status == 0
+        assert nodes.read_text() == expected.read_text()
+        assert review.read_text() == (tmp_path / "pairs.tsv").read_text()
+
+
+def test_other_names_are_counted_after_earlier_ones(model: Path) -> None:
+    """Names of different inputs add up; an input that was given before does not, however long ago."""
+    counts = []
+    found = None
+    for names in (["new york", "new york"], ["new york"], ["new york", "new york"], ["new york", "oslo"]):
+        found = resolve(names, model=str(model), previous=found)
+        counts.append({one.name: one.count for one in found.names}["new york"])
+
+    assert counts == [2, 3, 3, 4]

@@ -34,6 +34,7 @@ def service_settings(service_store: Path, tmp_path_factory: pytest.TempPathFacto
         max_spans=10,
         max_types=4,
         max_limit=20,
+        allowed_hosts=("testserver",),
         reload_s=0.02,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
+from linker_base import ENTITIES
 
 
 def test_mentions_are_linked_in_their_order(client: TestClient) -> None:
@@ -151,3 +152,14 @@ def test_a_query_that_cannot_be_read_is_refused(client: TestClient, query: str) 
     answer = client.get(f"/v1/search?{query}")
 
     assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
+
+
+def test_a_collection_says_what_it_takes_for_granted(client: TestClient) -> None:
+    """The thresholds where a request names none, and some names to try, each of another entity."""
+    found = client.get("/v1/collections/base").json()
+
+    assert 0 < found["threshold"] < 1
+    assert found["passage_threshold"] == 0.5
+    names = {name: entity.entity_id for entity in ENTITIES for name in entity.names()}
+    assert len({names[example] for example in found["examples"]}) == 5
+    assert client.get("/v1/collections/none").status_code == 404

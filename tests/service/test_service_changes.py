@@ -10,12 +10,15 @@ import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
+from pydantic import SecretStr
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.service import ServiceSettings, create_app
-from pearl_qdrant.service.run import check_settings
+from pearl_qdrant.service.settings import check_settings
 from pearl_qdrant.store import delete_collection
+
+KEYS = (SecretStr("0123456789abcdef-first"),)
 
 
 @pytest.fixture
@@ -64,7 +67,8 @@ def test_changes_collections_and_their_end_are_followed(
 
 def test_an_answer_is_accepted_and_rejected(own_settings: ServiceSettings) -> None:
     """A service that may write learns what people accept and reject, effective at once; it holds the collection."""
-    with TestClient(create_app(own_settings.model_copy(update={"allow_writing": True}))) as client:
+    settings = own_settings.model_copy(update={"allow_writing": True, "api_keys": KEYS})
+    with TestClient(create_app(settings), headers={"X-API-Key": KEYS[0].get_secret_value()}) as client:
         wait_until(lambda: client.get("/health/ready").status_code == 200)
         accepted = client.post("/v1/accept", json={"mention": "Gotham", "entity_id": "nyc"}).json()
         assert (accepted["number"], accepted["kind"]) == (1, "accept")
@@ -94,6 +98,6 @@ def test_a_store_that_is_not_there_yet_is_waited_for(
 def test_several_workers_do_not_write_to_a_folder() -> None:
     """An embedded collection has one writer, so that such a service has one worker; a server may have several."""
     with pytest.raises(OptionError, match="one writer"):
-        check_settings(ServiceSettings(store="folder", workers=2, allow_writing=True))
-    check_settings(ServiceSettings(store="http://localhost:6333", workers=2, allow_writing=True))
+        check_settings(ServiceSettings(store="folder", workers=2, allow_writing=True, api_keys=KEYS))
+    check_settings(ServiceSettings(store="http://localhost:6333", workers=2, allow_writing=True, api_keys=KEYS))
     check_settings(ServiceSettings(store="folder", workers=2))

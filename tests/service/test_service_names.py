@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pearl_qdrant.service.names import find, folding
 from pearl_qdrant.service.names.build import build_files
 from pearl_qdrant.service.names.files import HEADER_FILE, NameFiles
 from pearl_qdrant.service.names.find import NameIndex
@@ -168,3 +169,22 @@ def test_every_name_is_found_with_a_letter_changed(name: str, at: int, other: st
         return
 
     assert name in found(index_of(name, "zzzz", "aaaa"), typed)
+
+
+@pytest.mark.parametrize("query", ["\ufdfa" * 1000, "a name that goes on " * 45, "\u03bf" * 1000, "x" * 1000])
+def test_the_work_of_a_search_does_not_grow_with_the_query(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that is long, or grows when it is folded, tries no spellings, also where a name starts like it."""
+    tried = []
+    monkeypatch.setattr(find, "_edited", lambda *given: tried.append(given) or [])
+    index = index_of("Paris", query, query[:-2])
+
+    assert [one[:10] for one in found(index, query)] == [query[:10]] * 2
+    assert tried == []
+    assert found(index, query[:-1] + "?", limit=1)
+
+
+def test_folding_remembers_few_characters() -> None:
+    """Whatever clients type, what is kept of single characters stays small."""
+    fold("".join(map(chr, range(0x4E00, 0x9FFF))) + "".join(map(chr, range(0x20000, 0x2A6DF))))
+
+    assert len(folding._LETTERS) <= folding.KEPT_LETTERS

@@ -9,10 +9,13 @@ import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill_server
+from pydantic import SecretStr
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
 from pearl_qdrant.service import ServiceSettings, create_app
+
+KEY = "0123456789abcdef-first"
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +34,13 @@ def client(server: QdrantDouble, tmp_path_factory: pytest.TempPathFactory) -> It
         store=server.url,
         cache=str(tmp_path_factory.mktemp("cache")),
         allow_writing=True,
+        api_keys=(SecretStr(KEY),),
+        allowed_hosts=("testserver",),
         reload_s=0.05,
         server_reload_s=0.05,
         store_wait_s=0.1,
     )
-    with TestClient(create_app(settings)) as opened:
+    with TestClient(create_app(settings), headers={"X-API-Key": KEY}) as opened:
         wait_until(lambda: opened.get("/health/ready").status_code == 200)
         yield opened
 

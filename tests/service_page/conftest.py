@@ -35,7 +35,8 @@ def page_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 @pytest.fixture(scope="session")
 def page_settings(page_store: Path, tmp_path_factory: pytest.TempPathFactory) -> ServiceSettings:
     """Settings of a service over that store."""
-    return ServiceSettings(store=str(page_store), cache=str(tmp_path_factory.mktemp("cache")), max_map_size=50)
+    cache = str(tmp_path_factory.mktemp("cache"))
+    return ServiceSettings(store=str(page_store), cache=cache, max_map_size=50, allowed_hosts=("testserver",))
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service.run import server_config
 
 
 @contextmanager
@@ -16,7 +17,8 @@ def running(settings: ServiceSettings) -> Iterator[str]:
     import httpx
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(create_app(settings), port=0, log_level="critical", lifespan="on"))
+    settings = settings.model_copy(update={"port": 0})
+    server = uvicorn.Server(server_config(settings, lambda: create_app(settings)))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

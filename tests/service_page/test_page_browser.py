@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from linker_base import ENTITIES
 from pydantic import SecretStr
 
 pytestmark = [
@@ -250,3 +252,86 @@ def test_no_view_has_a_serious_accessibility_fault(browser: Any, address: str, a
         assert width[0] <= width[1], f"{view} is wider than a phone"
     watched.context.close()
     assert faults == []
+
+
+def test_examples_and_thresholds_are_those_of_the_collection(watched: Watched, address: str) -> None:
+    """What may be tried is a name of the collection; the least probability that counts is a number, in each view."""
+    page = watched.open(address)
+    page.wait_for_selector(".examples button")
+    names = {name for entity in ENTITIES for name in entity.names()}
+    shown = page.locator(".examples button").all_text_contents()
+
+    assert len(shown) == 5
+    assert set(shown) - {"evil name", "<img src=x onerror=alert(1)>"} <= names
+    assert page.get_attribute("#mention", "placeholder") == f"as in {shown[0]}"
+    assert re.fullmatch(r"\d+ % \(of the collection\)", page.locator("#threshold option").first.text_content())
+    page.click("nav a[href='#passage']")
+    assert page.locator("#threshold option").first.text_content() == "50 % (default of passages)"
+    assert page.locator("#theme").text_content() == "Colours: auto"
+
+
+def test_a_nil_shows_the_candidates_that_may_be_meant(watched: Watched, address: str) -> None:
+    """Beside NIL, candidates below 1 % are folded away, but for the first; they are there for who wants them."""
+    page = watched.open(address)
+    page.select_option("#threshold", "0.95")
+    link(page, "zzyzx quux")
+    shown = page.locator("#mention-result > .candidates > .candidate .probability b").all_text_contents()
+    folded = page.locator("#mention-result > details.options .candidate")
+
+    assert shown
+    assert [text for text in shown[1:] if text == "< 1 %"] == []
+    assert folded.count() > 0
+    assert not folded.first.is_visible()
+    page.click("#mention-result > details.options > summary")
+    assert folded.first.is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_ids_of_a_passage_are_not_squeezed(browser: Any, address: str, width: int) -> None:
+    """An id in the table of a passage is on as few lines as its words need, on a phone and on a desk."""
+    watched = Watched(browser, viewport={"width": width, "height": 844})
+    page = watched.open(address, "passage")
+    page.fill("#passage", "She read the NYTimes in the Big Apple after a heart attack.")
+    page.click("#passage-form .primary")
+    page.wait_for_selector(".result tbody code")
+    heights = page.locator(".result tbody code").evaluate_all(
+        "codes => codes.map(code => code.getClientRects().length)"
+    )
+    watched.context.close()
+
+    assert set(heights) == {1}
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.xlsx", b"PK\x03\x04\x14\x00\x06\x00"),
+        ("a.xls", b"\xd0\xcf\x11\xe0" + b"\0" * 100),
+        ("a.pdf", b"%PDF-1.7\n1 0"),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused(watched: Watched, address: str, name: str, content: bytes) -> None:
+    """A spreadsheet is not shown as a column of signs; the page says what to do with it."""
+    page = watched.open(address, "column")
+    page.set_input_files("#file", {"name": name, "mimeType": "application/octet-stream", "buffer": content})
+    page.wait_for_selector("#column-result .problem")
+
+    assert "Save it as CSV" in page.locator("#column-result .problem").text_content()
+    assert page.locator("#column-form").is_hidden()
+
+
+def test_filters_are_folded_on_a_phone(browser: Any, address: str) -> None:
+    """On a phone, types and least probability show when they are asked for; the question is on the first half."""
+    watched = Watched(browser, viewport={"width": 390, "height": 844})
+    page = watched.open(address)
+
+    assert not page.locator("#threshold").is_visible()
+    assert page.locator("#mention").bounding_box()["y"] < 844 / 2
+    page.click("#filters-open")
+    assert page.get_attribute("#filters-open", "aria-expanded") == "true"
+    assert page.locator("#threshold").is_visible()
+    assert page.locator("#type-chips").is_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert not page.locator("#filters-open").is_visible()
+    assert page.locator("#threshold").is_visible()
+    watched.context.close()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from linker_base import ENTITIES, fill, fill_server
 from page_service import running
+from pydantic import SecretStr
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant.service import ServiceSettings
@@ -19,6 +20,24 @@ pytestmark = [
     # Playwright's own event loop and pipes are closed by the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+KEY = "a-key-of-the-tests-0123456789"
+WAIT_MS = 120_000
+"""Bounds a hang; nothing takes that long."""
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page, with the key of the service."""
+    context = browser.new_context()
+    context.add_init_script(f"sessionStorage.setItem('pearl-qdrant-key', '{KEY}')")
+    opened = context.new_page()
+    opened.set_default_timeout(WAIT_MS)
+    opened.goto(address)
+    opened.wait_for_selector("#type-chips .chip")
+    yield opened
+    context.close()
 
 
 @pytest.fixture(scope="module", params=["folder", "server"])
@@ -31,7 +50,8 @@ def address(request: pytest.FixtureRequest, model: Path, tmp_path_factory: pytes
         else:
             store = str(tmp_path_factory.mktemp("store"))
             fill(Path(store), "base", str(model), ENTITIES, is_loaded=True)
-        settings = ServiceSettings(store=store, cache=str(tmp_path_factory.mktemp("cache")), allow_writing=True)
+        cache = str(tmp_path_factory.mktemp("cache"))
+        settings = ServiceSettings(store=store, cache=cache, allow_writing=True, api_keys=(SecretStr(KEY),))
         yield stack.enter_context(running(settings))
 
 
@@ -39,7 +59,8 @@ def learned(page: Any, mention: str) -> list[dict[str, Any]]:
     """What the collection has learned of a mention."""
     found: list[dict[str, Any]] = page.evaluate(
         """async (mention) => {
-            const headers = { "Content-Type": "application/json" };
+            const key = sessionStorage.getItem("pearl-qdrant-key");
+            const headers = { "Content-Type": "application/json", "X-API-Key": key };
             const body = JSON.stringify({ mentions: [mention] });
             const answer = await fetch("v1/link", { method: "POST", headers, body });
             return (await answer.json()).links[0].learned ?? [];

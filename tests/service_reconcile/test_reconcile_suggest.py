@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
-from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE
+from linker_base import fill
+from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE, serving
 from specification import EntitySuggestions, Flyout, Suggestions, check
+
+from pearl_qdrant import Entity
+from pearl_qdrant.service import ServiceSettings
+from pearl_qdrant.service.reconcile.manifest import manifest
+from pearl_qdrant.service.reconcile.properties.catalogue import Catalogue
 
 
 def test_entities_are_suggested_by_prefix_and_by_id(client: TestClient) -> None:
@@ -105,3 +113,29 @@ def test_a_view_shows_all_and_links_an_address(client: TestClient) -> None:
     missing = client.get(f"{ENDPOINT}/view", params={"id": "none"})
     assert (missing.status_code, missing.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert client.get(f"{ENDPOINT}/view", params={"id": "x" * 101}).json()["limit"] == "max_mention_characters"
+
+
+def test_a_name_counts_once_for_a_type(tmp_path: Path, model: Path) -> None:
+    """A coarse type that the base has as its own, too, has as many names as have it."""
+    base = [Entity("a", "Acme", ("Acme Inc",), ("ORG",), ("ORG",)), Entity("b", "Bravo", (), ("firm",), ("ORG",))]
+    fill(tmp_path / "store", "places", str(model), base, is_loaded=True)
+    with serving(ServiceSettings(store=str(tmp_path / "store"), cache=str(tmp_path / "cache"))) as client:
+        found = client.get(f"{ENDPOINT}/suggest/type").json()["result"]
+
+    assert {one["id"]: one["description"] for one in found} == {"ORG": "3 names", "firm": "1 name"}
+
+
+@pytest.mark.parametrize(
+    "collection, kb, version, title",
+    [
+        ("demo", "demo", None, "demo"),
+        ("umls-2024ab", "umls", "2024AB", "umls-2024ab"),
+        ("mine", "umls", "2024AB", "mine: umls 2024AB"),
+    ],
+)
+def test_the_name_of_a_manifest_says_nothing_twice(collection: str, kb: str, version: str | None, title: str) -> None:
+    """The base and its release are named where the collection's name does not have them."""
+    handle = SimpleNamespace(name=collection, kb=kb, manifest=SimpleNamespace(kb_version=version, kb=kb))
+    made = manifest("http://x", handle, Catalogue({}, {}, {}, {}), ServiceSettings())  # type: ignore[arg-type]
+
+    assert made["name"] == f"{title} (pearl-qdrant)"

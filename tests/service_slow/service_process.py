@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+KEY = "0123456789abcdef"
+"""The key of each service."""
 
 WAIT_S = 300
 """Bounds a hang."""
@@ -43,7 +47,9 @@ class Running:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
         try:
             packed = None if body is None else json.dumps(body)
-            connection.request(method, path, packed, {"Content-Type": "application/json", **(headers or {})})
+            connection.request(
+                method, path, packed, {"Content-Type": "application/json", "X-API-Key": KEY, **(headers or {})}
+            )
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:
@@ -75,15 +81,19 @@ class Running:
 
 
 @contextmanager
-def serving(store: Path | str, folder: Path, *options: str) -> Iterator[Running]:
-    """Run a service over a store until the block ends."""
+def serving(store: Path | str, folder: Path, *options: str, descriptors: int | None = None) -> Iterator[Running]:
+    """Run a service over a store until the block ends, maybe with few file descriptors."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "pearl_qdrant", "serve", "--store", str(store), "--port", str(port)]
+    limited = ["prlimit", f"--nofile={descriptors}"] if descriptors else []
+    command = [*limited, sys.executable, "-m", "pearl_qdrant", "serve", "--store", str(store), "--port", str(port)]
     log = folder / "service.log"
+    environment = {**os.environ, "PEARL_QDRANT_SERVICE_KEYS": KEY}
     with log.open("wb") as written:
-        process = subprocess.Popen([*command, "--cache", str(folder / "cache"), *options], stderr=written)
+        process = subprocess.Popen(
+            [*command, "--cache", str(folder / "cache"), *options], stderr=written, env=environment
+        )
         running = Running(process, port, log)
         try:
             running.wait_for("/health/ready")

@@ -11,15 +11,16 @@ from contextlib import closing, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill, fill_server
+from pydantic import SecretStr
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from service_process import WAIT_S, Running, serving, workers_of
+from service_process import KEY, WAIT_S, Running, serving, workers_of
 
 from pearl_qdrant.linking.learned.learning import learned_pairs
 from pearl_qdrant.service import ServiceSettings, create_app
@@ -45,7 +46,9 @@ def server(model: Path) -> Iterator[QdrantDouble]:
 def client_of(store: str, cache: Path, **changed: Any) -> Iterator[TestClient]:
     """A client of a service that may write, and that waits for its store for moments only."""
     given: dict[str, Any] = {"reload_s": 0.05, "server_reload_s": 0.05, "store_wait_s": 0.1, "allow_writing": True}
-    with TestClient(create_app(ServiceSettings(store=store, cache=str(cache), **{**given, **changed}))) as client:
+    given |= {"api_keys": (SecretStr(KEY),), "allowed_hosts": ("testserver",)}
+    settings = ServiceSettings(store=store, cache=str(cache), **{**given, **changed})
+    with TestClient(create_app(settings), headers={"X-API-Key": KEY}) as client:
         wait_until(lambda: client.get("/health/ready").status_code == 200)
         yield client
 
@@ -247,7 +250,8 @@ def test_counts_of_all_workers_are_one_sum(server: QdrantDouble, tmp_path: Path)
         line = 'pearl_qdrant_answers_total{collection="base",reason="linked"}'
 
         def counted() -> str:
-            with urlopen(f"http://127.0.0.1:{service.port}/metrics", timeout=WAIT_S) as answer:
+            request = Request(f"http://127.0.0.1:{service.port}/metrics", headers={"X-API-Key": KEY})
+            with urlopen(request, timeout=WAIT_S) as answer:
                 return str(answer.read(), "utf-8")
 
         assert f"{line} 20.0" in counted()

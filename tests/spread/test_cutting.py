@@ -12,11 +12,10 @@ from ingest.base.reader import Reader
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.spread.cutting import BucketReader, buckets_of, cut_and_scan
+from ingest.spread.cutting import BUCKETS, BucketReader, bucket_of, buckets_of, cut_and_scan
 from ingest.spread.driver import LEAST_NAMES, NAMES_PER_PART, count_parts
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.partitions.rule import BUCKETS, bucket_of
 
 
 @pytest.fixture

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from spread_cases import assert_equal, write_base
 
-from ingest import load_base, load_base_in_parts, update_base
+from pearl_qdrant import load_base, load_base_in_parts, update_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.parts import joining
-from pearl_qdrant.store.edge.parts.joining import PARTS_FILE, count_parts, join_parts
+from pearl_qdrant.store.edge.parts.joining import join_parts
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.edge.views import placing
+from pearl_qdrant.store.edge.views.content import read_index_state
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,9 @@ def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch:
     write_base(base, 60)
     update_base(base, "parts", store=store, model=encoder)
 
-    assert count_parts(folder) == 2
+    state = read_index_state(folder)
+    assert state is not None
+    assert state.parts == 2
     assert len(before) == 2
     assert before < graphs(folder)
     load_base(base, "whole", kb="parts", store=store, model=encoder)
@@ -73,14 +76,6 @@ def test_parts_are_copied_where_there_are_no_hard_links(
     assert_equal(store, "whole", "parts")
     assert sorted(path.name for path in store.iterdir()) == ["parts", "whole"]
     assert list((tmp_path / "work").iterdir()) == []
-
-
-@pytest.mark.parametrize("text, expected", [("", 1), ("{", 1), ('{"parts": -3}', 1), ('{"parts": 7}', 7), ("[]", 1)])
-def test_a_damaged_note_of_parts_counts_as_one(tmp_path: Path, text: str, expected: int) -> None:
-    """A collection whose note cannot be read is treated as one that was not joined."""
-    (tmp_path / PARTS_FILE).write_text(text)
-
-    assert count_parts(tmp_path) == expected
 
 
 def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

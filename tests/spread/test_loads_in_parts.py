@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from spread_cases import CLOSE, assert_equal, write_base
 
-from ingest import load_base, load_base_in_parts
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
@@ -18,7 +17,7 @@ from ingest.spread import driver
 from ingest.spread.cutting import BucketReader, buckets_of
 from ingest.spread.work import Work
 from ingest.spread.worker import PartBuilder
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import EntityLinker, load_base, load_base_in_parts
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import InputError, OptionError, StoreError

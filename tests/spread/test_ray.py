@@ -15,7 +15,7 @@ import psutil
 import pytest
 from spread_cases import assert_equal, write_base
 
-from ingest import load_base
+from pearl_qdrant import load_base
 from pearl_qdrant.encoder.loading import load_encoder
 
 pytestmark = pytest.mark.slow

@@ -87,7 +87,7 @@ def test_a_load_in_parts_imports_nothing_of_ray() -> None:
 
 def test_an_encoder_does_not_travel(base: Path, tmp_path: Path) -> None:
     """Workers of Ray load the model by name: an encoder object is refused before Ray starts."""
-    from ingest import load_base_in_parts
+    from pearl_qdrant import load_base_in_parts
 
     with pytest.raises(OptionError, match="Workers of Ray load the model themselves"):
         load_base_in_parts(base, store=str(tmp_path), model=object(), ray="auto")  # type: ignore[arg-type]
@@ -125,8 +125,8 @@ def test_a_worker_that_sees_another_folder_is_refused(tmp_path: Path) -> None:
 def test_damaged_notes_of_the_work_folder_count_as_missing(tmp_path: Path) -> None:
     """A note that is cut off is no note: its part is built again."""
     work = Work(tmp_path)
-    work.write_done(PartResult(3, 1, 2, 0, 0.5, 0.1, "cpu"))
-    assert work.read_done(3) == PartResult(3, 1, 2, 0, 0.5, 0.1, "cpu")
+    work.write_done(PartResult(3, 1, 2, 0.5, 0.1, "cpu"))
+    assert work.read_done(3) == PartResult(3, 1, 2, 0.5, 0.1, "cpu")
     (tmp_path / "done" / "0003.json").write_text('{"part": 3')
 
     assert work.read_done(3) is None

@@ -80,6 +80,7 @@ def test_an_unfinished_load_is_a_problem(store: Store, collection: Collection, n
     assert verified.points == 2
     assert verified.problems[0].kind == "wrong_count"
     assert "2 points, but 4 names were written" in verified.problems[0].message
+    assert f"pearl-qdrant ingest FILE --collection {name} --update --model" in verified.problems[0].message
 
 
 def test_a_collection_with_its_model_has_no_problems(tmp_path: Path) -> None:
@@ -97,8 +98,8 @@ def test_a_collection_with_its_model_has_no_problems(tmp_path: Path) -> None:
     assert str(other) in problem.message
 
 
-def test_missing_indexes_name_the_argument_that_helps(tmp_path: Path) -> None:
-    """The problem names the argument of a new load, and no flag of the command line."""
+def test_missing_indexes_name_the_command_that_makes_them(tmp_path: Path) -> None:
+    """The problem names `collections finalize`, and that makes them."""
     store = EdgeStore(tmp_path / "store")
     collection = store.create(Manifest(collection="toy", kb="t", model="toy", weights_hash="", dim=8, has_head=False))
     put(collection)
@@ -110,7 +111,8 @@ def test_missing_indexes_name_the_argument_that_helps(tmp_path: Path) -> None:
         folder.record_replaced_files()
 
     problems = {problem.kind: problem for problem in verify_collection("toy", store=store).problems}
-    assert problems["missing_indexes"].option == "restart"
+    assert "pearl-qdrant collections finalize toy" in problems["missing_indexes"].message
     assert all(field in problems["missing_indexes"].message for field in INDEXED_FIELDS)
-    assert "--" not in problems["missing_indexes"].message
+    finalize_collection("toy", store=store)
+    assert "missing_indexes" not in kinds("toy", store)
     store.close()

@@ -135,7 +135,7 @@ def test_a_broken_manifest_is_refused_and_the_collection_can_be_deleted(
         path.write_bytes(content)
 
     for _ in range(2):
-        with pytest.raises(ManifestError, match="collections delete toy"):
+        with pytest.raises(ManifestError, match="Restore it from a copy"):
             store.open("toy")
     assert store.collections() == ["toy"]
     store.delete("toy")

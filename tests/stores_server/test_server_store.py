@@ -72,11 +72,13 @@ def test_a_collection_without_n_grams_still_works(double: QdrantDouble, store: S
 def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: ServerCollection) -> None:
     """Finalize returns when the graph is built, and reports its progress."""
     double.optimizer_polls = 6
+    double.requests.clear()
     progress: list[tuple[int, int]] = []
     load(collection, 20)
 
     collection.finalize(lambda done, total: progress.append((done, total)))
 
+    assert sum(one.endswith("/points/count") for one in double.requests) == 2, "exact counts take what the graph needs"
     assert progress[0] == (0, 20)
     assert progress[-1] == (20, 20)
     assert collection.status().indexed_vectors == 20
@@ -185,7 +187,7 @@ def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(double: Q
         behind.create_collection(NAME, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
         double.schema[NAME], double.config[NAME] = {}, {}
 
-        with pytest.raises(ManifestError, match=r"umls.*collections delete umls"):
+        with pytest.raises(ManifestError, match=r"umls.*another program made it.*use another collection"):
             store.open(NAME)
         assert store.collections() == [NAME]
         store.delete(NAME)

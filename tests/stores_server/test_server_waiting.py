@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import socket
 import threading
 from collections.abc import Iterator
 
+import httpx
 import numpy as np
 import pytest
-import tenacity
 from cli_runner import Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
 from pearl_qdrant.encoder.protocol import ModelInfo
-from pearl_qdrant.errors import ShardUnavailableError, StoreUnavailableError
+from pearl_qdrant.errors import ShardUnavailableError, StoreError, StoreRejectedError, StoreUnavailableError
 from pearl_qdrant.store import retry
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
@@ -130,7 +132,6 @@ def test_no_wait_is_started_that_ends_after_the_budget(monkeypatch: pytest.Monke
     """If nothing listens, the shorter budget applies; if the server is busy, the longer one."""
     policy = RetryPolicy(first_wait_s=2.0, max_wait_s=2.0, budget_s=1000.0, connect_budget_s=10.0)
     passing = PassingTime()
-    monkeypatch.setattr(tenacity, "time", passing)
     monkeypatch.setattr(retry, "time", passing)
     tried: list[int] = []
 
@@ -242,3 +243,48 @@ def test_a_load_outlives_a_minute_without_a_server(double: QdrantDouble) -> None
 
     assert collection.count() == 600
     store.close()
+
+
+def test_a_port_of_another_protocol_is_said_at_once() -> None:
+    """What answers on the port of gRPC is no HTTP and never will be: the first try says which port to take."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepted: list[int] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                accepted.append(1)
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        store = ServerStore.connect(f"http://127.0.0.1:{listening.getsockname()[1]}", retry=quick(60.0))
+        with pytest.raises(StoreRejectedError, match=r"speaks no HTTP.*6333; 6334 is that of gRPC"):
+            store.collections()
+        store.close()
+        assert len(accepted) == 1
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_too_few_files_here_are_no_fault_of_the_server(double: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this process may open no more files, that is said at once: the server need not be started."""
+    store = ServerStore.connect(double.url, retry=quick(60.0))
+    tries: list[int] = []
+
+    def refuse(*given: object, **named: object) -> None:
+        tries.append(1)
+        raise httpx.ConnectError("[Errno 24] Too many open files") from OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(httpx.Client, "send", refuse)
+    with pytest.raises(StoreError, match="as many open files as it may have") as told:
+        store.collections()
+    store.close()
+
+    assert "docker" not in str(told.value)
+    assert len(tries) == 1

@@ -16,7 +16,7 @@ from typing import Any, final
 from urllib.parse import unquote
 
 from qdrant_client import QdrantClient, models
-from qdrant_double_cluster import CLUSTER_ROUTES, Cluster
+from qdrant_double_cluster import Cluster
 from qdrant_double_http import DoubleServer, Fault, Kind, Refused, handler_of
 from qdrant_double_routes import BY_NAME_ALONE, MAY_BE_ABSENT, ROUTES
 from qdrant_double_shards import SHARD_ROUTES
@@ -42,10 +42,10 @@ class QdrantDouble:
         optimizer_error: Error that the optimizer reports.
         keeps_metadata: Whether it stores metadata at all; servers before 1.16 do not.
         version, read_only, cluster, replica_states: Facts that it reports about itself and replicas on another node.
-        cluster_state: Nodes, and shards with keys; `cluster` is reported in place of its status if it is set.
+        cluster_state: Nodes and shards; `cluster` is reported in place of its status if it is set.
         snapshots, shard_snapshots: Backups by name.
         segment_version: What the segments of its shards are said to be; None: as the engine writes them.
-        is_deaf: Collections that ignore changes, since the log of an uploaded shard is too old.
+        spoils_snapshots: Whether what is downloaded of a shard has a wrong byte.
         created: The request that created each collection.
         schema, config: Payload indexes and optimizer settings by collection.
     """
@@ -84,7 +84,7 @@ class QdrantDouble:
         self.snapshots: dict[str, bytes] = {}
         self.shard_snapshots: dict[str, bytes] = {}
         self.segment_version: str | None = None
-        self.is_deaf: dict[str, bool] = {}
+        self.spoils_snapshots = False
         self.version = "1.19.0"
         self.read_only = False
         self.cluster: dict[str, Any] | None = None
@@ -147,7 +147,7 @@ class QdrantDouble:
 
     def answer(self, method: str, path: str, body: bytes) -> Any:
         """Return the `result` for a request; raises `Refused`."""
-        for route_method, pattern, handle in (*ROUTES, *SHARD_ROUTES, *CLUSTER_ROUTES):
+        for route_method, pattern, handle in (*ROUTES, *SHARD_ROUTES):
             match = re.fullmatch(pattern, path)
             if route_method == method and match:
                 name = unquote(match.groupdict().get("name", ""))

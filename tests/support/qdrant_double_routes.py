@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -109,8 +109,6 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
     info["config"]["optimizer_config"].update(config)
     created, params = double.created.get(name, {}), info["config"]["params"]
     params["replication_factor"] = created.get("replication_factor") or double.cluster_state.replicas
-    if "sharding_method" in created:
-        params["sharding_method"] = created["sharding_method"]
     if not double.keeps_metadata:
         info["config"].pop("metadata", None)
     if double.limits:
@@ -185,7 +183,7 @@ def _upsert(double: QdrantDouble, name: str, body: bytes) -> Any:
     too_many = double.max_points is not None and len(points) > double.max_points
     if too_many or (double.max_bytes is not None and len(body) > double.max_bytes):
         raise Refused(413, "Payload Too Large")
-    double.cluster_state.write(name, wanted.shard_key, [str(point.id) for point in points])
+    double.cluster_state.write(name, [str(point.id) for point in points])
     double.upsert_sizes.append(len(points))
     return double.client.upsert(name, points)
 
@@ -204,28 +202,15 @@ def _retrieve(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _batch(double: QdrantDouble, name: str, body: bytes) -> Any:
     operations = _parse(models.UpdateOperations, body).operations
-    for operation in operations:
-        if isinstance(operation, models.OverwritePayloadOperation):
-            change = operation.overwrite_payload
-            check_change(double, name, change.shard_key, change.points)
+    double.cluster_state.write(name, None)
     return [result.model_dump(mode="json") for result in double.client.batch_update_points(name, operations)]
-
-
-def check_change(double: QdrantDouble, name: str, key: Any, points: Sequence[Any] | None) -> None:
-    """Check a change of stored points, which are in the shard of the key."""
-    double.cluster_state.write(name, key, None)
-    if name in double.cluster_state.shards and points is not None:
-        double.cluster_state.find(name, key, map(str, points))
 
 
 def _delete_points(double: QdrantDouble, name: str, body: bytes) -> Any:
     selector = _parse(models.PointsSelector, body)
     double.check_filter(name, getattr(selector, "filter", None))
-    double.cluster_state.write(name, selector.shard_key, None)
-    answer = double.client.delete(name, selector)
-    for shard in double.cluster_state.shards.get(name, {}).values():
-        shard.points &= {str(one.id) for one in double.client.retrieve(name, list(shard.points))}
-    return answer
+    double.cluster_state.write(name, None)
+    return double.client.delete(name, selector)
 
 
 def _count(double: QdrantDouble, name: str, body: bytes) -> Any:

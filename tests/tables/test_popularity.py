@@ -11,11 +11,11 @@ import pytest
 from cli_runner import Run
 from pyarrow import parquet
 
-from ingest import make_entity
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.columns import TableColumns
+from pearl_qdrant import make_entity
 from pearl_qdrant.errors import FormatError, InvalidEntityError
 from pearl_qdrant.linking.editing import check_entity
 from pearl_qdrant.records import Entity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,23 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from transfer_cases import NAME, check_same, fill, ready
 
-from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, IncompleteError, StoreError
+from pearl_qdrant.errors import (
+    CollectionExistsError,
+    CollectionNotFoundError,
+    IncompleteError,
+    StoreError,
+    StoreUnavailableError,
+)
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import is_same_point
+from pearl_qdrant.store.server import upload
+from pearl_qdrant.store.server.limits import Limits
+from pearl_qdrant.store.server.points import check_points
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.store.versions.rows import pack_rows
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
-from pearl_qdrant.transfer.catching_up import digest_of
+from pearl_qdrant.transfer.inventory import digest_of
 
 
 def physical(double: QdrantDouble) -> list[str]:
@@ -33,7 +43,7 @@ def test_a_pushed_collection_has_the_same_points_and_answers(local: EdgeStore, s
     """A push brings points, vectors, manifest and what was learned to the server under the same name."""
     with local.open(NAME).editing():
         local.open(NAME).append_ledger([b'{"a": 1}', b'{"b": 2}'])
-    result = push_collection(NAME, to=server, store=local, way="stream")
+    result = push_collection(NAME, to=server, store=local)
     ours, theirs = local.open(NAME), server.open(NAME)
 
     assert (result.names, result.way, result.replaced, result.checked) == (60, "stream", False, 60)
@@ -63,7 +73,7 @@ def test_a_server_may_change_the_last_digit_of_a_number(
         return upsert(name, points, **options)
 
     monkeypatch.setattr(double.client, "upsert", read_badly)
-    result = push_collection(NAME, to=server, store=local, way="stream")
+    result = push_collection(NAME, to=server, store=local)
     (ours,), (theirs,) = (store.open(NAME).find(names=["name 500"], limit=1) for store in (local, server))
 
     assert result.checked == 61
@@ -93,7 +103,7 @@ def test_vectors_are_packed_one_by_one() -> None:
 @pytest.mark.slow
 def test_a_pulled_collection_is_the_pushed_one(kept: EdgeStore, server: ServerStore, tmp_path: Path) -> None:
     """There and back again nothing is lost."""
-    push_collection(NAME, to=server, store=kept, way="stream")
+    push_collection(NAME, to=server, store=kept)
     result = pull_collection(NAME, source=server, store=tmp_path / "other", way="stream")
     back = EdgeStore(tmp_path / "other")
 
@@ -139,31 +149,100 @@ def test_nothing_is_overwritten_unless_told(kept: EdgeStore, server: ServerStore
 def test_a_broken_push_leaves_nothing_visible(
     kept: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is left of a push that died is hidden, and the next push removes it."""
+    """Whatever is left of a push that died is hidden, and the next push goes on there."""
 
     def die(*given: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(Uploader, "send", die)
-        patch.setattr(type(server.versions), "delete", die)
         with pytest.raises(KeyboardInterrupt):
-            push_collection(NAME, to=server, store=kept, way="stream")
+            push_collection(NAME, to=server, store=kept)
     (left,) = physical(double)
 
     assert server.collections() == []
     assert left.startswith(f"{NAME}.pearl-qdrant-v.")
-    push_collection(NAME, to=server, store=kept, way="stream")
+    push_collection(NAME, to=server, store=kept)
     assert server.collections() == [NAME]
+    assert physical(double) == [left]
+
+
+def test_a_push_goes_on_where_it_ended(
+    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a server that went away, the same push sends only what is not there, or has changed since."""
+    send, calls = Uploader.send, count()
+
+    def send_some(self: Uploader, batch: Any) -> None:
+        if next(calls) == 2:
+            raise StoreUnavailableError("url", tries=1, seconds=1.0, last="gone")
+        send(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Uploader, "send", send_some)
+        patch.setattr(upload, "MAX_BATCH_POINTS", 20)
+        with pytest.raises(StoreUnavailableError):
+            push_collection(NAME, to=server, store=local)
+    (left,) = physical(double)
+    before = double.client.count(left, exact=True).count
+    collection = local.open(NAME)
+    points, vectors, flags = many(2, start=700)
+    collection.upsert(points, vectors, flags)
+    first = next(iter(collection.scroll()))
+    collection.delete_entities([first.entity_id])
+    collection.close()
+    result = push_collection(NAME, to=server, store=local)
+
+    assert before in (20, 40)
+    assert result.names == 60
+    assert result.sent <= 60 - before + 2
+    assert physical(double) == [left]
+    check_same(server.open(NAME), local.open(NAME, read_only=True))
+
+
+def test_a_push_of_something_else_begins_anew(
+    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was left of another state of the collection is removed: its model or base may be another one."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Uploader, "send", lambda self, batch: die())
+        with pytest.raises(KeyboardInterrupt):
+            push_collection(NAME, to=server, store=local)
+    (left,) = physical(double)
+    collection = local.open(NAME)
+    collection.write_manifest(collection.manifest.model_copy(update={"kb_version": "2"}))
+    collection.close()
+    push_collection(NAME, to=server, store=local)
+
     assert left not in physical(double)
     assert len(physical(double)) == 1
+
+
+def die() -> None:
+    """End like a killed process."""
+    raise KeyboardInterrupt
+
+
+def test_a_busy_server_gets_fewer_requests_at_once(server: ServerStore, double: QdrantDouble) -> None:
+    """As many requests are in flight as the server takes: with each answer that it is busy, half of them."""
+    uploader = Uploader(server.connection, fill(server, 10).physical, Limits())
+    points, vectors, flags = many(4, start=100)
+    checked = check_points(points, vectors, flags, server.open(NAME).manifest)
+    found = [uploader.in_flight]
+    for fault in (Fault("status", status=429), Fault("status", status=503), None):
+        double.faults = [fault] if fault else []
+        uploader.send(checked)
+        found.append(uploader.in_flight)
+
+    assert found == [4, 2, 1, 1]
+    assert server.open(NAME).count() == 14
 
 
 def test_a_refused_push_leaves_nothing(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
     """If the server refuses a batch, the hidden collection is deleted again."""
     double.faults = [Fault("status", status=400, error="no")]
     with pytest.raises(StoreError):
-        push_collection(NAME, to=server, store=kept, way="stream")
+        push_collection(NAME, to=server, store=kept)
 
     assert physical(double) == []
 
@@ -176,7 +255,7 @@ def test_a_lost_name_is_noticed(
     send = Uploader.send
     monkeypatch.setattr(Uploader, "send", lambda self, batch: send(self, batch[1:]))
     with pytest.raises(StoreError, match="60 names were read and 59 arrived"):
-        push_collection(NAME, to=server, store=kept, way="stream")
+        push_collection(NAME, to=server, store=kept)
 
     assert physical(double) == []
 

@@ -20,8 +20,10 @@ from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionMovedError, ModelMismatchError, OptionError, StoreLockedError
 from pearl_qdrant.linking.mention_kinds import MadeMention
+from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.transfer import (
     EverydayChange,
     EverydayKind,
@@ -68,7 +70,7 @@ def location(
         return
     monkeypatch.setattr(reencoding, "MOVE_WAIT_S", 0.2)
     server = connect(double.url)
-    push_collection(NAME, to=server, store=str(tmp_path / "store"), way="stream")
+    push_collection(NAME, to=server, store=str(tmp_path / "store"))
     if request.param == "plain":
         version = server.versions.list(NAME)[0].id
         pushed = server.versions.open(NAME, version)
@@ -122,6 +124,25 @@ def test_another_model_and_back(location: str, models: tuple[str, str]) -> None:
     assert names(location) == before
     with pytest.raises(OptionError):
         rollback_collection(NAME, store=location)
+
+
+def test_a_way_back_without_changes_reads_names_alone(
+    location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions are compared before anything is encoded: unchanged ones take no model, no vector and no new graph."""
+    reencode_collection(NAME, model=models[1], store=location)
+
+    def refuse(*given: object, **named: object) -> None:
+        raise AssertionError("not needed")
+
+    for kind in (EdgeCollection, ServerCollection):
+        monkeypatch.setattr(kind, "scroll_rows", refuse)
+        monkeypatch.setattr(kind, "finalize", refuse)
+    monkeypatch.setattr(reencoding, "_encoder_of", refuse)
+    back = rollback_collection(NAME, store=location)
+
+    assert (back.model, back.encoded, back.recall, back.switched) == (models[0], 0, None, True)
+    assert model_of(location) == models[0]
 
 
 def test_a_worse_model_is_not_taken(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +301,7 @@ def test_a_write_during_the_switch(location: str, models: tuple[str, str], monke
     def catch_up(source: Collection, *given: Any, **named: Any) -> Any:
         found = real(source, *given, **named)
         n_passes[0] += 1
-        if n_passes[0] == 3:  # two passes with writers, and the one of the switch
+        if n_passes[0] == 2:  # one pass with writers, and the one of the switch
             before = source.count()
             threads.append(threading.Thread(target=add))
             threads[0].start()

@@ -58,7 +58,7 @@ def test_readers_and_a_writer_notice_nothing(double: QdrantDouble, tmp_path: Pat
     for seed, folder in enumerate(models):
         make_pearl(Path(folder), seed=seed)
     fill(tmp_path / "store", NAME, models[0], ENTITIES, is_loaded=True)
-    push_collection(NAME, to=double.url, store=str(tmp_path / "store"), way="stream")
+    push_collection(NAME, to=double.url, store=str(tmp_path / "store"))
     load, written, deleted, n_read = Load(), list[str](), set[str](), [0]
     readers = [EntityLinker.open(NAME, store=double.url) for _ in range(2)]
     writer = EntityLinker.open(NAME, store=double.url)

@@ -28,7 +28,7 @@ def test_there_and_back_with_another_model(
 ) -> None:
     """A collection goes to a server, gets another model there, comes back, and nothing old is left after pruning."""
     fill(tmp_path / "store", NAME, str(model), ENTITIES, is_loaded=True)
-    pushed = run("collections", "push", NAME, "--to", double.url, "--way", "stream", "--json")
+    pushed = run("collections", "push", NAME, "--to", double.url, "--json")
     again = run("collections", "push", NAME, "--to", double.url)
     encoded = run("reencode", NAME, "--model", other, "--store", double.url)
     listed = run("collections", "list", "--store", double.url)

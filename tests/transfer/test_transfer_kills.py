@@ -30,7 +30,7 @@ from double_fixtures import connect
 from transfer_cases import NAME
 from pearl_qdrant.transfer import push_collection
 print("started", flush=True)
-push_collection(NAME, to=connect(sys.argv[1]), store=sys.argv[2], way="stream", replace=sys.argv[3] == "yes")
+push_collection(NAME, to=connect(sys.argv[1]), store=sys.argv[2], replace=sys.argv[3] == "yes")
 print("done", flush=True)
 """
 
@@ -77,7 +77,7 @@ def test_kills_leave_nothing_half_visible(local: EdgeStore, server: ServerStore,
         if server.collections():
             assert server.collections() == [NAME]
             check_same(server.open(NAME), local.open(NAME, read_only=True))
-    push_collection(NAME, to=server, store=local, way="stream", replace=True)
+    push_collection(NAME, to=server, store=local, replace=True)
 
     check_same(server.open(NAME), local.open(NAME, read_only=True))
     versions = server.versions.list(NAME)

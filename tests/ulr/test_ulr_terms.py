@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 from tiny_models import as_sentence_transformers
 from ulr_cases import SENTENCES, make_encoder, open_base, write_text
 
+from pearl_qdrant import FitRequest, fit_model
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import OptionError
-from training import FitRequest, fit_model
 from training.finetune.trainer import fit
 from training.loop.curves import plot_curves, read_log
 from training.ulr.config import UlrConfig

@@ -135,7 +135,7 @@ def test_wrong_arguments_are_refused_at_once(reader: EntityLinker) -> None:
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with two cores, where 12 mentions are many."""
-    monkeypatch.setattr(methods, "default_workers", lambda: 2)
+    monkeypatch.setattr(methods, "count_workers", lambda wanted=None: wanted or 2)
     monkeypatch.setattr(methods, "START_MENTIONS", 12)
     monkeypatch.setattr(methods, "RUNNING_MENTIONS", 12)
 
@@ -161,7 +161,7 @@ def test_many_mentions_go_to_workers_by_themselves(reader: EntityLinker, monkeyp
 @pytest.mark.usefixtures("two_cores")
 def test_one_core_has_no_workers(reader: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is one core, this process links alone."""
-    monkeypatch.setattr(methods, "default_workers", lambda: 1)
+    monkeypatch.setattr(methods, "count_workers", lambda wanted=None: wanted or 1)
     monkeypatch.setattr(reader._pool, "submit", None)
 
     assert len(list(reader.link_batch(MENTIONS))) == len(MENTIONS)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pearl_qdrant import EntityLinker
-from pearl_qdrant.linking.workers import cores
-from pearl_qdrant.linking.workers.cores import MAX_DEFAULT, default_workers
+from pearl_qdrant import EntityLinker, cores
+from pearl_qdrant.cores import MAX_A_CORE, MAX_DEFAULT, count_workers, usable_cores
 from pearl_qdrant.linking.workers.packing import pack_annotations, pack_links, read_annotations, read_link, unpack
 from pearl_qdrant.records import Annotation, Candidate, LearnedCount, Link, NilReason
 
@@ -33,14 +32,24 @@ def test_a_container_counts_its_own_cores(
     if quota is not None:
         (tmp_path / "cpu.max").write_text(quota)
 
-    assert default_workers(tmp_path / "cpu.max") == expected
+    assert count_workers(quota=tmp_path / "cpu.max") == usable_cores(tmp_path / "cpu.max") == expected
 
 
 def test_a_large_machine_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default there are at most 16 workers."""
     monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(200)), raising=False)
 
-    assert default_workers(tmp_path / "none") == MAX_DEFAULT == 16
+    assert count_workers(quota=tmp_path / "none") == MAX_DEFAULT == 16
+
+
+@pytest.mark.parametrize("wanted, expected", [(1, 1), (7, 7), (8, 8), (40, 8), (10**9, 8)])
+def test_more_than_four_workers_a_core_are_never_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int, expected: int
+) -> None:
+    """Whatever is requested, two cores have eight processes at most."""
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+
+    assert count_workers(wanted, tmp_path / "none") == expected <= 2 * MAX_A_CORE
 
 
 def test_links_are_unpacked_as_they_were(reader: EntityLinker) -> None:

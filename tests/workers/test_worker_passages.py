@@ -93,7 +93,7 @@ def test_long_texts_go_to_workers_by_themselves(reader: EntityLinker, monkeypatc
     sent: list[int] = []
     submit = reader._pool.submit
     monkeypatch.setattr(reader._pool, "submit", lambda number, *more: sent.append(number) or submit(number, *more))
-    monkeypatch.setattr(methods, "default_workers", lambda: 2)
+    monkeypatch.setattr(methods, "count_workers", lambda wanted=None: wanted or 2)
     monkeypatch.setattr(methods, "START_MENTIONS", 20)
     monkeypatch.setattr(methods, "RUNNING_MENTIONS", 20)
 

@@ -49,6 +49,18 @@ def test_a_killed_worker_is_replaced(reader: EntityLinker) -> None:
     assert before[1] in reader._pool.pids()
 
 
+@pytest.mark.parametrize("wanted", [3, 40, 10**9])
+def test_there_is_at_most_one_process_a_mention(base_path: Path, wanted: int) -> None:
+    """For three mentions there are three processes at most, however many are requested."""
+    mentions = ["NYC", "New York", "NYTimes"]
+    with EntityLinker.open("base", store=str(base_path), threshold=0.0, read_only=True) as linker:
+        found = list(linker.link_batch(mentions * 2, workers=wanted))
+        n_started = len(linker.worker_pids())
+        assert_same(found, linker.link_batch(mentions * 2, workers=1))
+
+    assert 1 <= n_started <= 3
+
+
 @pytest.fixture
 def deadly(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Workers are killed as soon as they get a task; the pids of those that were."""
@@ -82,7 +94,7 @@ def test_a_batch_goes_on_without_its_workers(
     base_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where workers started by themselves, a batch goes on in one process if they die."""
-    monkeypatch.setattr(methods, "default_workers", lambda: 2)
+    monkeypatch.setattr(methods, "count_workers", lambda wanted=None: wanted or 2)
     monkeypatch.setattr(methods, "START_MENTIONS", 8)
     with (
         EntityLinker.open("base", store=str(base_path), read_only=True) as linker,

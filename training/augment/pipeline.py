@@ -1,6 +1,6 @@
 """Augmentation of a corpus, computed once: what `pearl-qdrant train paraphrase` and `train synonyms` do.
 
-from training import find_synonyms, paraphrase_corpus
+from pearl_qdrant import find_synonyms, paraphrase_corpus
 
 paraphrase_corpus("corpus")
 find_synonyms("corpus", "crawl-300d-2M.vec")

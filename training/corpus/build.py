@@ -19,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from pearl_qdrant.cores import count_workers
 from training.corpus.chunking.phrases import Phrase, PhraseParser, PhraseTyper
 from training.corpus.counting import Count, PhraseCounter
 from training.corpus.files import ENTITIES, ENTITY_TYPES_FILE, FREQUENCIES, EntityRow, encode_row
@@ -101,6 +102,7 @@ def count_phrases(
         workers: Processes; 1 parses in this process.
         on_texts: Called with the number of texts parsed since the last call.
     """
+    workers = count_workers(workers)
     if workers < 2:
         parser = open_parser()
         for some in _chunks(texts, _TEXTS_AT_ONCE):

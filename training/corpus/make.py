@@ -1,6 +1,6 @@
 """Make a corpus from texts and bases in one call: what `pearl-qdrant train corpus` does.
 
-from training import CorpusOptions, make_corpus
+from pearl_qdrant import CorpusOptions, make_corpus
 
 make_corpus("articles.jsonl.gz", "corpus", CorpusOptions(wordnet="/usr/share/wordnet"))
 """

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pearl_qdrant.cores import count_workers
 from training.data.batches import BatchMaker, PairBatch
 from training.networks.phrase_vectors import MicroBatch, pad_batches, token_ids
 
@@ -86,7 +87,7 @@ def load_batches(dataset: BatchDataset, steps: Sequence[int], *, workers: int) -
         untyped,
         batch_size=None,
         sampler=steps,
-        num_workers=workers,
+        num_workers=count_workers(workers),
         collate_fn=_unchanged,
         worker_init_fn=_start_worker,
         prefetch_factor=4,

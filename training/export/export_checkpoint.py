@@ -1,6 +1,6 @@
 """Export a trained checkpoint in one call: what `pearl-qdrant train export` does.
 
-    from training import export_checkpoint
+    from pearl_qdrant import export_checkpoint
 
     export_checkpoint("averaged/", "my-model/")
 

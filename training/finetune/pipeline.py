@@ -1,6 +1,6 @@
 """Fine-tuning from files to a checkpoint in one call: what `pearl-qdrant train fit` does.
 
-from training import FitRequest, fit_model
+from pearl_qdrant import FitRequest, fit_model
 
 fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", phrases="corpus", out="fitted"))
 """
@@ -36,14 +36,19 @@ from training.paths import as_paths, refuse_overwriting
 from training.ulr.terms import UlrTerms, open_terms
 
 
-def fit_model(
-    request: FitRequest, *, given: Collection[str] | None = None, events: TrainingEvents | None = None
+def fit_model(  # long: its arguments, and the run with all of its options
+    request: FitRequest,
+    *,
+    given: Collection[str] | None = None,
+    max_seconds: float | None = None,
+    events: TrainingEvents | None = None,
 ) -> FitResult:
     """Fine-tune an encoder on phrases; the same call resumes a run that was interrupted.
 
     Args:
         request: What to train on, how, and where to write.
         given: Names of the arguments that the caller set, for `FitRequest.check`.
+        max_seconds: Stop after the first step that ends so late; None: take all steps.
         events: Gets `examples_read` and `types_at_risk`.
 
     Raises:
@@ -74,7 +79,7 @@ def fit_model(
         _report_types(base, examples, events)
     teacher, distil_from = _open_teachers(request, base, str(device), distils=bool(plain))
     with ExitStack() as stack:
-        wrote = run_fit(
+        wrote, done = run_fit(
             base,
             examples,
             config,
@@ -90,8 +95,9 @@ def fit_model(
             terms=_open_terms(request, base, config, events, stack),
             evaluate=_evaluator(request, base),
             tensorboard=request.tensorboard,
+            max_seconds=max_seconds,
         )
-    return FitResult(out, config.steps, len(examples), wrote)
+    return FitResult(out, done, len(examples), wrote)
 
 
 def _open_base(request: FitRequest, out: Path) -> BaseModel:

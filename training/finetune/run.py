@@ -26,7 +26,7 @@ TRAINING = "training"
 """Folder within the checkpoint's folder for state, log and curves."""
 
 
-def run_fit(
+def run_fit(  # long: all arguments of a run are documented here
     base: BaseModel,
     examples: list[Example],
     config: FitConfig,
@@ -43,7 +43,8 @@ def run_fit(
     terms: UlrTerms | None = None,
     evaluate: Evaluate | None = None,
     tensorboard: bool = False,
-) -> bool:
+    max_seconds: float | None = None,
+) -> tuple[bool, int]:
     """Fine-tune a network and write it as a checkpoint.
 
     Args:
@@ -56,10 +57,10 @@ def run_fit(
         negatives: Opens the phrases with their hard negatives.
         device: Where to train; with several processes each has its own.
         plain: Phrases that are distilled from `distil_from`.
-        resume, teacher, distil_from, terms, evaluate, tensorboard: As for `fit`.
+        resume, teacher, distil_from, terms, evaluate, tensorboard, max_seconds: As for `fit`.
 
     Returns:
-        Whether this process wrote the checkpoint; of several processes only the first does.
+        Whether this process wrote the checkpoint, of several processes only the first does; and the steps done.
 
     Raises:
         TrainingError: As `fit`.
@@ -68,7 +69,7 @@ def run_fit(
         opened = negatives() if negatives else None
         maker = new_batch_maker(examples, options, augment=augment, negatives=opened, plain=plain, shard=shard)
         _move(base, terms, device)
-        fit(
+        done = fit(
             base.network,
             base.tokenizer,
             maker,
@@ -81,11 +82,12 @@ def run_fit(
             evaluate=evaluate,
             tensorboard=tensorboard,
             prefix=base.config.prefix,
+            max_seconds=max_seconds,
         )
         if shard.rank == 0:
             _write(out, base, _describe(base, examples, config, maker, terms))
         wait_for_all()
-    return shard.rank == 0
+    return shard.rank == 0, done
 
 
 def _describe(

@@ -46,7 +46,7 @@ Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
 STATE = "state.safetensors"
 
 
-def fit(
+def fit(  # long: all arguments of a run are documented here
     network: PearlNetwork,
     tokenizer: Any,
     maker: BatchMaker,
@@ -60,8 +60,9 @@ def fit(
     evaluate: Evaluate | None = None,
     tensorboard: bool = False,
     prefix: str = "",
+    max_seconds: float | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> None:
+) -> int:
     """Fine-tune `network` in place, on the device where it is.
 
     Writes state.safetensors (to resume), log.csv, evaluation.csv and curves.png. With several processes
@@ -81,7 +82,12 @@ def fit(
         evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         tensorboard: Write event files too.
         prefix: Text before each phrase, as when the model is used.
+        max_seconds: Stop after the first step that ends so late, with the state saved; at least one step is taken. For
+            a single process.
         clock: Returns seconds; decides when a state is due by time.
+
+    Returns:
+        The steps done, `config.steps` unless the time was over.
 
     Raises:
         TrainingError: If the state in `folder` is of another run, or the loss is not finite.
@@ -104,8 +110,11 @@ def fit(
         if maker.shard.rank == 0:
             log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard, record=loop.record))
             recorder = stack.enter_context(_Recorder(log, config, state, loop, evaluate, clock, done=done))
-        _take_steps(range(done + 1, config.steps + 1), loop, dataset, config, recorder, stop)
+        until = float("inf") if max_seconds is None else clock() + max_seconds
+        steps = range(done + 1, config.steps + 1)
+        done = _take_steps(steps, loop, dataset, config, recorder, stop, lambda: clock() >= until)
     network.eval()
+    return done
 
 
 def _check_arguments(
@@ -150,16 +159,20 @@ def _take_steps(
     config: FitConfig,
     recorder: _Recorder | None,
     stop: StopRequest,
-) -> None:
-    """Take the steps of a run, until the end or a stop request."""
+    is_late: Callable[[], bool],
+) -> int:
+    """Take the steps of a run, until the end, a stop request or the end of its time; returns the steps done."""
+    done = steps.start - 1
     for record in loop.run(steps, load_batches(dataset, steps, workers=config.workers), dataset.maker.shard.rank):
+        done, is_stopping = record.step, bool(stop) or is_late()
         if recorder is not None:
-            recorder.add(record, stop)
+            is_stopping = recorder.add(record, stop, is_stopping=is_stopping)
         is_last = record.step == config.steps
         if is_last or is_due(record.step, config.evaluate_every) or is_due(record.step, config.save_every):
             wait_for_all()
-        if stop:
+        if is_stopping:
             break
+    return done
 
 
 class _Recorder:
@@ -189,8 +202,8 @@ class _Recorder:
     ) -> None:
         self._bar.close()
 
-    def add(self, record: StepRecord, stop: StopRequest) -> None:
-        """Record a step; the state is saved if the run stops after it."""
+    def add(self, record: StepRecord, stop: StopRequest, *, is_stopping: bool) -> bool:
+        """Record a step; the state is saved if the run stops after it. Returns whether it does."""
         step, config = record.step, self._config
         is_last = step == config.steps
         self._log.step(record)
@@ -200,10 +213,12 @@ class _Recorder:
             self._log.scores(step, self._loop.scores(step, self._evaluate))
         # Clock and stop request are read after the evaluation: it may take minutes, and a signal may arrive meanwhile.
         is_overdue = self._clock() - self._saved_at >= config.save_seconds
-        if is_last or stop or is_overdue or is_due(step, config.save_every):
+        is_stopping = is_stopping or bool(stop)
+        if is_last or is_stopping or is_overdue or is_due(step, config.save_every):
             self._state.save(step)
             self._saved_at = self._clock()
             self._log.plot(final=is_last)
+        return is_stopping
 
 
 def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimizer:

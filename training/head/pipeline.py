@@ -1,6 +1,6 @@
 """A type head from files to a checkpoint in one call: what `pearl-qdrant train head` does.
 
-from training import train_head
+from pearl_qdrant import train_head
 
 train_head("averaged/", "typed/", typed_names="names.tsv")
 """

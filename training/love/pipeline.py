@@ -1,6 +1,6 @@
 """Pre-training of a character encoder in one call: what `pearl-qdrant train love` does.
 
-from training import pretrain_character_encoder
+from pearl_qdrant import pretrain_character_encoder
 
 pretrain_character_encoder("all-MiniLM-L6-v2/", "love/")
 """

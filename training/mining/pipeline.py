@@ -1,6 +1,6 @@
 """Mining of hard negatives from files to a file in one call: what `pearl-qdrant train negatives` does.
 
-from training import mine_negatives
+from pearl_qdrant import mine_negatives
 
 mine_negatives("corpus/hard_negative.txt", phrases="corpus")
 """

@@ -1,6 +1,6 @@
 """Weight averaging in one call: what `pearl-qdrant train average` does.
 
-from training import average_checkpoint
+from pearl_qdrant import average_checkpoint
 
 average_checkpoint("all-MiniLM-L6-v2/", "fitted/", "averaged/")
 """

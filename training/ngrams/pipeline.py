@@ -1,6 +1,6 @@
 """N-grams of a corpus from files to a folder in one call: what `pearl-qdrant train ngrams` does.
 
-from training import find_ngrams
+from pearl_qdrant import find_ngrams
 
 find_ngrams("articles.jsonl.gz", "ngrams/")
 """

@@ -37,6 +37,8 @@ class BaseFiles:
         learned: Entities to learn from.
         measured: Entities that were kept out, and others to tell them from.
         n_learned: Entities of the first.
+        n_names: Their names.
+        n_measured_names: Names of the second.
         n_held_out: Entities kept out.
         n_with_aliases: Those of them that have aliases, the mentions of the measurement.
         has_types: Whether an entity to learn from has coarse types.
@@ -45,6 +47,8 @@ class BaseFiles:
     learned: Path
     measured: Path
     n_learned: int
+    n_names: int
+    n_measured_names: int
     n_held_out: int
     n_with_aliases: int
     has_types: bool
@@ -81,22 +85,36 @@ def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_error
     held_out = {entity.entity_id for entity in measured}
     learned = [entity for entity in entities if entity.entity_id not in held_out]
     others = rng.sample(rest, min(len(rest), MAX_MEASURED - len(measured)))
-    _write(folder / "learned.tsv", learned)
-    _write(folder / "measured.tsv", chain(measured, others))
+    n_names = _write(folder / "learned.tsv", learned)
+    n_measured_names = _write(folder / "measured.tsv", chain(measured, others))
     return BaseFiles(
         folder / "learned.tsv",
         folder / "measured.tsv",
         len(learned),
+        n_names,
+        n_measured_names,
         len(held_out),
         sum(len(set(entity.names())) > 1 for entity in measured),
         any(entity.types for entity in learned),
     )
 
 
-def _write(path: Path, entities: Iterable[Entity]) -> None:
+def write_some(table: Path, path: Path, rows: Sequence[int]) -> Path:
+    """Write some rows of such a table, by their numbers from 0; returns the new one."""
+    wanted = {number + 1 for number in rows} | {0}
+    with table.open(encoding="utf-8") as source, path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line for number, line in enumerate(source) if number in wanted)
+    return path
+
+
+def _write(path: Path, entities: Iterable[Entity]) -> int:
+    """Write a table; returns the number of names."""
+    n_names = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write(HEADER + "\n")
         for entity in entities:
             lists = join_list(entity.types), join_list(dict.fromkeys(entity.aliases))
             cells = (entity.entity_id, entity.canonical_name, *lists)
             file.write("\t".join(cell.translate(_OUTSIDE) for cell in cells) + "\n")
+            n_names += len(set(entity.names()))
+    return n_names

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,9 @@ PAIRS = 8_000
 """Pairs of them."""
 
 LEAST_LETTERS = 3
+
+CHUNK = 512
+"""Phrases that are encoded between two looks at the clock."""
 
 CERTAIN = 0.6
 """Probability of a type from which the start's own prediction is taken for the type of a word."""
@@ -53,14 +57,38 @@ def write_phrases(path: Path, phrases: list[str]) -> None:
     path.write_text("".join(f"NP__{phrase}\t1\n" for phrase in phrases), "utf-8")
 
 
-def write_predicted_types(path: Path, phrases: list[str], encoder: Encoder) -> int:
-    """Write the phrases whose type an encoder is sure of, as `train_head` reads typed names; returns how many."""
-    found = encoder.encode(phrases)
-    if found.type_probabilities is None:
-        return 0
-    marginals = type_marginals(found.type_probabilities)
-    best = marginals.argmax(axis=1)
-    sure = np.flatnonzero(marginals[np.arange(len(best)), best] >= CERTAIN)
-    rows = [f"{phrases[i]}\t{ENTITY_TYPES[best[i]]}\n" for i in sure.tolist()]
+def write_predicted_types(
+    path: Path,
+    phrases: Sequence[str],
+    encoder: Encoder,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[int, int]:
+    """Write the phrases whose type an encoder is sure of, as `train_head` reads typed names.
+
+    Args:
+        path: The file.
+        phrases: In random order.
+        encoder: Predicts the types.
+        is_over: Whether the time for it is over; the other phrases are left out then.
+        on_progress: Called with the phrases done, and all.
+
+    Returns:
+        How many were written; and how many were encoded.
+    """
+    rows: list[str] = []
+    done = 0
+    while done < len(phrases) and not (done and is_over()):
+        some = phrases[done : done + CHUNK]
+        found = encoder.encode(some)
+        done += len(some)
+        on_progress(done, len(phrases))
+        if found.type_probabilities is None:
+            continue
+        marginals = type_marginals(found.type_probabilities)
+        best = marginals.argmax(axis=1)
+        sure = np.flatnonzero(marginals[np.arange(len(best)), best] >= CERTAIN)
+        rows += [f"{some[i]}\t{ENTITY_TYPES[best[i]]}\n" for i in sure.tolist()]
     path.write_text("name\ttype\n" + "".join(rows), "utf-8")
-    return len(rows)
+    return len(rows), done

@@ -9,6 +9,9 @@ from typing import Literal
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.paths import Paths, StrPath
 
+STAGES = ("base", "start", "phrases", "negatives", "steps", "fit", "average", "head", "export", "measure")
+"""In their order."""
+
 Verdict = Literal["better", "worse", "no difference", "not measured"]
 
 
@@ -21,8 +24,10 @@ class RefreshRequest:
         out: Folder of the exported model.
         model: The encoder to start from: a shipped name or a checkpoint folder.
         work: Folder of everything in between, from which the same call resumes; by default `out` with `.work` added.
-        minutes: Time for the steps of fine-tuning; the stages around it take a few minutes more.
-        steps: Steps of fine-tuning, instead of `minutes`.
+        minutes: Time for all stages. Fine-tuning takes as many steps as they leave time for, at least one; the other
+            stages take fewer names where the machine is slow. What a model needs at least (a rebuilt start, one step,
+            an export) is not cut.
+        steps: Steps of fine-tuning, instead of `minutes`; then nothing is cut.
         batch_size: Phrases of a step.
         ratio: Share of the fine-tuned weights in the average with the start.
         distil: Phrases whose vectors stay where the start has them, as `train corpus` writes them; by default words of
@@ -96,4 +101,7 @@ class RefreshEvents:
     """What a refresh reports while it runs. Override the methods of interest."""
 
     def stage(self, name: str, detail: str = "") -> None:
-        """A stage starts, or is done already (`detail`)."""
+        """A stage of `STAGES` starts, or is done already (`detail`)."""
+
+    def progress(self, done: int, total: int | None) -> None:
+        """So much of the stage is done; None: it is not known how much there is. Fine-tuning has a bar of its own."""

@@ -22,11 +22,13 @@ class RefreshState:
         folder: The work folder.
         identity: What the run depends on.
         done: What each finished stage found, by its name.
+        seconds: What the finished stages took, together.
     """
 
     folder: Path
     identity: dict[str, Any]
     done: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @classmethod
     def open(cls, folder: Path, identity: dict[str, Any], *, restart: bool) -> RefreshState:
@@ -45,7 +47,7 @@ class RefreshState:
                     f"{folder} has a refresh with other values of: {', '.join(other)}. Give 'restart' to begin again, "
                     f"or another 'work' folder.",
                 )
-            return cls(folder, identity, stored["done"])
+            return cls(folder, identity, stored["done"], stored["seconds"])
         if path.exists():
             shutil.rmtree(folder)
         elif folder.exists() and any(folder.iterdir()):
@@ -55,10 +57,12 @@ class RefreshState:
         state._write()
         return state
 
-    def finish(self, stage: str, found: Any) -> None:
-        """Note that a stage is done."""
+    def finish(self, stage: str, found: Any, *, seconds: float) -> None:
+        """Note that a stage is done, and what the run took so far."""
         self.done[stage] = found
+        self.seconds = seconds
         self._write()
 
     def _write(self) -> None:
-        write_atomically(self.folder / FILE, json.dumps({"identity": self.identity, "done": self.done}, indent=2))
+        record = {"identity": self.identity, "done": self.done, "seconds": round(self.seconds, 3)}
+        write_atomically(self.folder / FILE, json.dumps(record, indent=2))

@@ -1,6 +1,6 @@
 """ULR training from texts to an encoder in one call: what `pearl-qdrant train ulr` does.
 
-from training import UlrRequest, train_ulr
+from pearl_qdrant import UlrRequest, train_ulr
 
 train_ulr(UlrRequest(base="all-MiniLM-L6-v2/", texts="articles.jsonl.gz", out="ulr/"))
 """

@@ -78,7 +78,7 @@ workers_option: Callable[[F], F] = click.option(
     type=click.IntRange(min=1),
     metavar="N",
     show_default="one a core for many mentions, else 1",
-    help="Processes that link the mentions of --file (embedded store). 1: this one alone.",
+    help="Processes that link the mentions of --file (embedded store), four a core at most. 1: this one alone.",
 )
 
 yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

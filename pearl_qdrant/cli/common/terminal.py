@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from typing import Any, TextIO, cast
+from typing import Any, NoReturn, TextIO, cast
 
 import click
+
+from pearl_qdrant.errors import InputError, PearlQdrantError
 
 _UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 """C0, DEL and C1 without tab and newline, direction marks (Unicode's Bidi_Control), line separators, and lone
@@ -98,7 +101,10 @@ def confirm(question: str, *, abort: bool = True) -> bool:
     Raises:
         click.Abort: If nobody can answer, or if the answer is no and `abort` is set.
     """
-    return click.confirm(visible(question), abort=abort, err=True)
+    try:
+        return click.confirm(visible(question), abort=abort, err=True)
+    except InputError as error:  # standard input is closed
+        raise click.Abort from error
 
 
 def show_usage_error(error: click.ClickException) -> None:
@@ -122,11 +128,19 @@ class _LineFormatter(logging.Formatter):
         return visible(super().formatMessage(record))
 
 
-class VisibleStream:
-    """A text stream that lets no control characters pass, except tab, newline and those of a progress bar."""
+class OutputError(PearlQdrantError):
+    """Standard output is closed, or cannot be written."""
 
-    def __init__(self, stream: TextIO) -> None:
+
+class VisibleStream:
+    """A text stream that lets no control characters pass, except tab, newline and those of a progress bar.
+
+    Where standard output cannot be written, that is an `OutputError`; messages that cannot be are lost.
+    """
+
+    def __init__(self, stream: TextIO, *, is_error: bool = False) -> None:
         self._stream = stream
+        self._is_error = is_error
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer":
@@ -137,25 +151,63 @@ class VisibleStream:
         bar = _BAR_PREFIX.match(text)
         start = bar.end() if bar else 0
         shown = text[:start] + _IN_STREAM.sub(_escape, text[start:])
-        try:
-            self._stream.write(shown)
-        except UnicodeEncodeError:  # the terminal does not use UTF-8
-            self._stream.write(_NOT_ASCII.sub(lambda found: json.dumps(found.group())[1:-1], shown))
+        with self._told():
+            try:
+                self._stream.write(shown)
+            except UnicodeEncodeError:  # the terminal does not use UTF-8
+                self._stream.write(_NOT_ASCII.sub(lambda found: json.dumps(found.group())[1:-1], shown))
         return len(text)
+
+    def flush(self) -> None:
+        with self._told():
+            self._stream.flush()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn errors of the stream, other than that its reader is gone, into an `OutputError`."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if not self._is_error:
+                raise OutputError(f"Standard output cannot be written: {error.strerror or error}.") from error
 
     def writelines(self, lines: Iterator[str]) -> None:
         for line in lines:
             self.write(line)
 
 
+class ClosedInput:
+    """Takes the place of a standard input that is closed: using it is an error in words."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InputError("-", None, "standard input is closed. Give a file, or a pipe")
+
+
 @contextmanager
 def visible_streams() -> Iterator[None]:
-    """Wrap stdout and stderr until the program exits. After an error they stay wrapped, for the traceback."""
-    before = sys.stdout, sys.stderr
-    sys.stdout = cast("TextIO", VisibleStream(sys.stdout))
-    sys.stderr = cast("TextIO", VisibleStream(sys.stderr))
+    """Wrap stdout and stderr until the program exits. After an error they stay wrapped, for the traceback.
+
+    A stream that is closed is replaced: without that, the next file that is opened would get its number.
+    """
+    before = sys.stdin, sys.stdout, sys.stderr
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)  # writing what is closed stays an error
+    if sys.stdin is None:
+        sys.stdin = cast("TextIO", ClosedInput())
+    sys.stdout = cast("TextIO", VisibleStream(sys.stdout or os.fdopen(1, "w", closefd=False)))
+    sys.stderr = cast("TextIO", VisibleStream(sys.stderr or os.fdopen(2, "w", closefd=False), is_error=True))
     try:
         yield
     except SystemExit:
-        sys.stdout, sys.stderr = before
+        sys.stdin, sys.stdout, sys.stderr = before
         raise
+
+
+def silence_output() -> None:
+    """Write nothing more to stdout, not even what is left in its buffer when the program ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

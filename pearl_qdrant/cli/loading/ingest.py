@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUA
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.load.pipeline import IngestResult
+    from ingest.load.results import IngestResult
 
 _MANY = 0.1  # share of a collection that an update deletes without asking
 
@@ -37,12 +36,9 @@ _HINTS = {
     "embed_descriptions": "Start over with --restart, or choose another --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
-        "Omit --shards, --shards-by-key, --replicas and --write-consistency, start over with --restart, or choose "
-        "another --collection."
+        "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
     ),
     **dict.fromkeys(FLAGS, "Omit it, or name the format with --format."),
-    "shards": "Add --shards, or --partitions.",
-    "shards_by_key": "Omit --shards-by-key.",
 }
 
 
@@ -117,9 +113,6 @@ _HINTS = {
     type=click.IntRange(min=1),
     help="Replicas that must confirm a write. [default: the server's, usually 1]",
 )
-@click.option(
-    "--shards-by-key", is_flag=True, help="In a cluster: each of --shards, or of --partitions, has a key of its own."
-)
 @wait_option
 @json_option
 def ingest(
@@ -145,7 +138,7 @@ def ingest(
     pearl-qdrant ingest umls.tsv --ray auto
     """
     from ingest.load.load_base import collection_name, scan_base
-    from pearl_qdrant.store.open import check_collection_name
+    from pearl_qdrant.store.names import check_name
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
@@ -158,7 +151,7 @@ def ingest(
     with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
         name = collection or collection_name(paths[0])
         if dry_run:
-            check_collection_name(name, given["store"])
+            check_name(name)
             counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
         else:
             loading = {**reading, **_pick(given, *_LOADING)}
@@ -187,12 +180,12 @@ def _ingest(
 ) -> dict[str, Any]:
     """Load a base, or bring a collection to a newer release; the counts."""
     from ingest.load.load_base import load_base, load_or_update_base, update_base
-    from ingest.load.update import UpdateResult
+    from ingest.load.results import UpdateResult
     from pearl_qdrant.store.protocol import Placement
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"], given["shards_by_key"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
     loading = {**loading, "events": output}
     new = {"quantization": given["quantization"], "placement": placement}
     may_remove = _make_may_remove(yes)
@@ -207,8 +200,8 @@ def _ingest(
     output.close()
     if isinstance(result, UpdateResult):
         report_kept(result.kept, has_bad_rows=output.has_bad_rows)
-        return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(result).items()}
-    report_result(result)
+    else:
+        report_result(result)
     return result.to_json()
 
 
@@ -227,7 +220,7 @@ def _ingest_parts(
 
     if given["restart"] and not yes:
         _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"], given["shards_by_key"])
+    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
     parts = _pick(given, "ray", "partitions", "work", "quantization", "restart")
     result = load_base_in_parts(paths, name, **loading, **parts, placement=placement, events=output)
     output.close()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ingest.load.events import LoadEvents
+from ingest.load.results import reading_counts
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from ingest.base.scan import ScanResult
-    from ingest.load.pipeline import IngestResult
+    from ingest.load.results import IngestResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 _STEP = 0.1  # of the vectors, between two lines
@@ -57,6 +59,13 @@ class LoadOutput(LoadEvents):
             echo(f"skipped {skip}", err=True)
         if (more := report.n_skipped - len(report.examples)) > 0:
             echo(f"skipped {more} more rows", err=True)
+        if report.conflicting_names:
+            echo(
+                f"warning: {report.conflicting_names:,} rows have the id of an earlier row and another name, which "
+                "becomes one more name of that entity. This is right for synonyms, and wrong if an id was used twice:",
+                *(f"  {one}" for one in report.conflicts),
+                err=True,
+            )
 
     def model_loaded(self, encoder: Encoder) -> None:
         """Show the model in one line."""
@@ -133,9 +142,9 @@ def report_result(result: IngestResult) -> None:
             f"{result.collection}",
             err=True,
         )
-    elif result.points > result.names:
+    elif result.other_names:
         echo(
-            f"The collection holds {result.points - result.names:,} names that this input lacks; an entity whose names "
+            f"The collection holds {result.other_names:,} names that this input lacks; an entity whose names "
             f"or types changed has old and new ones side by side. If the input is a newer release of the same base, "
             f"--update removes the old ones.",
             err=True,
@@ -151,26 +160,43 @@ def report_kept(names: int, *, has_bad_rows: bool) -> None:
 
 def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
     """The counts of a dry run."""
-    return {
-        "collection": collection,
-        "entities": scanned.entities,
-        "names": scanned.names,
-        "distinct_names": scanned.distinct_names,
-        "points": 0,
-        "skipped": scanned.report.skip_counts,
-        "merged_rows": scanned.report.merged_rows,
-        "conflicting_names": scanned.report.conflicting_names,
-        "dry_run": True,
-    }
+    counts = reading_counts(scanned.report)
+    return {"collection": collection, **counts, "distinct_names": scanned.distinct_names, "points": 0, "dry_run": True}
 
 
 def print_counts(counts: dict[str, Any], as_json: bool) -> None:
-    """Print the counts on stdout."""
+    """Print the counts on stdout, as JSON or in words."""
     if as_json:
         echo_json(counts)
+    else:
+        echo(*_in_words(counts))
+
+
+def _in_words(of: dict[str, Any]) -> Iterator[str]:
+    """What happened, one line a subject; the numbers of a line add up."""
+    is_dry = of.get("dry_run", False)
+    state = "counted, nothing is stored" if is_dry else "stored before" if of["unchanged"] is True else "all stored"
+    yield f"{of['collection']}: {of['entities']:,} entities with {of['names']:,} names, {state}"
+    skipped, left_out = (_reasons(of[key]) for key in ("skipped", "left_out"))
+    yield f"  rows: {of['rows']:,} read; bad and skipped: {skipped}; left out by the options: {left_out}"
+    if of["merged_rows"]:
+        merged, other = of["merged_rows"], of["conflicting_names"]
+        yield f"  ids: {merged:,} rows joined to an earlier row with their id, {other:,} of them with another name"
+    if is_dry:
         return
-    for key, value in counts.items():
-        shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-        if isinstance(value, dict):
-            shown = ", ".join(f"{reason} {n:,}" for reason, n in sorted(value.items())) or "nothing"
-        echo(f"{key:>18}  {shown}")
+    if "removed" in of:
+        parts = " + ".join(f"{of[key]:,} {key}" for key in ("added", "changed", "unchanged"))
+        gone = f"{of['removed']:,} removed, {of['kept']:,} kept"
+        yield f"  changes: {of['names']:,} names = {parts}; no longer in the input: {gone}"
+    yield f"  collection: {of['points']:,} names = {of['names']:,} of this input + {of['other_names']:,} others"
+    without = f"{of['without_vector']:,} without (no character that the model knows), found by spelling only"
+    yield f"  vectors: {of['points']:,} names = {of['with_vector']:,} with one + {without}"
+    load, graph = f"{of['load_seconds']:,.1f} to read, encode and store", f"{of['graph_seconds']:,.1f} for the graph"
+    yield f"  seconds: {of['load_seconds'] + of['graph_seconds']:,.1f} = {load} + {graph}"
+    yield f"  model: {of['model']} on {of['device']}"
+
+
+def _reasons(counts: dict[str, int]) -> str:
+    """Counts by reason: their sum, and each."""
+    parts = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in sorted(counts.items()))
+    return f"{sum(counts.values()):,}" + (f" ({parts})" if parts else "")

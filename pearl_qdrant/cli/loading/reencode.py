@@ -100,10 +100,11 @@ def _print(result: ReencodeResult, store: str, *, as_json: bool) -> None:
     if not result.switched:
         echo(f"{result.collection}: its {result.names:,} names are encoded with {result.model} already.", err=True)
         return
+    recall = "" if result.recall is None else f"Recall of a sample: {result.recall:.3f}. "
     echo(
         f"{result.collection}: {result.model} in place of {result.model_before}; {result.encoded:,} of "
         f"{result.names:,} names encoded in {result.seconds:.1f} s, writers waited {result.switch_seconds:.1f} s.",
-        f"Recall of a sample: {result.recall:.3f}. Calibrations belong to a model: see pearl-qdrant calibrate.",
+        f"{recall}Calibrations belong to a model: see pearl-qdrant calibrate.",
         f"Back: pearl-qdrant reencode {result.collection} --rollback --store {store}",
         f"When no reader needs the old version: pearl-qdrant collections prune {result.collection} --store {store}",
         err=True,

@@ -59,7 +59,7 @@ def crosswalk(
 
     given: str | Iterable[Entity] = a
     if Path(a).exists():
-        from ingest import read_entities
+        from pearl_qdrant import read_entities
 
         given = read_entities(a, kind=kind)
     found = find(

@@ -125,7 +125,7 @@ def _print(found: Resolution, out: Path | None, *, as_json: bool) -> None:
     elif out is None:
         from pearl_qdrant.resolution.files import node_lines
 
-        for line in node_lines(found.names):
+        for line in node_lines(found.names, found.inputs):
             echo_row(line)
         sys.stdout.flush()
     sizes = Counter(one.node_id for one in found.names)

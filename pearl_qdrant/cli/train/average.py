@@ -37,7 +37,7 @@ def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
     pearl-qdrant train average all-MiniLM-L6-v2/ fitted/ averaged/ --ratio 0.5
     """
     with training_stage():
-        from training import average_checkpoint
+        from pearl_qdrant import average_checkpoint
 
         average_checkpoint(base_model, tuned, out, ratio=ratio)
     done = f"{out}: {ratio:g} of {tuned}, {1 - ratio:g} of {base_model}."

@@ -86,7 +86,7 @@ def corpus(
     )  # fmt: skip
     bar = tqdm(unit=" texts", unit_scale=True, desc="parsing", dynamic_ncols=True, disable=None)
     with bar, training_stage():
-        from training import make_corpus
+        from pearl_qdrant import make_corpus
 
         report = make_corpus(inputs, out, options, on_texts=bar.update)
     if as_json:

@@ -54,7 +54,7 @@ def export(
     if names is not None and not texts:
         raise click.UsageError(f"{names.name} has no names: give one per line.")
     with training_stage():
-        from training import export_checkpoint
+        from pearl_qdrant import export_checkpoint
 
         parity = export_checkpoint(model, out, precision=precision, name=name, with_torch=with_torch, names=texts)
     if as_json:

@@ -115,7 +115,7 @@ def fit(sampling: str | None, **options: Any) -> None:
     source_of = click.get_current_context().get_parameter_source
     given = {name for name in (*options, "sampling") if source_of(name) is click.core.ParameterSource.COMMANDLINE}
     with training_stage() as output:
-        from training import fit_model
+        from pearl_qdrant import fit_model
 
         chosen: Any = sampling_of(sampling)
         result = fit_model(FitRequest(**options, sampling=chosen), given=given, events=output)

@@ -76,7 +76,7 @@ def head(
     pearl-qdrant train head --base-model averaged/ --typed-names names.tsv --out typed
     """
     with training_stage() as output:
-        from training import train_head
+        from pearl_qdrant import train_head
 
         scores = train_head(
             base_model,

@@ -78,7 +78,7 @@ def love(
     pearl-qdrant train love e5-small/ love/ --vectors wiki-news-300d-1M.vec --max-words 200000
     """
     with training_stage():
-        from training import pretrain_character_encoder
+        from pearl_qdrant import pretrain_character_encoder
 
         mimicry = pretrain_character_encoder(
             base_model,

@@ -80,7 +80,7 @@ def negatives(
         threads=threads,
     )
     with training_stage() as output:
-        from training import mine_negatives
+        from pearl_qdrant import mine_negatives
 
         n_rows = mine_negatives(
             out,

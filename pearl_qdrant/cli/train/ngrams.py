@@ -64,7 +64,7 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
         echo(f"n-grams of {level} words are counted" if level > 1 else "words are counted", err=True)
 
     with bar, training_stage():
-        from training import find_ngrams
+        from pearl_qdrant import find_ngrams
 
         report = find_ngrams(inputs, out, NgramOptions(**options), on_texts=bar.update, on_level=counted)
     if as_json:

@@ -54,7 +54,7 @@ def paraphrase(
     options = ParaphraseOptions(n_variants=n_variants, sample=sample, seed=seed, prefix=prefix, batch_size=batch_size)
     bar = tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None)
     with bar, training_stage():
-        from training import paraphrase_corpus
+        from pearl_qdrant import paraphrase_corpus
 
         written = paraphrase_corpus(
             corpus, out, model=model, options=options, min_count=min_count, device=device, on_phrases=bar.update
@@ -78,7 +78,7 @@ def synonyms(corpus: Path, vectors: Path, out: Path | None, threshold: float, ne
     pearl-qdrant train synonyms corpus --vectors crawl-300d-2M.vec
     """
     with training_stage():
-        from training import find_synonyms
+        from pearl_qdrant import find_synonyms
 
         written = find_synonyms(corpus, vectors, out, options=SynonymOptions(threshold, neighbours, max_words))
     echo(f"{written.path}: {written.rows:,} words with neighbours")

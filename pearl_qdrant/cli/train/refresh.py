@@ -12,14 +12,38 @@ from pearl_qdrant.cli.common.options import device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.train.options import FOLDER, PATH, max_errors_option, option_of
 from pearl_qdrant.cli.train.output import training_stage
-from training.refresh.request import RefreshEvents, RefreshRequest, RefreshResult
+from training.refresh.request import STAGES, RefreshEvents, RefreshRequest, RefreshResult
 
 _option = option_of(RefreshRequest)
 
 
 class _Output(RefreshEvents):
+    """Says each stage on a line, with its number and the time that is left; a bar shows its progress."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._bar: Any = None
+
     def stage(self, name: str, detail: str = "") -> None:
-        echo(f"{name}{f': {detail}' if detail else ''}", err=True)
+        """End the bar of the stage before."""
+        self.close()
+        self._name = name
+        number = f"{STAGES.index(name) + 1} of {len(STAGES)}"
+        echo(f"{number}: {name}{f' ({detail})' if detail else ''}", err=True)
+
+    def progress(self, done: int, total: int | None) -> None:
+        """Move the bar."""
+        from tqdm import tqdm
+
+        if self._bar is None:
+            self._bar = tqdm(total=total, desc=self._name, unit=" names", unit_scale=True, disable=None)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = None
 
 
 @click.command()
@@ -27,7 +51,7 @@ class _Output(RefreshEvents):
 @click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
 @_option("--model", "model", metavar="M", help="Encoder to start from: a shipped name or a checkpoint folder.")
 @_option("--minutes", "minutes", type=click.FloatRange(0, min_open=True),
-         help="Time for the steps of fine-tuning; mining, export and measuring take a few more.")  # fmt: skip
+         help="Time for all stages; fine-tuning takes as many steps as there is time for.")  # fmt: skip
 @_option("--steps", "steps", type=click.IntRange(1), help="Steps of fine-tuning, instead of --minutes.")
 @_option("--batch", "batch_size", type=click.IntRange(4), help="Phrases of a step.")
 @_option("--ratio", "ratio", type=click.FloatRange(0, 1, min_open=True),
@@ -54,9 +78,13 @@ def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     pearl-qdrant train refresh umls.tsv --out model/ --minutes 120 --device cuda
     """
     with training_stage():
-        from training import refresh_model
+        from pearl_qdrant import refresh_model
 
-        result = refresh_model(RefreshRequest(base=base, **options), events=_Output())
+        output = _Output()
+        try:
+            result = refresh_model(RefreshRequest(base=base, **options), events=output)
+        finally:
+            output.close()
     if as_json:
         echo_json({**asdict(result), "model": str(result.model)})
         return

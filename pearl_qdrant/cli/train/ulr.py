@@ -78,7 +78,7 @@ def ulr(as_json: bool, sampling: str | None, **options: Any) -> None:
     pearl-qdrant train ulr bert-base/ ulr/ --ngrams ngrams/
     """
     with training_stage() as output:
-        from training import train_ulr
+        from pearl_qdrant import train_ulr
 
         chosen: Any = sampling_of(sampling)
         result = train_ulr(UlrRequest(**options, sampling=chosen), events=output)

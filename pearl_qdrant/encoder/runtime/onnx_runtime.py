@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
 
+from pearl_qdrant.cores import usable_cores
 from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.onnx_graph import EMBEDDING, TYPE_LOGITS, OnnxGraph
@@ -58,7 +58,7 @@ class OnnxEncoder:
             self._run_pearl if is_pearl else self._run_plain,
             dim=info.dim,
             never_seen=never_seen,
-            limits=BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or available_cores()),
+            limits=BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or usable_cores()),
         )
 
     @property
@@ -97,10 +97,3 @@ def pool(hidden: FloatArray, attention_mask: IntArray, *, pooling: str) -> Float
         pooled = np.einsum("btd,bt->bd", hidden, weights) / weights.sum(axis=1, keepdims=True)
     vectors: FloatArray = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
     return vectors
-
-
-def available_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from pearl_qdrant.cells import split_list
+from pearl_qdrant.cells import is_null, split_list, text_of
 from pearl_qdrant.errors import InvalidEntityError
 from pearl_qdrant.linking.editing import check_entity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 ID_KEYS = ("id", "entity_id")
 NAME_KEYS = ("name", "canonical_name")
 TYPE_KEYS = ("types", "type", "kb_types")
+_SHOWN = 5  # conflicts in a message
+
+log = logging.getLogger(__name__)
+
 _KNOWN = (*ID_KEYS, *NAME_KEYS, *TYPE_KEYS, "aliases", "description", "popularity")
 
 
@@ -43,6 +49,8 @@ EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | PandasFrame
 def read_entities(source: EntitySource) -> list[Entity]:
     """Read entities, in order; rows with the same id are names of one entity, the first one's name is canonical.
 
+    Rows with the same id and different names are logged as a warning, the first few with their numbers.
+
     A dictionary or row has "id" (or "entity_id") and "name" (or "canonical_name"), and maybe "aliases", "types" (or
     "type", "kb_types"), "description" and "popularity". Several aliases or types are a list, or text with bars between
     them. Types that are coarse ones (`ORG`) become coarse types, too. Other keys are kept in `Entity.extra`.
@@ -52,6 +60,7 @@ def read_entities(source: EntitySource) -> list[Entity]:
             another kind; the message has its number.
     """
     found: dict[str, Entity] = {}
+    conflicts: list[str] = []
     for number, row in enumerate(_rows(source)):
         try:
             entity = row if isinstance(row, Entity) else _entity_of(row)
@@ -59,7 +68,19 @@ def read_entities(source: EntitySource) -> list[Entity]:
         except InvalidEntityError as error:
             raise InvalidEntityError(f"item {number}: {error}") from error
         before = found.get(entity.entity_id)
+        if before is not None and before.canonical_name != entity.canonical_name:
+            conflicts.append(
+                f"item {number}: id {entity.entity_id!r} is {before.canonical_name!r} in an earlier item, "
+                f"{entity.canonical_name!r} here"
+            )
         found[entity.entity_id] = _clean(entity if before is None else _merged(before, entity))
+    if conflicts:
+        log.warning(
+            "%d items have the id of an earlier item and another name, which becomes one more name of that entity. "
+            "This is right for synonyms, and wrong if an id was used twice: %s",
+            len(conflicts),
+            "; ".join(conflicts[:_SHOWN]),
+        )
     return list(found.values())
 
 
@@ -69,11 +90,13 @@ def _rows(source: EntitySource) -> Iterable[object]:
         return cast("Iterable[object]", rows(named=True))
     if callable(tuples := getattr(source, "itertuples", None)):  # pandas
         columns = [str(name) for name in cast("PandasFrame", source).columns]
+        if twice := [name for name, n in Counter(columns).items() if n > 1]:
+            raise InvalidEntityError(f"the frame has several columns {twice[0]!r}: rename or drop all but one")
         return (dict(zip(columns, row, strict=True)) for row in tuples(index=False, name=None))
     if isinstance(source, (str, bytes, Mapping, Entity)) or not isinstance(source, Iterable):
         raise InvalidEntityError(
             f"entities is a list of entities or dictionaries, or a frame of pandas or polars, not "
-            f"{type(source).__name__}. Files are loaded with ingest.load_base."
+            f"{type(source).__name__}. Files are loaded with pearl_qdrant.load_base."
         )
     return source
 
@@ -81,8 +104,8 @@ def _rows(source: EntitySource) -> Iterable[object]:
 def _entity_of(row: object) -> Entity:
     if not isinstance(row, Mapping):
         raise InvalidEntityError(f"it is a {type(row).__name__}, not an Entity or a dictionary with id and name")
-    given = {str(key): value for key, value in row.items() if not _is_missing(value)}
-    entity_id, name = (_text_of(_first(given, keys, given)) for keys in (ID_KEYS, NAME_KEYS))
+    given = {str(key): value for key, value in row.items() if not is_null(value)}
+    entity_id, name = (text_of(_first(given, keys, given)) for keys in (ID_KEYS, NAME_KEYS))
     types = tuple(dict.fromkeys(kind for key in TYPE_KEYS for kind in _list_of(given.get(key), key)))
     popularity = given.get("popularity")
     return Entity(
@@ -91,8 +114,8 @@ def _entity_of(row: object) -> Entity:
         aliases=tuple(_list_of(given.get("aliases"), "aliases")),
         kb_types=types,
         types=tuple(kind for kind in types if kind in ENTITY_TYPES),
-        description=None if "description" not in given else _text_of(given["description"]),
-        extra={key: _text_of(value) for key, value in given.items() if key not in _KNOWN},
+        description=None if "description" not in given else text_of(given["description"]),
+        extra={key: text_of(value) for key, value in given.items() if key not in _KNOWN},
         popularity=None if popularity is None else _number_of(popularity),
     )
 
@@ -104,20 +127,6 @@ def _first(given: Mapping[str, object], keys: Sequence[str], row: Mapping[str, o
     raise InvalidEntityError(f"it has no {keys[0]!r} (or {keys[1]!r}); it has {', '.join(map(repr, row)) or 'nothing'}")
 
 
-def _is_missing(value: object) -> bool:
-    """Whether a cell is empty: None, NaN, or pandas' NA and NaT."""
-    return (
-        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
-    )
-
-
-def _text_of(value: object) -> str:
-    """A cell as text; a whole number without its `.0`, which pandas gives numbers beside empty cells."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
 def _number_of(value: object) -> float:
     try:
         return float(cast("Any", value))
@@ -127,7 +136,7 @@ def _number_of(value: object) -> float:
 
 def _list_of(value: object, key: str) -> Iterator[str]:
     """The items of a cell: of a list, or of text with bars between them."""
-    if _is_missing(value):
+    if is_null(value):
         return
     items: Iterable[object]
     if isinstance(value, str):
@@ -137,7 +146,7 @@ def _list_of(value: object, key: str) -> Iterator[str]:
     else:
         raise InvalidEntityError(f"its {key} is a list or text with bars, not {type(value).__name__}")
     for item in items:
-        if not _is_missing(item) and (text := _text_of(item).strip()):
+        if not is_null(item) and (text := text_of(item).strip()):
             yield text
 
 

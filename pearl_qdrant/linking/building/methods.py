@@ -12,7 +12,8 @@ from pearl_qdrant.linking.building.build import MEMORY, TemporaryStore, build_co
 from pearl_qdrant.linking.building.entities import EntitySource, read_entities
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
-from pearl_qdrant.store.open import check_collection_name, open_default_store
+from pearl_qdrant.store.names import check_name
+from pearl_qdrant.store.open import open_default_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ class Builder:
         embed_descriptions: bool = False,
     ) -> L:
         """Make a collection from entities and open it; for bases in files, and millions of names, see
-        `ingest.load_base`.
+        `pearl_qdrant.load_base`.
 
         Args:
             entities: `Entity` objects; dictionaries with "id" and "name", and maybe "aliases", "types", "description"
@@ -63,7 +64,7 @@ class Builder:
             raise ValueError(f"give path (a folder) or store, not both: {os.fspath(path)!r} and {store!r}")
         check_threshold(threshold)
         location = os.fspath(path) if path is not None else store or MEMORY
-        check_collection_name(collection, location)
+        check_name(collection)
         found = read_entities(entities)
         if not found:
             raise InvalidEntityError("there is no entity to build a collection from: entities is empty")

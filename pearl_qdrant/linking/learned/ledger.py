@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Literal, get_args
 
 import msgspec
 
-from pearl_qdrant.errors import LearningError
+from pearl_qdrant.errors import LearningError, StoreError
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.resources import resource_error
 
 FORMAT = 1
 """Version of the lines. A program refuses those of a later one."""
@@ -124,11 +125,14 @@ class Ledger:
         batches: The batches.
         rows: Rows of effective batches by the key of their batch.
         n_unreadable: Lines that belong to no complete batch.
+        first_damaged: Number of the first line that is damaged, from 1; None if all that is unreadable are batches
+            whose writer died: they stop, with a torn last line at most, where the next batch or nothing begins.
     """
 
     batches: tuple[LearnedBatch, ...] = ()
     rows: dict[str, list[LearnedRow]] = field(default_factory=dict)
     n_unreadable: int = 0
+    first_damaged: int | None = None
 
     @property
     def next_number(self) -> int:
@@ -184,9 +188,13 @@ def read_ledger(collection: Collection) -> Ledger:
 
     Raises:
         LearningError: If a later version of this package wrote it.
-        StoreError: If it cannot be read.
+        StoreError: If it cannot be read, or memory runs out.
     """
-    return parse_ledger(collection.read_ledger(), collection.name, collection.manifest.kb)
+    try:
+        return parse_ledger(collection.read_ledger(), collection.name, collection.manifest.kb)
+    except MemoryError as error:
+        lack = resource_error(error, f"What collection '{collection.name}' learned cannot be read")
+        raise lack or StoreError(str(error)) from error
 
 
 def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:
@@ -201,9 +209,14 @@ def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:
     head: _Head | None = None
     rows: list[LearnedRow] = []
     n_unreadable = 0
-    for line in lines:
+    damaged: list[int] = []
+    torn: int | None = None  # a line that may be the last of a writer that died; only the head of a batch may follow
+    for number, line in enumerate(lines, 1):
         if not line:
             continue
+        if torn is not None and not line.startswith(b'{"batch"'):
+            damaged.append(torn)
+        torn = None
         try:
             if line.startswith(b"["):
                 rows.append(_read_row(line))
@@ -214,17 +227,19 @@ def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:
                     complete.append((head, rows, end))
                 else:
                     n_unreadable += len(rows) + 1 + (head is not None)
+                    damaged.append(number)
                 head, rows = None, []
                 continue
             _check_format(line, collection)
             started = _read_head(line)
         except msgspec.MsgspecError:
             n_unreadable += 1
+            torn = number
             continue
         n_unreadable += len(rows) + (head is not None)
         head, rows = started, []
     n_unreadable += len(rows) + (head is not None)
-    return _with_effects(complete, kb, n_unreadable)
+    return replace(_with_effects(complete, kb), n_unreadable=n_unreadable, first_damaged=min(damaged, default=None))
 
 
 def _check_format(line: bytes, collection: str) -> None:
@@ -237,7 +252,7 @@ def _check_format(line: bytes, collection: str) -> None:
         )
 
 
-def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: str, n_unreadable: int) -> Ledger:
+def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: str) -> Ledger:
     """The ledger of these batches by number, with what undos leave of them."""
     # A server's clocks may differ. An undo has seen the batch that it names, so its number is higher.
     complete = sorted(complete, key=lambda one: one[0].number)
@@ -255,7 +270,7 @@ def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: 
         batches.append(_batch_of(head, rows, end, is_effective))
         if is_effective:
             kept[head.batch] = rows
-    return Ledger(tuple(batches), kept, n_unreadable)
+    return Ledger(tuple(batches), kept)
 
 
 def _batch_of(head: _Head, rows: Sequence[LearnedRow], end: _End, is_effective: bool) -> LearnedBatch:

@@ -41,6 +41,9 @@ _SAME = 1e-9
 _generations: defaultdict[tuple[str, str], int] = defaultdict(int)
 """How often each collection, by store and name, learned something in this process: other linkers read it again then."""
 
+_warned: set[tuple[str, str, int, int | None]] = set()
+"""What was said of ledgers in this process."""
+
 _learning = threading.Lock()
 """Held while a ledger is read and appended to, so that threads do not choose the same number for a batch."""
 
@@ -74,6 +77,26 @@ class _Known:
     ledger: Ledger
     counts: Counts
     points: dict[str, NamePoint | None] = field(default_factory=dict)
+
+
+def _warn_once(location: str, name: str, ledger: Ledger) -> None:
+    """Say what of a ledger does not count, once in a process: damage with its place, or what a killed writer left."""
+    said = (location, name, ledger.n_unreadable, ledger.first_damaged)
+    if not ledger.n_unreadable or said in _warned:
+        return
+    _warned.add(said)
+    n_lines = f"{ledger.n_unreadable:,}"
+    if ledger.first_damaged is None:
+        message = "Collection '%s': %s lines of a batch of learned names whose writer died do not count: learn it again"
+        log.warning(message, name, n_lines)
+        return
+    log.warning(
+        "Collection '%s': its learned names are damaged from line %s of the ledger (learned.jsonl) on, so %s lines do "
+        "not count, their whole batches included. Restore the ledger from a copy, or learn these batches again",
+        name,
+        f"{ledger.first_damaged:,}",
+        n_lines,
+    )
 
 
 class LearnedNames:
@@ -210,12 +233,7 @@ class LearnedNames:
     def _read(self, collection: Collection) -> _Known:
         generation = _generations[self._location, collection.name]
         ledger = read_ledger(collection)
-        if ledger.n_unreadable:
-            log.warning(
-                "Collection '%s': %s lines of its learned names belong to no complete batch and do not count",
-                collection.name,
-                f"{ledger.n_unreadable:,}",
-            )
+        _warn_once(self._location, collection.name, ledger)
         return _Known(generation, replace(ledger, rows={}), learning.counts_of(ledger))
 
     def _current(self, at: int) -> _Known:

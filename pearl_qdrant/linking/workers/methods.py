@@ -9,6 +9,7 @@ from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, TypeVar
 
+from pearl_qdrant.cores import count_workers
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.lifetime import Lifetime
@@ -19,7 +20,6 @@ from pearl_qdrant.linking.mentions import check_are_many
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.ranking.mention_cache import CACHE_BYTES, MentionCache
 from pearl_qdrant.linking.ranking.model import Calibration
-from pearl_qdrant.linking.workers.cores import default_workers
 from pearl_qdrant.linking.workers.jobs import AnnotateJob, Job, LinkJob
 from pearl_qdrant.linking.workers.messages import Setup
 from pearl_qdrant.linking.workers.pool import WorkerPool
@@ -89,7 +89,8 @@ class BulkLinker(ABC):
             mentions: The strings to link.
             options: As for `link`.
             workers: Processes that link (embedded store); they start once, and end with the linker. 1: this process
-                alone. Default: one a core from `START_MENTIONS` mentions on, else 1.
+                alone. Default: one a core from `START_MENTIONS` mentions on, else 1. There are never more than four a
+                core, or than different mentions.
             keywords: As for `link`.
 
         Raises:
@@ -159,13 +160,13 @@ class BulkLinker(ABC):
         if workers is None:
             if isinstance(items, Sized) and len(items) < self._start_at():
                 return 1
-            n_workers = default_workers()
+            n_workers = count_workers()
             return 1 if n_workers == 1 or self._why_alone() else n_workers
         if workers is True or index(workers) < 1:
             raise ValueError(f"workers is a number of processes of at least 1, not {workers!r}")
         if workers > 1 and (why := self._why_alone()):
             raise OptionError("workers", f"Several workers are not possible here: {why}. Leave workers out.")
-        return workers
+        return count_workers(workers)
 
     def _start_at(self) -> int:
         return RUNNING_MENTIONS if self._pool.n_running else START_MENTIONS

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -42,14 +43,14 @@ class WorkerPool:
         """Their process ids."""
         return [process.pid for process in self._processes.values()]
 
-    def start(self, n: int) -> None:
-        """Start workers 0 to n - 1 where they are not there, so that they start at the same time.
+    def start(self, numbers: Iterable[int]) -> None:
+        """Start workers where they are not there, so that they start at the same time.
 
         Raises:
             WorkerError: If one cannot be started, or the pool is closed.
         """
         with self._lock:
-            for number in range(n):
+            for number in numbers:
                 self._worker(number)
 
     def submit(self, number: int, setup: bytes, kind: bytes, task: bytes) -> Future[Answer]:

@@ -104,8 +104,9 @@ class WorkerStream(Generic[T, A]):
         if setup is None:
             return window
         try:
-            self.pool.start(self.n_workers)
-            for part in self.job.split(items, self.n_workers):
+            parts = self.job.split(items, self.n_workers)
+            self.pool.start(part.worker for part in parts)
+            for part in parts:
                 window.sent.append(_Sent(part, pack_task(part.items, self.job.options)))
                 self._send(window.sent[-1], setup)
         except WorkerError as error:

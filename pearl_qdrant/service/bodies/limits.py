@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from itertools import accumulate, takewhile
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, FailFast, model_validator
 
 from pearl_qdrant.service.errors import InvalidRequestError, LimitError
 from pearl_qdrant.service.settings import ServiceSettings
+
+Texts = Annotated[list[str], FailFast()]
+"""Strings of a body. Only the first that is none is reported: a body has room for half a million."""
+
+
+def count_characters(text: str) -> int:
+    """Characters of a text as limits count them: what stands for several (U+FDFA for 18) counts as these (NFKC)."""
+    if text.isascii():
+        return len(text)
+    # One by one: of a whole text, sorting a long run of combining marks takes time quadratic in its length.
+    return sum(len(unicodedata.normalize("NFKC", one)) * times for one, times in Counter(text).items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +49,12 @@ class Limit:
         if value is None:
             return
         if self.of == "value":
-            found = int(value)
-        elif self.of == "characters of each":
-            found = max(map(len, value), default=0)
+            check_number(int(value), self.setting, settings, self.field)
+        elif self.of == "items":
+            check_number(len(value), self.setting, settings, self.field)
         else:
-            found = len(value)
-        if found > (allowed := getattr(settings, self.setting)):
-            raise LimitError(self.setting, allowed=allowed, found=found, where=self.field)
+            for text in (value,) if self.of == "characters" else value:
+                check_text(text, self.setting, settings, self.field)
 
     def show(self, schema: dict[str, Any], settings: ServiceSettings) -> None:
         """Put the limit into the JSON schema of the field."""
@@ -53,16 +66,63 @@ class Limit:
                 (one["items"] if self.of == "characters of each" else one)[keyword] = allowed
 
 
-class Body(BaseModel):
-    """A body that a client sends; an unknown field is an error, and so is a value of another type ("0.5" for 0.5).
+def check_number(number: int, limit: str, settings: ServiceSettings, where: str) -> None:
+    """Refuse a number over a limit.
 
-    Attributes:
-        limits: Of its fields.
+    Args:
+        number: What a request has, or asks for.
+        limit: Name of the limit, a field of `ServiceSettings`.
+        settings: Of the service.
+        where: The field of the request.
+
+    Raises:
+        LimitError: If it is more than allowed.
     """
+    if number > (allowed := getattr(settings, limit)):
+        raise LimitError(limit, allowed=allowed, found=number, where=where)
+
+
+def check_text(text: str, limit: str, settings: ServiceSettings, where: str) -> None:
+    """Refuse a text with more characters than allowed, as `check_number`; see `count_characters`."""
+    check_number(len(text), limit, settings, where)  # first, so that no time is spent on what is far too long
+    check_number(count_characters(text), limit, settings, where)
+
+
+def cut_text(text: str, most: int) -> str:
+    """The start of a text, so long that limits count at most so many characters."""
+    start = text[:most]
+    if not start.isascii():
+        counts = accumulate(len(unicodedata.normalize("NFKC", one)) for one in start)
+        start = start[: sum(1 for _ in takewhile(lambda count: count <= most, counts))]
+    return start
+
+
+class Strict(BaseModel):
+    """What a client sends; an unknown field is an error, and so is a value of another type ("0.5" for 0.5)."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_known_fields(cls, given: Any) -> Any:
+        """Refuse the first unknown field, where pydantic reports each: a body has room for 100,000."""
+        if isinstance(given, dict) and (
+            unknown := next((name for name in given if name not in cls.model_fields), None)
+        ):
+            raise ValueError(f"There is no field {unknown[:100]!r}; there are: {', '.join(cls.model_fields)}")
+        return given
+
+
+class Body(Strict):
+    """A body that a client sends.
+
+    Attributes:
+        limits: Of its fields.
+        linked: The field whose items get up to `limit` candidates each; None: no field.
+    """
+
     limits: ClassVar[Sequence[Limit]] = ()
+    linked: ClassVar[str | None] = None
 
     def check(self, settings: ServiceSettings) -> None:
         """Refuse what is over a limit, and text that is no valid Unicode, which no answer could repeat.
@@ -79,6 +139,9 @@ class Body(BaseModel):
                 raise InvalidRequestError(f"{name} has half of a character: a lone surrogate.", where=name) from error
         for limit in self.limits:
             limit.check(getattr(self, limit.field), settings)
+        if self.linked is not None:
+            asked = len(getattr(self, self.linked)) * int(getattr(self, "limit", 0))
+            check_number(asked, "max_candidates", settings, f"{self.linked} x limit")
 
 
 TYPES_LIMITS = (Limit("types", "max_types", "items"), Limit("types", "max_mention_characters", "characters of each"))

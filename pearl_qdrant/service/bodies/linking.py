@@ -9,7 +9,7 @@ from pydantic.config import JsonDict
 
 from pearl_qdrant.linking.options import LinkOptions, OnTie, TypeMode
 from pearl_qdrant.records import Candidate, Link
-from pearl_qdrant.service.bodies.limits import TYPES_LIMITS, Body, Limit
+from pearl_qdrant.service.bodies.limits import TYPES_LIMITS, Body, Limit, Texts
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 _WITH_CONTEXT: JsonDict = {
@@ -36,9 +36,11 @@ class LinkBody(Body):
         Limit("collection", "max_mention_characters", "characters"),
     )
 
+    linked = "mentions"
+
     collection: str | None = Field(None, description="Name of the collection; optional if there is only one.")
-    mentions: list[str] = Field(description="The strings to link.", examples=[["NYTimes", "Big Apple"]])
-    types: list[str] = Field([], description="Only entities of one of these types, native or coarse.")
+    mentions: Texts = Field(description="The strings to link.", examples=[["NYTimes", "Big Apple"]])
+    types: Texts = Field([], description="Only entities of one of these types, native or coarse.")
     type_mode: TypeMode = Field("hard", description="hard: only entities of the types; soft: prefer them; off.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, description="Maximum number of candidates.")
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum probability of a link.")

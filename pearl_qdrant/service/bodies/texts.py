@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie, TypeMode
 from pearl_qdrant.records import Annotation
-from pearl_qdrant.service.bodies.limits import TYPES_LIMITS, Body, Limit
+from pearl_qdrant.service.bodies.limits import TYPES_LIMITS, Body, Limit, Strict, Texts
 from pearl_qdrant.service.bodies.linking import LinkRecord, link_record
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
@@ -31,7 +31,7 @@ class AnnotateBody(Body):
 
     collection: str | None = Field(None, description="Name of the collection; optional if there is only one.")
     text: str = Field(description="The text.")
-    types: list[str] = Field([], description="Only entities of one of these types, native or coarse.")
+    types: Texts = Field([], description="Only entities of one of these types, native or coarse.")
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum probability of a mention.")
     context: str | None = Field(None, description="What the text is about.")
     on_tie: OnTie = Field("canonical", description="What to do when several entities have the name.")
@@ -52,10 +52,8 @@ class AnnotateBody(Body):
         )
 
 
-class Span(BaseModel):
+class Span(Strict):
     """The place of a mention, in code points of the text."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     start: int = Field(ge=0, description="Offset of its first character.")
     end: int = Field(ge=1, description="Offset after its last character.")
@@ -70,16 +68,17 @@ class DocumentBody(Body):
         }
     )
     limits = (*_LIMITS, Limit("spans", "max_spans", "items"), Limit("limit", "max_limit", "value"))
+    linked = "spans"
 
     collection: str | None = Field(None, description="Name of the collection; optional if there is only one.")
     text: str = Field(description="The document.")
-    spans: list[Span] = Field(description="The places of its mentions.")
-    types: list[str] = Field([], description="Only entities of one of these types, native or coarse.")
+    spans: Annotated[list[Span], FailFast()] = Field(description="The places of its mentions.")
+    types: Texts = Field([], description="Only entities of one of these types, native or coarse.")
     type_mode: TypeMode = Field("hard", description="hard: only entities of the types; soft: prefer them; off.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, description="Maximum number of candidates.")
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum probability of a link.")
     on_tie: OnTie = Field("canonical", description="What to do when several entities have the name.")
-    without: list[Part] = Field([], max_length=6, description="What of the document not to use.")
+    without: Annotated[list[Part], FailFast()] = Field([], max_length=6, description="What of the document not to use.")
 
     def options(self) -> LinkOptions:
         """The options of the linker."""

@@ -31,7 +31,7 @@ class CollectionHandle:
     """A collection that is open. All calls are coroutines that never block the event loop.
 
     Mentions of all requests are joined into batches. Texts are annotated one after the other, beside them. Look-ups
-    wait for neither.
+    and type-ahead wait for neither.
 
     Each call may raise `QueueFullError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the
     linker raises. The service answers all of them; a router need not catch them.
@@ -50,13 +50,17 @@ class CollectionHandle:
         self._settings = settings
         self._metrics = metrics
         queued, timeout_s = settings.max_queued_calls, settings.timeout_s
-        on_queued = {lane: metrics.queued_calls.labels(name, lane).set for lane in ("texts", "look-ups")}
+        on_queued = {lane: metrics.queued_calls.labels(name, lane).set for lane in ("texts", "look-ups", "searches")}
         self._batches = Lane("batches", threads=1, max_queued=2, timeout_s=None)
         self._texts = Lane("texts", threads=1, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["texts"])
         self._look_ups = Lane(
             "look-ups", threads=2, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["look-ups"]
         )
+        self._typing = Lane(
+            "searches", threads=1, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["searches"]
+        )
         self._keeping = Lane("keeping", threads=1, max_queued=2, timeout_s=None)
+        self._lanes = (self._batches, self._texts, self._look_ups, self._typing, self._keeping)
         self._joiner = Joiner(
             self._link_batch,
             batch_mentions=settings.batch_mentions,
@@ -132,11 +136,8 @@ class CollectionHandle:
             NotReadyError: If the index of names is not built yet.
         """
         if (index := self._names.index) is None:
-            reason = f" ({self._names.problem})" if self._names.problem else ""
-            raise NotReadyError(
-                f"The index of the names of collection '{self.name}' is being built{reason}.", retry_after_s=5
-            )
-        return index.find(query, types=types, limit=limit)  # quicker than a change of threads
+            raise NotReadyError(f"The index of the names of collection '{self.name}' is being built.", retry_after_s=5)
+        return await self._typing.run(lambda: index.find(query, types=types, limit=limit))
 
     async def accept(self, mention: str, entity_id: str | None) -> LearnedBatch:
         """Learn that a mention meant an entity; None for no entity.
@@ -194,8 +195,7 @@ class CollectionHandle:
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits or runs."""
-        lanes = (self._batches, self._texts, self._look_ups, self._keeping)
-        return not self._joiner.queued and not any(lane.queued for lane in lanes)
+        return not self._joiner.queued and not any(lane.queued for lane in self._lanes)
 
     def _check_writing(self) -> None:
         if not self._settings.allow_writing:
@@ -221,7 +221,7 @@ class CollectionHandle:
     def close(self) -> None:
         """Close the linker; what waits in a queue is not answered."""
         self._names.close()
-        for lane in (self._batches, self._texts, self._look_ups, self._keeping):
+        for lane in self._lanes:
             lane.close()
         try:
             self.linker.close()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from pearl_qdrant.service.deadline import set_time
 from pearl_qdrant.service.errors import QueueFullError, TimedOutError
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Lane:
         self.queued = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of a call, which logs with the id of the request that asks.
+        """The result of a call, which logs with the id of the request that asks, and knows its time (`deadline`).
 
         Raises:
             QueueFullError: If too many wait.
@@ -50,7 +51,10 @@ class Lane:
         """
         if self.queued >= self._max_queued:
             raise queue_full(self._name, self._max_queued, retry_after_s=1)
-        submitted = self._executor.submit(contextvars.copy_context().run, call)
+        context = contextvars.copy_context()
+        if self._timeout_s is not None:
+            context.run(set_time, self._timeout_s)
+        submitted = self._executor.submit(context.run, call)
         self.queued += 1
         self._on_queued(self.queued)
         # It counts as queued until its thread is free again, even if nobody waits for it any more.

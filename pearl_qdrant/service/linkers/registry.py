@@ -16,6 +16,7 @@ from pearl_qdrant.service.observing.metrics import Metrics
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections
 from pearl_qdrant.store.protocol import Store
+from pearl_qdrant.store.verify import unfinished_load
 
 log = logging.getLogger(__name__)
 
@@ -102,16 +103,27 @@ class Collections:
         return [one for one in found if not one.is_foreign and (not wanted or one.name in wanted)]
 
     async def problems(self) -> list[str]:
-        """Why the service is not ready: the store does not answer, or a collection cannot be opened. Empty: ready."""
+        """Why the service is not ready; empty: it is. The texts are fixed: they are told to anybody.
+
+        A collection whose first load did not finish is not ready; one that is being updated is.
+        """
         try:
             await self._lane.run(lambda: self._opened_store().collections())
             names = await self.names()
         except PearlQdrantError as error:
-            return [str(error)]
+            log.warning("not ready: %s", error)
+            return ["The store does not answer."]
         if not names:
-            return ["There is no collection yet. Create one with pearl-qdrant ingest."]
-        closed = [name for name in names if name not in self._handles]
-        return [self._problems.get(name) or f"Collection '{name}' is being opened." for name in closed]
+            return ["There is no collection yet."]
+        found = []
+        for name in names:
+            if (handle := self._handles.get(name)) is None:
+                found.append(
+                    "A collection cannot be opened." if name in self._problems else "A collection is being opened."
+                )
+            elif not handle.manifest.names and unfinished_load(handle.manifest):
+                found.append("The load of a collection did not finish.")
+        return list(dict.fromkeys(found))
 
     async def close(self) -> None:
         """Close all collections and the store."""

@@ -11,11 +11,8 @@ import numpy.typing as npt
 import orjson
 
 from pearl_qdrant.service.names.files import Keys, NameFiles, Numbers, Text
-from pearl_qdrant.service.names.folding import fold
+from pearl_qdrant.service.names.folding import key_of
 from pearl_qdrant.store.schema import NamePoint
-
-MAX_BYTES = 120
-"""Only so much of a folded name is indexed; nobody types more."""
 
 MAX_WORDS = 8
 """Only so many words of a name can be its start for the search."""
@@ -67,8 +64,7 @@ def build_files(points: Iterable[NamePoint]) -> NameFiles:
     of_entity = array("I")
     is_canonical = array("b")
     for point in points:
-        text = fold(point.name).encode("utf-8", "ignore")[:MAX_BYTES]
-        text = text.decode("utf-8", "ignore").encode()  # not half a character
+        text = key_of(point.name).encode()
         if not text:
             continue
         names.append(point.name.encode("utf-8", "replace"))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.service.names.build import KEY, keys_at
 from pearl_qdrant.service.names.files import NameFiles, Numbers
-from pearl_qdrant.service.names.folding import fold
+from pearl_qdrant.service.names.folding import key_of
 
 MIN_SLIP_CHARACTERS = 4
 """A shorter query is a prefix of so many names that a slip says nothing."""
@@ -23,6 +23,9 @@ ENOUGH = 3
 
 MIN_TWO_SLIPS_CHARACTERS = 12
 """From this length on, a query without any answer may have two slips, at least some letters apart."""
+
+MAX_SLIP_BYTES = 48
+"""A longer query is pasted, not typed: no spelling of it is tried, since their number and length grow with it."""
 
 _BLOCK = 64
 """Positions whose best rank is kept, so that the best of a long range are found without looking at all of it."""
@@ -67,7 +70,10 @@ _read_record = msgspec.json.Decoder(FoundName).decode
 
 @dataclass(frozen=True, eq=False)
 class NameIndex:
-    """Finds names in the files of an index. Takes some tenths of a millisecond; safe to use from several threads."""
+    """Finds names in the files of an index. Safe to use from several threads.
+
+    A search takes some tenths of a millisecond; with types, or with slips of a long query, some milliseconds.
+    """
 
     files: NameFiles
 
@@ -94,9 +100,10 @@ class NameIndex:
         Returns:
             First those whose name, or the rest of it from a word on, is the query; then those where it starts with the
             query; if there are fewer than `ENOUGH`, and none is the query, those where it does with one slip, which is
-            not in the last letter unless there are no others.
+            not in the last letter unless there are no others. Of a query over `MAX_BYTES` the start is looked for,
+            and one over `MAX_SLIP_BYTES` has no slips.
         """
-        folded = fold(query)
+        folded = key_of(query)
         if not folded:
             return []
         wanted = folded.encode()
@@ -108,9 +115,10 @@ class NameIndex:
         is_name = bool(found)  # what is a name as it stands has no slip
         if len(found) < limit:
             self._add(found, complete, high, mask, limit, "prefix")
-        if not is_name and len(found) < min(limit, ENOUGH) and len(folded) >= MIN_SLIP_CHARACTERS:
+        is_short = len(wanted) <= MAX_SLIP_BYTES
+        if is_short and not is_name and len(found) < min(limit, ENOUGH) and len(folded) >= MIN_SLIP_CHARACTERS:
             self._add_slips(found, folded, mask, limit, edits=1)
-        if not found and len(folded) >= MIN_TWO_SLIPS_CHARACTERS:
+        if is_short and not found and len(folded) >= MIN_TWO_SLIPS_CHARACTERS:
             self._add_slips(found, folded, mask, limit, edits=2)
         return [self._record(entity, name, match) for entity, (name, match) in found.items()]
 

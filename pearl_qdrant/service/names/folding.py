@@ -11,11 +11,20 @@ _KEPT = frozenset("#%&@")
 _DROPPED = frozenset("'\u2019\u2018`\u00ad")
 
 
+MAX_BYTES = 120
+"""Only so much of a folded name is indexed and looked for; nobody types more."""
+
+KEPT_LETTERS = 20_000
+"""Characters whose folded form is kept; those of most scripts, while clients may send any of a million."""
+
+
 class _Letters(dict[int, str]):
     """What becomes of each character; computed when it is first seen."""
 
     def __missing__(self, code: int) -> str:
-        folded = self[code] = _fold_character(chr(code))
+        folded = _fold_character(chr(code))
+        if len(self) < KEPT_LETTERS:
+            self[code] = folded
         return folded
 
 
@@ -43,3 +52,8 @@ def fold(text: str) -> str:
     being typed may not be complete.
     """
     return " ".join(text.translate(_LETTERS).split())
+
+
+def key_of(text: str) -> str:
+    """The folded form, cut to what is indexed."""
+    return fold(text).encode("utf-8", "ignore")[:MAX_BYTES].decode("utf-8", "ignore")

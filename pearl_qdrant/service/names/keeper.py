@@ -66,12 +66,11 @@ class NameKeeper:
         self._child: BaseProcess | None = None
         self._is_closed = False
         self.index: NameIndex | None = None
-        self.problem: str | None = None
 
     def update(self, collection: Collection) -> None:
         """Map the index of the collection's state, built before if there is none; the former one answers meanwhile.
 
-        A failure is logged, and is in `problem`.
+        A failure is logged.
 
         Args:
             collection: Open; an index of few names is built from it.
@@ -87,9 +86,8 @@ class NameKeeper:
                 self._build(collection, state)
                 index = self._mapped(state)
             if index is not None:
-                self.index, self._state, self.problem = index, state, None
-        except (OSError, StoreError, portalocker.LockException) as error:
-            self.problem = str(error)
+                self.index, self._state = index, state
+        except (OSError, StoreError, portalocker.LockException):
             log.exception("the index of the names of %s cannot be built", self._name)
         finally:
             self._building.release()

@@ -1,4 +1,4 @@
-"""An encoder and a store that measure how long they take."""
+"""An encoder and a store that measure how long they take, and end what has no time left."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.service.deadline import check_time
 from pearl_qdrant.store.protocol import Collection, Store
 
 OnSeconds = Callable[[float], None]
@@ -14,7 +15,7 @@ OnSeconds = Callable[[float], None]
 
 
 class TimedEncoder:
-    """An encoder that says how long each call took."""
+    """An encoder that says how long each call took. Raises `TimedOutError` for a request whose time is over."""
 
     def __init__(self, encoder: Encoder, on_seconds: OnSeconds) -> None:
         self._encoder = encoder
@@ -25,6 +26,7 @@ class TimedEncoder:
         return self._encoder.info
 
     def encode(self, names: Sequence[str]) -> Encoded:
+        check_time()
         start = time.perf_counter()
         try:
             return self._encoder.encode(names)
@@ -33,7 +35,7 @@ class TimedEncoder:
 
 
 class _Searches:
-    """A collection whose searches are measured; all else is the collection's own."""
+    """A collection whose searches are measured, and end as `TimedEncoder` does; all else is the collection's own."""
 
     def __init__(self, collection: Collection, on_seconds: OnSeconds) -> None:
         self._collection = collection
@@ -49,6 +51,7 @@ class _Searches:
         return self._timed(self._collection.search_hybrid, *given, **named)
 
     def _timed(self, search: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        check_time()
         start = time.perf_counter()
         try:
             return search(*given, **named)

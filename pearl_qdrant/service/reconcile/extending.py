@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import LINKS_FIELD
+from pearl_qdrant.service.bodies.limits import Texts, check_number
 from pearl_qdrant.service.errors import InvalidRequestError
 from pearl_qdrant.service.linkers.handle import CollectionHandle
 from pearl_qdrant.service.reconcile.properties.columns import POPULARITY, EntityColumns, property_name, with_names
 from pearl_qdrant.service.settings import ServiceSettings
-from pearl_qdrant.service.web.dependencies import check_count
 
 LIMIT_SETTING: Mapping[str, Any] = {
     "name": "limit",
@@ -48,8 +48,8 @@ class _PropertyBody(BaseModel):
 class _ExtensionBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    ids: list[str]
-    properties: list[_PropertyBody]
+    ids: Texts
+    properties: Annotated[list[_PropertyBody], FailFast()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ def read_extension(given: Any, settings: ServiceSettings) -> Extension:
         raise InvalidRequestError(
             f'{where}: {first["msg"]}. Send {{"ids": ["Q1"], "properties": [{{"id": "description"}}]}}.', where=where
         ) from error
-    check_count(body.ids, "max_mentions", settings, "ids")
-    check_count(body.properties, "max_properties", settings, "properties")
+    check_number(len(body.ids), "max_mentions", settings, "ids")
+    check_number(len(body.properties), "max_properties", settings, "properties")
     limits = {one.id: (one.settings.limit if one.settings else 0) or MOST_VALUES for one in body.properties}
     return Extension(list(dict.fromkeys(body.ids)), limits)
 

@@ -36,11 +36,10 @@ def manifest(
     """
     endpoint = f"{base_url}/reconcile/{quote(handle.name, safe='')}"
     of_collection = handle.manifest
-    version = f" {of_collection.kb_version}" if of_collection.kb_version else ""
     is_wikidata = of_collection.kb.casefold() == _WIKIDATA
     record: dict[str, Any] = {
         "versions": list(VERSIONS),
-        "name": f"{handle.name}: {of_collection.kb}{version} (pearl-qdrant)",
+        "name": f"{_title(handle)} (pearl-qdrant)",
         "identifierSpace": "http://www.wikidata.org/entity/" if is_wikidata else f"{endpoint}/view?id=",
         "schemaSpace": "http://www.wikidata.org/prop/direct/" if is_wikidata else f"{endpoint}/suggest/property",
         "serviceVersion": __version__,
@@ -71,3 +70,10 @@ def manifest(
     if settings.api_keys:
         record["authentication"] = {"type": "apiKey", "name": "X-API-Key", "in": "header"}
     return record
+
+
+def _title(handle: CollectionHandle) -> str:
+    """The name of a collection, with those of its base and release where it does not have them."""
+    known = handle.name.casefold()
+    others = [one for one in (handle.kb, handle.manifest.kb_version) if one and one.casefold() not in known]
+    return f"{handle.name}: {' '.join(others)}" if others else handle.name

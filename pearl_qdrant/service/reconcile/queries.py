@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
+from pearl_qdrant.service.bodies.limits import check_number, check_text, cut_text
 from pearl_qdrant.service.errors import InvalidRequestError, LimitError
 from pearl_qdrant.service.reconcile.properties.comparing import MatchQuantifier
 from pearl_qdrant.service.reconcile.properties.evidence import Condition
 from pearl_qdrant.service.settings import ServiceSettings
-from pearl_qdrant.service.web.dependencies import check_count
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 TypeStrict = Literal["any", "should", "all"]
 
 COMPARED_CHARACTERS = 500
-"""Only so much of a property's value is compared."""
+"""Only so much of a property's value is compared, as limits count characters."""
 
 
 class BatchTooLargeError(LimitError):
-    """A batch has more queries than allowed."""
+    """A batch has more queries, names or values than allowed."""
 
     status = 413
     code = "batch_too_large"
@@ -83,7 +83,7 @@ def _as_text(value: Any) -> Any:
 
 TypeId = Annotated[str, BeforeValidator(_type_id)]
 Value = Annotated[str, BeforeValidator(_as_text)]
-Values = Annotated[list[Value], BeforeValidator(_as_list)]
+Values = Annotated[list[Value], FailFast(), BeforeValidator(_as_list)]
 
 
 class _Body(BaseModel):
@@ -103,10 +103,10 @@ class QueryBody(_Body):
     """A query of version 0.2."""
 
     query: str | None = None
-    type: Annotated[list[TypeId], BeforeValidator(_as_list)] = []
+    type: Annotated[list[TypeId], FailFast(), BeforeValidator(_as_list)] = []
     type_strict: TypeStrict | None = None
     limit: int | None = Field(None, ge=1)
-    properties: Annotated[list[PropertyBody], BeforeValidator(_as_list)] = []
+    properties: Annotated[list[PropertyBody], FailFast(), BeforeValidator(_as_list)] = []
 
 
 class ConditionBody(_Body):
@@ -123,9 +123,9 @@ class ConditionBody(_Body):
 class DraftQueryBody(_Body):
     """A query of the 1.0 draft."""
 
-    type: Annotated[list[TypeId], BeforeValidator(_as_list)] = []
+    type: Annotated[list[TypeId], FailFast(), BeforeValidator(_as_list)] = []
     limit: int | None = Field(None, ge=1)
-    conditions: list[ConditionBody] = Field(min_length=1)
+    conditions: Annotated[list[ConditionBody], FailFast()] = Field(min_length=1)
 
 
 def load_json(text: str | bytes, where: str) -> Any:
@@ -140,8 +140,8 @@ def load_json(text: str | bytes, where: str) -> Any:
         raise InvalidRequestError(f"{where} is not valid JSON: {error}", where=where) from error
 
 
-def check_batch(queries: Sequence[object] | Mapping[str, object], settings: ServiceSettings) -> None:
-    """Refuse a batch with too many queries.
+def _check_batch(queries: Sequence[object] | Mapping[str, object], settings: ServiceSettings) -> None:
+    """Refuse a batch with too many queries, before any is read.
 
     Raises:
         BatchTooLargeError: It names the limit.
@@ -149,6 +149,28 @@ def check_batch(queries: Sequence[object] | Mapping[str, object], settings: Serv
     allowed = min(settings.reconcile_batch, settings.max_mentions)
     if len(queries) > allowed:
         raise BatchTooLargeError("reconcile_batch", allowed=allowed, found=len(queries), where="queries")
+
+
+def _check_work(queries: Iterable[Query | BadQuery], settings: ServiceSettings) -> None:
+    """Refuse a batch that is much work as a whole, though each query is within its limits.
+
+    Raises:
+        BatchTooLargeError: It names the limit.
+    """
+    read = [query for query in queries if isinstance(query, Query)]
+    n_names = [len(query.names) + len(query.ids) for query in read]
+    found = {
+        ("max_mentions", "names and ids of all queries"): sum(n_names),
+        ("max_candidates", "names x limit of all queries"): sum(
+            n * query.limit for n, query in zip(n_names, read, strict=True)
+        ),
+        ("max_values", "values of the properties of all queries"): sum(
+            len(condition.values) for query in read for condition in query.conditions
+        ),
+    }
+    for (limit, where), number in found.items():
+        if number > (allowed := getattr(settings, limit)):
+            raise BatchTooLargeError(limit, allowed=allowed, found=number, where=where)
 
 
 def read_batch(batch: Any, settings: ServiceSettings) -> dict[str, Query | BadQuery]:
@@ -162,8 +184,10 @@ def read_batch(batch: Any, settings: ServiceSettings) -> dict[str, Query | BadQu
         raise InvalidRequestError(
             'queries is not an object. Send {"q0": {"query": "a name"}, "q1": ...}.', where="queries"
         )
-    check_batch(batch, settings)
-    return {key: _read(_query, query, settings) for key, query in batch.items()}
+    _check_batch(batch, settings)
+    found = {key: _read(_query, query, settings) for key, query in batch.items()}
+    _check_work(found.values(), settings)
+    return found
 
 
 def read_draft_batch(batch: Any, settings: ServiceSettings) -> list[Query | BadQuery]:
@@ -174,8 +198,10 @@ def read_draft_batch(batch: Any, settings: ServiceSettings) -> list[Query | BadQ
             'queries is not a list. Send {"queries": [{"conditions": [{"matchType": "name", "v": "a name"}]}]}.',
             where="queries",
         )
-    check_batch(queries, settings)
-    return [_read(_draft_query, query, settings) for query in queries]
+    _check_batch(queries, settings)
+    found = [_read(_draft_query, query, settings) for query in queries]
+    _check_work(found, settings)
+    return found
 
 
 def _read(read: Callable[[Any, ServiceSettings], Query], query: Any, settings: ServiceSettings) -> Query | BadQuery:
@@ -217,7 +243,7 @@ def _draft_query(given: Any, settings: ServiceSettings) -> Query:
 
 def _cut(values: Sequence[str]) -> tuple[str, ...]:
     """The values of a property; of a long text the start is compared."""
-    return tuple(value[:COMPARED_CHARACTERS] for value in values)
+    return tuple(cut_text(value, COMPARED_CHARACTERS) for value in values)
 
 
 def _checked(
@@ -241,11 +267,11 @@ def _checked(
     names = [name for name in (names or named) if name.strip()]
     if not names and not ids and not conditions:
         raise InvalidRequestError("The query has no name. Send it as query, or as a condition of matchType name.")
-    check_count(types, "max_types", settings, "type")
-    check_count(conditions, "max_properties", settings, "properties")
+    check_number(len(types), "max_types", settings, "type")
+    check_number(len(conditions), "max_properties", settings, "properties")
     for values in ([*names, *ids], *(one.values for one in conditions)):
-        check_count(values, "max_properties", settings, "v")
+        check_number(len(values), "max_properties", settings, "v")
     for text in (*names, *ids):
-        check_count(text, "max_mention_characters", settings, "query")
+        check_text(text, "max_mention_characters", settings, "query")
     wanted = min(limit or DEFAULT_LIMIT, settings.max_limit)
     return Query(tuple(names), tuple(ids), tuple(dict.fromkeys(types)), type_strict, wanted, tuple(conditions))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from pearl_qdrant.errors import CollectionNotFoundError
 from pearl_qdrant.service.bodies.limits import Limit
+from pearl_qdrant.service.errors import UnauthorizedError
 from pearl_qdrant.service.linkers.handle import CollectionHandle
 from pearl_qdrant.service.linkers.registry import Collections
 from pearl_qdrant.service.reconcile import answers as a
@@ -37,6 +40,7 @@ from pearl_qdrant.service.reconcile.suggesting import (
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import declared, json_answer
 from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
+from pearl_qdrant.service.web.keys import HAS_KEY
 
 router = APIRouter(tags=["reconciliation"], prefix="/reconcile/{collection}")
 
@@ -77,7 +81,13 @@ class Place:
 
 
 async def _place(name: NameHere, request: Request, collections: CollectionsHere, settings: SettingsHere) -> Place:
-    return Place(await collections.get(name), settings, _catalogues(request, collections))
+    try:
+        handle = await collections.get(name)
+    except CollectionNotFoundError as error:
+        if request.scope[HAS_KEY]:
+            raise
+        raise UnauthorizedError(f"There is no collection '{name}' without a key.") from error
+    return Place(handle, settings, _catalogues(request, collections))
 
 
 def _catalogues(request: Request, collections: Collections) -> Catalogues:
@@ -129,26 +139,29 @@ async def queries_or_extension(request: Request, place: PlaceHere) -> Response:
 
 async def _answer(request: Request, place: Place, given: dict[str, Any]) -> Response:
     if "extend" in given:
-        asked = read_extension(given["extend"], place.settings)
-        return json_answer((await extend(place.handle, asked)).record())
-    batch = read_batch(given["queries"], place.settings)
+        asked = await asyncio.to_thread(read_extension, given["extend"], place.settings)
+        extended = await extend(place.handle, asked)
+        return await asyncio.to_thread(lambda: json_answer(extended.record()))
+    batch = await asyncio.to_thread(read_batch, given["queries"], place.settings)
     found = await match(place.handle, list(batch.values()), await place.catalogue(), is_gone=request.is_disconnected)
-    return json_answer(a.batch_record(dict(zip(batch, found, strict=True))))
+    answers = dict(zip(batch, found, strict=True))
+    return await asyncio.to_thread(lambda: json_answer(a.batch_record(answers)))
 
 
 @router.post("/match", response_model=a.DraftBatchAnswer, responses=declared(404), openapi_extra=MATCH_BODY)
 async def match_draft(request: Request, place: PlaceHere) -> Response:
     """Candidates for a batch of queries in the form of the 1.0 draft."""
-    batch = read_draft_batch(load_json(await request.body(), "body"), place.settings)
+    batch = await asyncio.to_thread(read_draft_batch, load_json(await request.body(), "body"), place.settings)
     found = await match(place.handle, batch, await place.catalogue(), is_gone=request.is_disconnected)
-    return json_answer(a.draft_record(found))
+    return await asyncio.to_thread(lambda: json_answer(a.draft_record(found)))
 
 
 @router.post("/extend", response_model=a.DraftExtensionAnswer, responses=declared(404), openapi_extra=EXTEND_BODY)
 async def extend_draft(request: Request, place: PlaceHere) -> Response:
     """Values of properties in the form of the 1.0 draft."""
-    asked = read_extension(load_json(await request.body(), "body"), place.settings)
-    return json_answer((await extend(place.handle, asked)).draft_record())
+    asked = await asyncio.to_thread(read_extension, load_json(await request.body(), "body"), place.settings)
+    extended = await extend(place.handle, asked)
+    return await asyncio.to_thread(lambda: json_answer(extended.draft_record()))
 
 
 @router.get("/extend/propose", response_model=a.ProposalAnswer, responses=declared(404))

@@ -14,7 +14,7 @@ from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
 router = APIRouter(tags=["learning"])
 
 
-@router.post("/v1/accept", response_model=BatchAnswer, responses=declared(403, 404))
+@router.post("/v1/accept", response_model=BatchAnswer, responses=declared(403, 404, 415))
 async def accept(body: AcceptBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Learn that a mention meant an entity, or none; effective at once."""
     body.check(settings)
@@ -22,7 +22,7 @@ async def accept(body: AcceptBody, collections: CollectionsHere, settings: Setti
     return _answer(handle, await handle.accept(body.mention, body.entity_id))
 
 
-@router.post("/v1/reject", response_model=BatchAnswer, responses=declared(403, 404))
+@router.post("/v1/reject", response_model=BatchAnswer, responses=declared(403, 404, 415))
 async def reject(body: RejectBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Learn that a mention did not mean an entity; effective at once."""
     body.check(settings)

@@ -18,11 +18,11 @@ from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
 
 router = APIRouter(tags=["linking"])
 
-_MANY = 64
-"""From this many links on, their records are made in a thread: they take a few milliseconds."""
+_MANY = 500
+"""From this many candidates on, their records are made in a thread: they take some milliseconds."""
 
 
-@router.post("/v1/link", response_model=LinkAnswer, responses=declared(404))
+@router.post("/v1/link", response_model=LinkAnswer, responses=declared(404, 415))
 async def link(body: LinkBody, request: Request, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Link mentions to entities of a collection, each with a probability, or to NIL with a reason."""
     body.check(settings)
@@ -33,7 +33,7 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
         linker = handle.linker if body.explain else None
         return json_answer({"collection": handle.name, "links": _records(links, linker)})
 
-    return answer() if len(links) < _MANY else await asyncio.to_thread(answer)
+    return answer() if len(links) * body.limit < _MANY else await asyncio.to_thread(answer)
 
 
 def _records(links: Sequence[Link], explaining: EntityLinker | None) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from fastapi import APIRouter
@@ -17,15 +18,15 @@ from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
 router = APIRouter(tags=["texts"])
 
 
-@router.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404))
+@router.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))
 async def annotate(body: AnnotateBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Find the mentions of a text and link them."""
     body.check(settings)
     handle = await collections.get(body.collection)
-    return _answer(handle, await handle.annotate(body.text, body.options()))
+    return await _answer(handle, await handle.annotate(body.text, body.options()))
 
 
-@router.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404))
+@router.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404, 415))
 async def documents(body: DocumentBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Link the mentions of a document together, where their places are known."""
     body.check(settings)
@@ -39,8 +40,11 @@ async def documents(body: DocumentBody, collections: CollectionsHere, settings: 
             )
     handle = await collections.get(body.collection)
     spans = [(span.start, span.end) for span in body.spans]
-    return _answer(handle, await handle.link_document(body.text, spans, body.options(), without=body.without))
+    return await _answer(handle, await handle.link_document(body.text, spans, body.options(), without=body.without))
 
 
-def _answer(handle: CollectionHandle, found: Sequence[Annotation]) -> Response:
-    return json_answer({"collection": handle.name, "annotations": [annotation_record(one) for one in found]})
+async def _answer(handle: CollectionHandle, found: Sequence[Annotation]) -> Response:
+    """The answer, made in a thread: a text has thousands of mentions."""
+    return await asyncio.to_thread(
+        lambda: json_answer({"collection": handle.name, "annotations": [annotation_record(one) for one in found]})
+    )

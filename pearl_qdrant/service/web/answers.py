@@ -86,7 +86,7 @@ def _plain(value: object) -> object:
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The error answers of a path, for OpenAPI."""
-    always = {401, 408, 413, 422, 429, 500, 503, 504}
+    always = {401, 408, 413, 421, 422, 429, 431, 500, 503, 504}
     return {status: {"model": ErrorAnswer} for status in sorted({*always, *statuses})}
 
 
@@ -102,7 +102,34 @@ def error_answer(request: Request, error: PearlQdrantError) -> Response:
         retry_after = _RETRY_AFTER_S
     if status == 500:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem(request, status, code, str(error), retry_after_s=retry_after, **facts)
+    elif code in _TOLD and not isinstance(error, ServiceError):
+        log.warning("%s", error)
+    return problem(request, status, code, _told(error, code), retry_after_s=retry_after, **facts)
+
+
+def _told(error: PearlQdrantError, code: str) -> str:
+    """What a client is told: no command of a shell that it may not have, and no address or file of the service."""
+    if isinstance(error, ServiceError):
+        return str(error)
+    if code in _TOLD:
+        return _TOLD[code]
+    return f"{error.message} {_ADVICE.get(code, '')}".rstrip()
+
+
+_ADVICE = {
+    "entity_not_found": "Ids are case-sensitive; GET /v1/search finds entities by their names.",
+    "unknown_type": "GET /v1/types lists the types of a collection.",
+}
+"""What a client can do, by code."""
+
+_TOLD = {
+    "internal": "The service failed; its log has the reason under this request_id.",
+    "not_ready": "The collection is being opened again. Send the request again.",
+    "store_locked": "Another process writes to the collection.",
+    "store_unavailable": "The store of the service does not answer.",
+    "writing_not_allowed": "The service was started for reading only.",
+}
+"""What is told in place of an error's own text, which is for those who run the service; the log has it."""
 
 
 def problem(
@@ -138,6 +165,13 @@ def add_error_handlers(app: FastAPI) -> None:
     async def of_validation(request: Request, error: RequestValidationError) -> Response:
         details = [{"where": ".".join(map(str, one["loc"])), "message": str(one["msg"])} for one in error.errors()[:20]]
         first = details[0] if details else {"where": "body", "message": "not valid"}
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if first["where"] == "body" and kind != "application/json":
+            text = (
+                f"The body is said to be {kind or 'of no type'}. Send JSON with the header Content-Type: "
+                f"application/json, as in: curl -H 'Content-Type: application/json' -d '{{...}}'"
+            )
+            return problem(request, 415, "unsupported_media_type", text)
         return problem(
             request, 422, "invalid", f"{first['where']}: {first['message']}", where=first["where"], details=details
         )

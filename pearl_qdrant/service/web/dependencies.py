@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from pearl_qdrant.service.errors import LimitError
 from pearl_qdrant.service.linkers.registry import Collections
 from pearl_qdrant.service.observing.metrics import Metrics
 from pearl_qdrant.service.settings import ServiceSettings
@@ -34,24 +32,3 @@ SettingsHere = Annotated[ServiceSettings, Depends(_settings)]
 
 MetricsHere = Annotated[Metrics, Depends(_metrics)]
 """The metrics of the service."""
-
-
-def check_count(items: Sequence[object], limit: str, settings: ServiceSettings, where: str) -> None:
-    """Refuse too many items, where a body has no `Limit` for them.
-
-    Args:
-        items: A list, or a string, whose characters count.
-        limit: Name of the limit, a field of `ServiceSettings`.
-        settings: Of the service.
-        where: The field of the request.
-
-    Raises:
-        LimitError: If there are more than allowed.
-    """
-    check_number(len(items), limit, settings, where)
-
-
-def check_number(number: int, limit: str, settings: ServiceSettings, where: str) -> None:
-    """Refuse a number over a limit, as `check_count`."""
-    if number > (allowed := getattr(settings, limit)):
-        raise LimitError(limit, allowed=allowed, found=number, where=where)

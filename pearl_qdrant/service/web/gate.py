@@ -1,4 +1,4 @@
-"""What every request passes: its id, its key, the limit of its body, its log line and its metrics."""
+"""What every request passes: its id, its host, its key, the limit of its body, its log line and its metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from pearl_qdrant.service.observing.metrics import Metrics
 from pearl_qdrant.service.observing.traces import describe_request
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.service.web.answers import error_answer, problem
-from pearl_qdrant.service.web.keys import NEEDS_NO_KEY, KeyCheck
+from pearl_qdrant.service.web.hosts import HostCheck
+from pearl_qdrant.service.web.keys import HAS_KEY, NEEDS_NO_KEY, KeyCheck
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -48,6 +49,7 @@ class Gate:
         self._settings = settings
         self._metrics = metrics
         self._keys = KeyCheck(settings.api_keys)
+        self._hosts = HostCheck(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,7 +73,9 @@ class Gate:
     async def _pass(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         request = Request(scope)
         try:
-            if not (scope.get(NEEDS_NO_KEY) or self._keys.allows(scope["path"], scope["headers"])):
+            self._hosts.check(scope["headers"])
+            scope[HAS_KEY] = self._keys.allows(scope["path"], scope["headers"])
+            if not (scope[HAS_KEY] or scope.get(NEEDS_NO_KEY)):
                 raise UnauthorizedError(
                     "A valid API key is missing. Send it in a header: Authorization: Bearer KEY, or X-API-Key: KEY."
                 )

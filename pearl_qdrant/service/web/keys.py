@@ -17,7 +17,7 @@ KEYS_VARIABLE = "PEARL_QDRANT_SERVICE_KEYS"
 MIN_KEY_CHARACTERS = 16
 """A shorter key can be guessed."""
 
-PUBLIC = ("/", "/page/", "/health/live", "/health/ready", "/openapi.json")
+PUBLIC = ("/", "/page/", "/health/live", "/health/ready", "/openapi.json", "/docs")
 """Paths that need no key; one that ends in / stands for all paths below it."""
 
 
@@ -51,6 +51,10 @@ def read_keys(
 
 NEEDS_NO_KEY = "pearl_qdrant.needs_no_key"
 """Key of a scope whose request passes without a key: one for a manifest of reconciliation."""
+
+
+HAS_KEY = "pearl_qdrant.has_key"
+"""Key of a scope: whether it has a valid key, or no key is needed for its path."""
 
 
 class KeyCheck:

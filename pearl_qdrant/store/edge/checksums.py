@@ -33,10 +33,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.atomic import read_at_most, sync_folder, write_atomically
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.trial_open import STARTED
+from pearl_qdrant.store.resources import resource_error
 
 CHECKSUMS_FILE = "files.json"
 
@@ -45,18 +47,21 @@ WHOLE_BYTES = 256 * 1024
 
 EDGE_BYTES = 64 * 1024
 
-DATA_BYTES = 256 * 1024 * 1024
+DATA_BYTES = 512 * 1024 * 1024
 DATA_SHARE = 4
-"""Anonymous memory that opening may take: `DATA_BYTES` plus `DATA_SHARE` times the bytes that Edge reads into memory.
-Measured: 196 MB for a growing segment of 100,000 points, 54 for 20,000, 10 for 30,000 points in a built segment."""
+"""Anonymous memory that opening may take: `DATA_BYTES` plus `DATA_SHARE` times the bytes of all files. Far more than a
+sound collection takes: 196 MB were measured for a growing segment of 100,000 points, 10 for 30,000 in a built one."""
 
 FILE_BYTES = 64 * 1024 * 1024
 """A file may become this much larger than the largest existing one: Edge makes files of 32 MiB."""
 
 CPU_S = 20
 CPU_BYTES = 16 * 1024 * 1024
-"""Processor time that opening may take: `CPU_S` seconds plus one for each `CPU_BYTES` that Edge reads into memory.
-Measured: 6.5 s for those 100,000 points, most of which were only in the write-ahead log."""
+"""Processor time that opening may take: `CPU_S` seconds plus one for each `CPU_BYTES` of all files. Measured: 6.5 s for
+those 100,000 points, most of which were only in the write-ahead log."""
+
+WAIT_SHARE = 30
+"""The process is waited for so many times that long: without memory it may neither work nor end."""
 
 _MODULE = "pearl_qdrant.store.edge.trial_open"
 _MAX_CHECKSUMS_BYTES = 64 * 1024 * 1024
@@ -136,7 +141,7 @@ def verify_and_remove_checksums(
         if found.sums is not None and not is_kept:
             remove_checksums(shard.parent)
     except OSError as error:
-        raise edge_shard.translate_error(str(error), collection, "opening it") from error
+        raise edge_shard.os_error(error, collection, "opening it") from error
     return found.is_unknown
 
 
@@ -169,7 +174,7 @@ def open_on_trial(shard: Path, collection: str) -> None:
         StoreError: If it cannot be opened there.
     """
     command, environment, folder = edge_process.python_child(_MODULE)
-    limits = _limits(shard)
+    limits, cannot = _limits(shard), f"Collection '{collection}' cannot be opened"
     try:
         ended = subprocess.run(  # noqa: S603 - our own interpreter and module
             [*command, str(shard), *map(str, limits)],
@@ -178,10 +183,18 @@ def open_on_trial(shard: Path, collection: str) -> None:
             cwd=folder,
             env=environment,
             check=False,
+            timeout=WAIT_SHARE * limits[2],
         )
-        output = ended.stdout.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired as error:
+        raise StoreError(
+            f"{cannot}: the process that opened it first has not ended for {error.timeout:.0f} s, waiting for memory "
+            f"or for the disk. Its files are as they were: run the same command again when the machine has less to do."
+        ) from error
     except OSError as error:
-        output = str(error)
+        if (lack := resource_error(error, cannot)) is not None:
+            raise lack from error
+        ended = subprocess.CompletedProcess(command, 1, str(error).encode(), b"")
+    output, log = (text.decode("utf-8", "replace") for text in (ended.stdout, ended.stderr))
     if not output.startswith(STARTED):  # Python is embedded in another program: `sys.executable` is not an interpreter
         _log.warning(
             "Collection '%s' was not closed properly, and no process can be started to test its files first", collection
@@ -190,41 +203,31 @@ def open_on_trial(shard: Path, collection: str) -> None:
     if ended.returncode == 0:
         return
     message = output.removeprefix(STARTED).strip()
-    if not message:
-        why = edge_process.why_ended(ended.returncode)
-        if ended.returncode == -getattr(signal, "SIGXCPU", 0):
-            why += f" after {limits[2]} s of processor time"
-        last_output = ended.stderr.decode("utf-8", "replace").strip()[-_SHOWN_CHARS:]
-        message = f"the process that opened it first {why}" + (
-            f"; its last output: {last_output}" if last_output else ""
-        )
-        raise edge_shard.damaged_error(collection, message)
-    raise edge_shard.translate_error(message, collection, "opening it")
+    if message:
+        raise edge_shard.translate_error(message, collection, "opening it")
+    why = edge_process.why_ended(ended.returncode)
+    if ended.returncode == -getattr(signal, "SIGBUS", 0):  # a mapped file that the disk has no space for
+        edge_shard.check_space(shard, collection, doing="opening it")
+    if ended.returncode == -getattr(signal, "SIGXCPU", 0):
+        why += f" after {limits[2]} s of processor time"
+    if ended.returncode == -getattr(signal, "SIGKILL", 0):  # Linux does this when memory runs out
+        why += ": memory ran out"
+    last = log.strip()[-_SHOWN_CHARS:]
+    message = f"the process that opened it first {why}" + (f"; its last output: {last}" if last else "")
+    raise resource_error(message, cannot) or edge_shard.damaged_error(collection, message)
 
 
 def _limits(shard: Path) -> tuple[int, int, int]:
     """Return the limits for opening a shard: bytes of memory, bytes of a file, seconds of processor time."""
-    files = {Path(name): status for name, status in list_files(shard)}
-    growing = {path.parent for path in files if path.name == "mutable_id_tracker.mappings"}
-    read = sum(_data_bytes(status) for path, status in files.items() if _is_read(path, growing))
-    largest = max((status.st_size for status in files.values()), default=0)
-    return DATA_BYTES + DATA_SHARE * read, FILE_BYTES + largest, CPU_S + read // CPU_BYTES
+    files = [status for _, status in list_files(shard)]
+    total, largest = sum(map(_data_bytes, files)), max((status.st_size for status in files), default=0)
+    return DATA_BYTES + DATA_SHARE * total, FILE_BYTES + largest, CPU_S + total // CPU_BYTES
 
 
 def _data_bytes(status: os.stat_result) -> int:
     """The bytes of a file without its holes: Edge makes files of 32 MiB that are mostly holes."""
     blocks: int | None = getattr(status, "st_blocks", None)  # Windows does not say
     return status.st_size if blocks is None else min(status.st_size, 512 * blocks)
-
-
-def _is_read(path: Path, growing: set[Path]) -> bool:
-    """Whether Edge reads a file into memory on opening: ids, the log, and growing segments except their vectors."""
-    if "id_tracker" in path.name or path.parts[0] == "wal":
-        return True
-    return not growing.isdisjoint(path.parents) and path.parts[2] not in (
-        "vector_storage-dense",
-        "vector_storage-description",
-    )
 
 
 def list_files(shard: Path, *, follow_links: bool = False) -> list[tuple[str, os.stat_result]]:
@@ -234,7 +237,7 @@ def list_files(shard: Path, *, follow_links: bool = False) -> list[tuple[str, os
         folder = folders.pop()
         try:
             entries = os.scandir(f"{shard}/{folder}")
-        except OSError:  # its files are missing
+        except (FileNotFoundError, NotADirectoryError):  # its files are missing
             continue
         with entries:
             for entry in entries:
@@ -274,12 +277,16 @@ def _sum(path: str, size: int) -> int:
 
 
 def _read(path: Path) -> _ChecksumsFile | None:
-    """Read the recorded checksums; None if there are none, or they cannot be read."""
+    """Read the recorded checksums; None without valid ones. Raises StoreError for a lack of files or memory."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return None
         with path.open("rb") as file:
             read = msgspec.json.decode(read_at_most(file, _MAX_CHECKSUMS_BYTES), type=_ChecksumsFile)
-    except (OSError, ValueError, RecursionError):
+    except OSError as error:
+        if (lack := resource_error(error, f"{path} cannot be read")) is not None:
+            raise lack from error
+        return None
+    except (ValueError, RecursionError):
         return None
     return read if read.version == _ChecksumsFile({}).version else None

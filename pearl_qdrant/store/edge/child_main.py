@@ -39,7 +39,6 @@ from pearl_qdrant.store.edge.child_process import (
     receive,
     send,
 )
-from pearl_qdrant.store.edge.parts.joining import count_parts
 from pearl_qdrant.store.edge.points import PointBatch
 from pearl_qdrant.store.graph import share_indexed
 from pearl_qdrant.store.schema import DESCRIPTION, LEXICAL
@@ -132,7 +131,7 @@ def _finalize(job: Job) -> Answer:
         has_descriptions=job.has_descriptions,
         m=job.graph_m,
         ef_construct=job.graph_ef_construct,
-        segments=edge_shard.MAX_SEGMENTS - 1 + count_parts(path.parent) if job.has_graph else 1,
+        segments=edge_shard.MAX_SEGMENTS - 1 + job.parts if job.has_graph else 1,
         threshold_kb=job.threshold_kb,
         quantization=job.quantization,
     )

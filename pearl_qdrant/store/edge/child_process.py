@@ -22,6 +22,7 @@ from typing import IO, Any, Literal
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Quantization
 
 MODULE = "pearl_qdrant.store.edge.child_main"
@@ -69,6 +70,7 @@ class Job:
     has_graph: bool
     graph_m: int
     graph_ef_construct: int
+    parts: int
     small_points: int
     compact_points: int
     compact_unindexed_points: int
@@ -108,7 +110,7 @@ class EdgeProcess:
         try:
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         except OSError as error:  # also if the disk is full: then there is no folder for temporary files
-            raise StoreError(
+            raise resource_error(error, f"Cannot start the process that writes '{job.collection}'") or StoreError(
                 f"Cannot start the process that writes collection '{job.collection}' ({error}). Free some space, or "
                 f"point TMPDIR to another disk."
             ) from error
@@ -124,7 +126,7 @@ class EdgeProcess:
             )
         except OSError as error:
             self._stderr.close()
-            raise StoreError(
+            raise resource_error(error, f"Cannot start the process that writes '{job.collection}'") or StoreError(
                 f"Cannot start the process that writes collection '{job.collection}' ({sys.executable}: {error})."
             ) from error
 
@@ -201,6 +203,8 @@ class EdgeProcess:
         self._stderr.seek(0)
         output = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_CHARS:]
         doing = "builds the graph of" if is_graph else "writes"
+        if (lack := resource_error(output, f"The process that {doing} collection '{name}' {why}")) is not None:
+            return lack
         kept = "is stored in it" if is_graph else "it had acknowledged"
         return StoreError(
             f"The process that {doing} collection '{name}' {why}. What {kept} is kept; run the same command again to "

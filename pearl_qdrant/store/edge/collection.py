@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
@@ -18,7 +17,14 @@ from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
 from pearl_qdrant.store.edge.child_process import EdgeProcess
 from pearl_qdrant.store.edge.folder import CollectionFolder
-from pearl_qdrant.store.edge.points import CANONICAL_FIELD, check_points, checked_payload, payload_fields
+from pearl_qdrant.store.edge.points import (
+    CANONICAL_FIELD,
+    check_points,
+    checked_payload,
+    payload_fields,
+    read_payload,
+    read_record,
+)
 from pearl_qdrant.store.edge.search import is_narrow, run_queries
 from pearl_qdrant.store.edge.views import operations
 from pearl_qdrant.store.edge.views.content import SHARD_FOLDER, IndexState
@@ -27,7 +33,6 @@ from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
-from pearl_qdrant.store.versions.layouts import read_payload, read_record
 from pearl_qdrant.store.versions.rows import NameRows, pack_rows
 
 _PAGE_POINTS = 1000  # points in one scroll
@@ -114,14 +119,6 @@ class EdgeCollection(BaseCollection):
         """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
         self._writable("learning names").append_ledger(lines)
 
-    @contextmanager
-    def flushed_shard(self) -> Iterator[Path]:
-        """Yield the folder of the engine's files, with all that is stored; nothing uses them until the block ends."""
-        folder = self._folder
-        with folder.shard("packing it") as shard:
-            shard.flush()
-            yield folder.path / SHARD_FOLDER
-
     def writer(self) -> EdgeWriter:
         """Start a bulk load, in a child process; see `protocol.Collection.writer`."""
         return EdgeWriter(self._writable("loading into it"))
@@ -193,8 +190,8 @@ class EdgeCollection(BaseCollection):
             child = EdgeProcess(job)
             try:
                 answer = child.receive_answer()
-                built = IndexState(answer["indexed"], m=job.graph_m, ef_construct=job.graph_ef_construct)
-                folder.write_index_state(built)
+                params = {"m": job.graph_m, "ef_construct": job.graph_ef_construct, "parts": job.parts}
+                folder.write_index_state(IndexState(answer["indexed"], **params))
             except BaseException:
                 child.kill()
                 raise

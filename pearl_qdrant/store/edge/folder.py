@@ -280,14 +280,14 @@ class CollectionFolder:
         try:
             write_atomically(self.path / file, text + "\n")
         except OSError as error:
-            raise edge_shard.translate_error(str(error), self.name, doing) from error
+            raise edge_shard.os_error(error, self.name, doing) from error
 
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names; raises StoreError if it cannot be read."""
         try:
             yield from edge_ledger.read_lines(self.path)
         except OSError as error:
-            raise edge_shard.translate_error(str(error), self.name, "reading what it learned") from error
+            raise edge_shard.os_error(error, self.name, "reading what it learned") from error
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; raises as `write_manifest`."""
@@ -296,7 +296,7 @@ class CollectionFolder:
             try:
                 edge_ledger.append_lines(self.path, lines)
             except OSError as error:
-                raise edge_shard.translate_error(str(error), self.name, "learning names") from error
+                raise edge_shard.os_error(error, self.name, "learning names") from error
 
     def load_job(self) -> Job:
         """Describe the job of a child that loads points."""
@@ -320,6 +320,7 @@ class CollectionFolder:
             has_graph=state is not None,
             graph_m=graph.M if state is None else state.m,
             graph_ef_construct=graph.EF_CONSTRUCT if state is None else state.ef_construct,
+            parts=1 if state is None else state.parts,
             small_points=SMALL_POINTS,
             compact_points=COMPACT_POINTS,
             compact_unindexed_points=COMPACT_UNINDEXED_POINTS,

@@ -14,6 +14,7 @@ import portalocker
 from pearl_qdrant.errors import StoreError, StoreLockedError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.ownership import ProcessGuard
+from pearl_qdrant.store.resources import resource_error
 
 WAIT_S = 2.0
 """How long a second process waits: long enough if the first one is just closing."""
@@ -55,7 +56,10 @@ class CollectionLock:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise edge_shard.unwritable_error(collection, str(path.parent), str(error)) from error
+            what = f"Collection '{collection}' cannot be opened for writing"
+            raise (
+                resource_error(error, what) or edge_shard.unwritable_error(collection, str(path.parent), str(error))
+            ) from error
         try:
             _wait_for(file, path, collection, deadline)
             # Another process may have deleted the collection, and made one of that name, before we had the lock: then
@@ -87,6 +91,8 @@ def _wait_for(file: IO[str], path: Path, collection: str, deadline: float) -> No
             if time.monotonic() >= deadline:
                 raise StoreLockedError(collection, read_owner(path)) from error
         except portalocker.LockException as error:
+            if (lack := resource_error(error, f"Collection '{collection}' cannot be locked")) is not None:
+                raise lack from error
             raise StoreError(
                 f"Collection '{collection}' cannot be locked ({error}): the file system does not support locks. Keep "
                 f"the store on a local disk, or use a Qdrant server as the store, as in http://localhost:6333.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,17 +14,22 @@ import numpy as np
 from qdrant_edge import Point, SparseVector
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.keys import stored_rows
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.points import check_descriptions, check_vectors, invalid_payload
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, LEXICAL, Manifest, NamePoint
-from pearl_qdrant.store.versions.layouts import RECORD_FIELD
 
 BATCH_POINTS = 1000
 """Points in one update. Edge holds the interpreter lock for its 50 ms."""
 
 CANONICAL_FIELD = "is_canonical"
 """Indexed beside `INDEXED_FIELDS`. A filter cannot match a bool (MatchValue(True) becomes 1), but a facet can."""
+
+RECORD_FIELD = "record"
+"""The whole `NamePoint` as JSON, in the payload of an embedded store."""
+
+_PLAIN_FIELD = "canonical_name"  # in every plain payload; a base may have a column of its own called `record`
 
 _HEADER = struct.Struct("!III")  # points, width of the vectors, vectors of descriptions
 
@@ -200,3 +205,25 @@ def checked_payload(point: NamePoint) -> dict[str, Any]:
         return edge_payload(point)
     except (ValueError, TypeError) as error:
         raise invalid_payload(point, error) from error
+
+
+_decode = msgspec.json.Decoder(NamePoint).decode
+
+
+def read_record(payload: Mapping[str, Any] | None, collection: str) -> NamePoint:
+    """Read the payload of a point, which is one record.
+
+    Raises:
+        ManifestError: If it was not written by pearl-qdrant.
+    """
+    try:
+        return _decode((payload or {}).get(RECORD_FIELD, ""))
+    except (msgspec.DecodeError, TypeError) as error:
+        raise ManifestError(collection, f"a point has no valid record in its payload ({error})") from error
+
+
+def read_payload(payload: Mapping[str, Any] | None, collection: str) -> NamePoint:
+    """Read the payload of a point of a pulled snapshot: plain fields as on a server, or a record written since."""
+    if payload and RECORD_FIELD in payload and _PLAIN_FIELD not in payload:
+        return read_record(payload, collection)
+    return NamePoint.from_payload(payload, collection)

@@ -41,6 +41,7 @@ from qdrant_edge import (
 from pearl_qdrant.errors import PearlQdrantError, StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge.points import CANONICAL_FIELD, PointBatch
+from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
 
 INDEXING_THRESHOLD_KB = 10_000
@@ -346,9 +347,8 @@ def unwritable_error(collection: str, folder: str, what: str) -> StoreError:
 
 def damaged_error(collection: str, why: str, *, doing: str = "opening it", hint: str = "") -> StoreError:
     """Make the error for a collection with damaged files; `hint` is a further sentence, with a space before it."""
-    failed = "cannot be opened" if doing == "opening it" else f"failed while {doing}"
     return StoreError(
-        f"Collection '{collection}' {failed}, its files look damaged ({why}). Restore the folder from a copy, or "
+        f"{_failed(collection, doing)}, its files look damaged ({why}). Restore the folder from a copy, or "
         f"delete it with: pearl-qdrant collections delete {collection} and ingest again.{hint}"
     )
 
@@ -366,6 +366,8 @@ def edge_errors(collection: str, doing: str) -> Iterator[None]:
     except PearlQdrantError:
         raise
     except BaseException as error:
+        if isinstance(error, (MemoryError, OSError)):
+            raise os_error(error, collection, doing) from error
         # Edge raises plain Exception, and for a panic its own BaseException, which cannot be imported.
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
@@ -378,20 +380,44 @@ def file_errors(collection: str, doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise translate_error(str(error), collection, doing) from error
+        raise os_error(error, collection, doing) from error
+
+
+def os_error(error: OSError | MemoryError, collection: str, doing: str) -> StoreError:
+    """Turn an error of the file system into one of ours, which is never one about damage; as `translate_error`."""
+    if isinstance(error, MemoryError):
+        return resource_error(error, _failed(collection, doing)) or StoreError(str(error))
+    if (known := _known_error(str(error), collection, doing)) is not None:
+        return known
+    failed = _failed(collection, doing)
+    return StoreError(f"{failed}: {error}. Use a folder that can be read and written as the store.", option="store")
+
+
+def _failed(collection: str, doing: str) -> str:
+    return f"Collection '{collection}' " + ("cannot be opened" if doing == "opening it" else f"failed while {doing}")
 
 
 def translate_error(message: str, collection: str, doing: str) -> StoreError:
     """Turn an error of Qdrant Edge into one of ours, by its message: Edge gives nothing else."""
+    if (known := _known_error(message, collection, doing)) is not None:
+        return known
     lower = message.lower()
+    if "shard is not initialized" in lower:
+        return StoreError(f"Collection '{collection}' was closed while {doing}.")
+    if doing == "opening it" or any(sign in lower for sign in _DAMAGE_SIGNS):
+        return damaged_error(collection, message, doing=doing)
+    return StoreError(f"Collection '{collection}' failed while {doing}: {message}")
+
+
+def _known_error(message: str, collection: str, doing: str) -> StoreError | None:
+    """Make the error for what a message says of the system; None if it says something else."""
+    lower = message.lower()
+    if (error := resource_error(message, _failed(collection, doing))) is not None:
+        return error
     if any(sign in lower for sign in ("no space left", "errno 28", "os error 28", "storagefull", "quota exceeded")):
         return disk_full_error(collection, message.rpartition(": ")[2], doing=doing)
     if any(sign in lower for sign in ("permission denied", "read-only file system", "os error 13", "os error 30")):
         return unwritable_error(collection, "its folder", message.rpartition(": ")[2])
     if "wouldblock" in lower:
         return StoreLockedError(collection, "a writer that has not exited yet")
-    if "shard is not initialized" in lower:
-        return StoreError(f"Collection '{collection}' was closed while {doing}.")
-    if doing == "opening it" or any(sign in lower for sign in _DAMAGE_SIGNS):
-        return damaged_error(collection, message, doing=doing)
-    return StoreError(f"Collection '{collection}' failed while {doing}: {message}")
+    return None

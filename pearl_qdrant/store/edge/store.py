@@ -20,11 +20,9 @@ from pathlib import Path
 from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
-    ManifestError,
     SettingsError,
     StoreError,
     StoreLockedError,
-    StoreRejectedError,
 )
 from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import ledger as edge_ledger
@@ -33,7 +31,7 @@ from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.lock import CollectionLock, find_owner
-from pearl_qdrant.store.edge.versions.versions import EdgeVersions, is_plain
+from pearl_qdrant.store.edge.versions.versions import EdgeVersions, is_collection
 from pearl_qdrant.store.edge.views.content import (
     LOCK_FILE,
     MANIFEST_FILE,
@@ -41,36 +39,17 @@ from pearl_qdrant.store.edge.views.content import (
     read_index_state,
     read_manifest,
 )
-from pearl_qdrant.store.edge.views.current import POINTER_FILE, current_path, write_mark
+from pearl_qdrant.store.edge.views.current import current_path, write_mark
 from pearl_qdrant.store.edge.views.published import Published, new_token, write_published
 from pearl_qdrant.store.edge.views.view import CollectionView
+from pearl_qdrant.store.names import check_name
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.protocol import Glance, Placement
+from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.versions.protocol import VersionMark
 
-MAX_NAME_BYTES = 200
-"""The longest name of a collection, in UTF-8. File systems allow 255; temporary folders have longer names."""
-
-_FORBIDDEN = set('/\\:*?"<>|')  # not allowed by one file system or another
 _STALE_S = 3600.0  # older temporary folders were left by a process that died
-
-
-def check_name(name: str) -> None:
-    """Refuse a name that a collection cannot have.
-
-    Raises:
-        StoreRejectedError: If a folder cannot have that name.
-    """
-    reason = None
-    if not name or name.startswith(".") or name[-1] in ". ":
-        reason = "it must not be empty, begin with a dot, or end with a dot or space"
-    elif _FORBIDDEN & set(name) or not name.isprintable():
-        reason = f"it must not hold control characters or any of {' '.join(sorted(_FORBIDDEN))}"
-    elif len(name.encode()) > MAX_NAME_BYTES:
-        reason = f"it has {len(name.encode())} bytes, {MAX_NAME_BYTES} are allowed"
-    if reason:
-        raise StoreRejectedError(f"{name!a} cannot be the name of a collection: {reason}.")
 
 
 class EdgeStore:
@@ -104,7 +83,7 @@ class EdgeStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise StoreError(
+            raise resource_error(error, f"The store {self.location} cannot be read") or StoreError(
                 f"The store {self.location} cannot be read: {error}. Use a folder that can be read as the store.",
                 option="store",
             ) from error
@@ -112,10 +91,10 @@ class EdgeStore:
     def glance(self, names: Sequence[str]) -> Iterator[Glance]:
         """Look at collections without opening or locking them; see `protocol.Store.glance`."""
         for name in names:
-            path = self._folder(name)
             try:
+                path = self._folder(name)
                 manifest = read_manifest(path, name)
-            except ManifestError as error:
+            except StoreError as error:
                 if _is_collection(self.root(name)):  # else it was deleted meanwhile
                     yield Glance(name, None, problem=str(error))
                 continue
@@ -220,7 +199,8 @@ class EdgeStore:
         except FileNotFoundError as error:  # another process has deleted it meanwhile
             raise CollectionNotFoundError(name, self.collections()) from error
         except OSError as error:
-            raise StoreError(f"Collection '{name}' cannot be deleted: {error}.") from error
+            cannot = f"Collection '{name}' cannot be deleted"
+            raise resource_error(error, cannot) or StoreError(f"{cannot}: {error}.") from error
         try:
             for other in list(self._versions.builds(name)):
                 shutil.rmtree(other)
@@ -289,7 +269,7 @@ class EdgeStore:
         try:
             exists = _is_collection(path)
         except OSError as error:
-            raise StoreError(
+            raise resource_error(error, f"Collection '{path.name}' cannot be looked up") or StoreError(
                 f"Collection '{path.name}' cannot be looked up in {self.location}: {error}. Use a folder that can be "
                 f"read as the store.",
                 option="store",
@@ -301,7 +281,7 @@ class EdgeStore:
         """Make the error for a collection that could not be created."""
         if error.errno == errno.ENOSPC:
             return edge_shard.disk_full_error(name, str(error), doing="creating it")
-        return StoreError(
+        return resource_error(error, f"Collection '{name}' cannot be created") or StoreError(
             f"Collection '{name}' cannot be created in {self.location}: {error}. Use a folder that can be written "
             f"to as the store.",
             option="store",
@@ -316,8 +296,8 @@ class EdgeStore:
 
 
 def _is_collection(path: Path) -> bool:
-    """Whether a folder holds a collection, or a part of one."""
-    return not path.name.startswith(".") and (is_plain(path) or (path / POINTER_FILE).is_file())
+    """Whether a folder of a store holds a collection, or a part of one."""
+    return not path.name.startswith(".") and is_collection(path)
 
 
 def _umask() -> int:

@@ -20,7 +20,6 @@ from pearl_qdrant.store.graph import CollectionStatus, share_indexed
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
-from pearl_qdrant.store.server.cluster.keys import ShardKeys
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import confirm_write, find_current, physical_name
 from pearl_qdrant.store.server.indexing import Indexing
@@ -29,7 +28,6 @@ from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
 from pearl_qdrant.store.server.queries import retrieve_vectors, run_queries, scroll_rows, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader
-from pearl_qdrant.store.versions.layouts import PayloadReader, read_payload
 from pearl_qdrant.store.versions.protocol import PLAIN
 from pearl_qdrant.store.versions.rows import NameRows
 
@@ -59,7 +57,6 @@ class ServerCollection(BaseCollection):
         indexing: Indexing,
         version: str = PLAIN,
         is_hidden: bool = False,
-        keys: ShardKeys | None = None,
     ) -> None:
         """Use a version of a collection.
 
@@ -71,7 +68,6 @@ class ServerCollection(BaseCollection):
             indexing: How `finalize` waits.
             version: The version behind the name.
             is_hidden: Whether it is being built, so that no other process writes it or waits for it.
-            keys: The keys of its shards, if they have any: every write names one.
         """
         self._connection = connection
         self._client = connection.client
@@ -79,13 +75,11 @@ class ServerCollection(BaseCollection):
         self._version = version
         self._physical = physical_name(name, version)
         self._is_hidden = is_hidden
-        self._payloads = PayloadReader(name)
         self._seen_at = time.monotonic()
         self._is_outdated = False
         self._manifest = manifest
         self._limits = limits
         self._indexing = indexing
-        self._keys = keys
         self._closed = False
 
     def __repr__(self) -> str:
@@ -115,21 +109,6 @@ class ServerCollection(BaseCollection):
     def physical(self) -> str:
         """The server's own name of this version."""
         return self._physical
-
-    @property
-    def keys(self) -> ShardKeys | None:
-        """The keys of its shards; None if they have none."""
-        return self._keys
-
-    @property
-    def indexing(self) -> Indexing:
-        """How it waits for the server."""
-        return self._indexing
-
-    def hold_indexing_back(self) -> None:
-        """Make missing payload indexes, and build no graph until `finalize`."""
-        server_indexing.ensure_payload_indexes(self._connection, self._physical)
-        server_indexing.begin_load(self._connection, self._physical)
 
     @property
     def version(self) -> str:
@@ -188,10 +167,9 @@ class ServerCollection(BaseCollection):
     def writer(self) -> ServerWriter:
         """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""
         self._check_open()
-        self.hold_indexing_back()
-        return ServerWriter(
-            self._connection, self._physical, self._manifest, self._limits, keys=self._keys, confirm=self._confirm
-        )
+        server_indexing.ensure_payload_indexes(self._connection, self._physical)
+        server_indexing.begin_load(self._connection, self._physical)
+        return ServerWriter(self._connection, self._physical, self._manifest, self._limits, confirm=self._confirm)
 
     def upsert(
         self,
@@ -203,8 +181,8 @@ class ServerCollection(BaseCollection):
     ) -> None:
         """Write a few points; search finds them when this returns."""
         self._check_open()
-        uploader = Uploader(self._connection, self._physical, self._limits, self._keys)
-        checked = check_points(points, vectors, encodable, self._manifest, descriptions, self._keys)
+        uploader = Uploader(self._connection, self._physical, self._limits)
+        checked = check_points(points, vectors, encodable, self._manifest, descriptions)
         for batch in uploader.batches(checked):
             uploader.send(batch)
         self._confirm()
@@ -212,7 +190,7 @@ class ServerCollection(BaseCollection):
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points."""
         self._check_open()
-        Uploader(self._connection, self._physical, self._limits, self._keys).replace_payloads(points)
+        Uploader(self._connection, self._physical, self._limits).replace_payloads(points)
         self._confirm()
 
     def count_entities(self) -> int:
@@ -229,14 +207,21 @@ class ServerCollection(BaseCollection):
         self._check_open()
         server_indexing.ensure_payload_indexes(self._connection, self._physical)
         server_indexing.end_load(self._connection, self._physical)
-        server_indexing.wait_until_built(self.status, self._connection, self._physical, self._indexing, on_progress)
+        server_indexing.wait_until_built(
+            self._connection,
+            self._physical,
+            self._indexing,
+            n_vectors=self._count_vectors(DENSE),
+            n_others=self._count_vectors(LEXICAL) + self._count_vectors(DESCRIPTION),
+            dim=self._manifest.dim,
+            on_progress=on_progress,
+        )
 
     def status(self) -> CollectionStatus:
         """Return counts, segments and indexes."""
         info = self._call(lambda: self._client.get_collection(self._physical))
         n_vectors = self._count_vectors(DENSE)
-        n_sparse = self._count_vectors(LEXICAL) if LEXICAL in (info.config.params.sparse_vectors or {}) else 0
-        n_descriptions = self._count_vectors(DESCRIPTION) if self._manifest.has_descriptions else 0
+        n_sparse, n_descriptions = self._count_vectors(LEXICAL), self._count_vectors(DESCRIPTION)
         return CollectionStatus(
             points=self._count(None),
             vectors=n_vectors,
@@ -327,7 +312,9 @@ class ServerCollection(BaseCollection):
         return int(answer.count)
 
     def _count_vectors(self, vector: str) -> int:
-        """Count the points that have this vector, exactly."""
+        """Count the points that have this vector, exactly; a collection may keep no vectors of that name."""
+        if not {LEXICAL: self._manifest.has_lexical, DESCRIPTION: self._manifest.has_descriptions}.get(vector, True):
+            return 0
         return self._count_filtered(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:
@@ -351,14 +338,12 @@ class ServerCollection(BaseCollection):
         self._confirm()
 
     def _delete(self, selector: models.Filter | list[models.ExtendedPointId]) -> None:
-        """Delete points in all shards: a server with shard keys wants to be told so."""
-        keys: list[int | str] | None = [*self._keys.all] if self._keys else None
-        self._call(partial(self._client.delete, self._physical, selector, wait=True, shard_key_selector=keys))
+        self._call(partial(self._client.delete, self._physical, selector, wait=True))
 
     def _read(self, payload: Mapping[str, Any] | msgspec.Raw | None) -> NamePoint:
         if isinstance(payload, msgspec.Raw):
-            return self._payloads.read(payload)
-        return read_payload(payload, self._name)
+            return NamePoint.from_json(payload, self._name)
+        return NamePoint.from_payload(payload, self._name)
 
     def _call(self, request: Callable[[], Any]) -> Any:
         """Send a request; retried and with our errors, see `Connection.call`."""

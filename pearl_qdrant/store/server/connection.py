@@ -47,7 +47,7 @@ that the client's kernel delays by 40 ms, and a link takes several requests."""
 _JSON = {"Content-Type": "application/json"}
 
 _LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
-"""Uploads use two connections, a service some more. Idle ones are kept: a new one costs one to three round trips."""
+"""Uploads use four connections, a service some more. Idle ones are kept: a new one costs one to three round trips."""
 
 
 class Connection:
@@ -89,7 +89,12 @@ class Connection:
         return f"Connection({self.location!r})"
 
     def call(
-        self, request: Callable[[], T], *, collection: str | None = None, cancelled: threading.Event | None = None
+        self,
+        request: Callable[[], T],
+        *,
+        collection: str | None = None,
+        cancelled: threading.Event | None = None,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> T:
         """Run a request of the client, with retries where these can help.
 
@@ -97,6 +102,7 @@ class Connection:
             request: Calls the client; must be safe to repeat.
             collection: Name of the collection, for the error.
             cancelled: Once set, stops waits and retries.
+            on_wait: Called before each wait for a server that is busy or does not answer.
 
         Raises:
             StoreError: If the request failed; translated from the client's error.
@@ -106,6 +112,11 @@ class Connection:
         self.guard.check()
         if self._closed:
             raise StoreClosedError(f"The store {self.location} was closed. Open it again.")
+
+        def report(error: BaseException, tries: int, seconds: float) -> None:
+            on_wait()
+            self._log_waiting(error, tries, seconds)
+
         try:
             result = self._retry.call(
                 request,
@@ -113,7 +124,7 @@ class Connection:
                 retry_after=server_errors.retry_after_s,
                 is_unreachable=server_errors.is_unreachable,
                 needs_no_wait=server_errors.needs_no_wait,
-                on_wait=self._log_waiting,
+                on_wait=report,
                 cancelled=cancelled,
             )
         except PearlQdrantError:
@@ -165,6 +176,7 @@ class Connection:
         collection: str,
         read: Callable[[bytes], T],
         cancelled: threading.Event | None = None,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> T:
         """Send a request as plain JSON: with qdrant-client's connections and errors, but without its models.
 
@@ -175,7 +187,7 @@ class Connection:
             collection: Name of the collection.
             read: Turns the answer's body into the result; a ValueError or RecursionError means that the answer has
                 another form.
-            cancelled: As in `call`.
+            cancelled, on_wait: As in `call`.
 
         Raises:
             StoreError: As `call`.
@@ -194,7 +206,7 @@ class Connection:
             except (ValueError, RecursionError) as error:
                 raise ResponseHandlingException(error) from error
 
-        return self.call(request, collection=collection, cancelled=cancelled)
+        return self.call(request, collection=collection, cancelled=cancelled, on_wait=on_wait)
 
     def collections(self) -> list[str]:
         """Return the names of all collections, sorted."""

@@ -12,14 +12,13 @@ whether another version is current, and if so, the write is repeated there.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from qdrant_client import models
 
-from pearl_qdrant.errors import CollectionMovedError, CollectionNotFoundError
+from pearl_qdrant.errors import CollectionMovedError, CollectionNotFoundError, NoCurrentVersionError
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.versions.protocol import PLAIN, VersionMark
 
@@ -56,8 +55,10 @@ def read_mark(metadata: Mapping[str, Any] | None, name: str) -> VersionMark:
     """Read the mark of a version; a collection that a load made has none of its own."""
     try:
         return VersionMark.model_validate((metadata or {})[VERSION_KEY])
-    except (KeyError, ValidationError):
+    except KeyError:
         return VersionMark(id=PLAIN, collection=name, is_complete=True)
+    except ValidationError:
+        return VersionMark(id=PLAIN, collection=name, is_damaged=True)
 
 
 def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> tuple[str, models.CollectionInfo]:
@@ -72,6 +73,7 @@ def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) ->
         Its id, and what the server says of it.
 
     Raises:
+        NoCurrentVersionError: If there are complete versions of it, but none is current.
         CollectionNotFoundError: If there is no collection of that name.
     """
     deadline = None
@@ -79,19 +81,45 @@ def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) ->
         try:
             info = _get(connection, name, PLAIN)
             metadata = info.config.metadata or {}
-            if isinstance(version := metadata.get(POINTER_KEY), str) and version:
-                with suppress(CollectionNotFoundError):  # somebody deleted it by hand
-                    return version, _get(connection, name, version)
-                return PLAIN, info
+            if version := metadata.get(POINTER_KEY):
+                return version, _get_named(connection, name, str(version))
             return _existing(connection, name, read_mark(metadata, name).id), info
+        except NoCurrentVersionError:
+            raise
         except CollectionNotFoundError as error:
             # The collection may just be replaced by an alias.
             if all(split_name(one) == (one, PLAIN) or split_name(one)[0] != name for one in error.existing):
                 raise
             deadline = deadline or time.monotonic() + gap_s
             if time.monotonic() >= deadline:
+                if complete := _complete_versions(connection, name, error.existing):
+                    raise NoCurrentVersionError(name, complete) from error
                 raise
         time.sleep(_POLL_S)
+
+
+def _complete_versions(connection: Connection, name: str, physical: Sequence[str]) -> list[str]:
+    """The server's names of the versions of a collection that were current once, or might have been."""
+    found = []
+    for one in physical:
+        if split_name(one)[0] == name != one:
+            mark = read_mark(_get(connection, name, split_name(one)[1]).config.metadata, name)
+            found += [one] if mark.is_complete or mark.is_damaged else []
+    return found
+
+
+def _get_named(connection: Connection, name: str, version: str) -> models.CollectionInfo:
+    """Look at the version that the metadata of a collection names."""
+    try:
+        return _get(connection, name, version)
+    except CollectionNotFoundError as error:
+        raise NoCurrentVersionError(
+            name,
+            [one for one in error.existing if split_name(one)[0] == name],
+            f"its metadata names {physical_name(name, version)}, which is missing",
+            advice=f"Restore that one from a snapshot, or go back to '{name}' itself: PATCH /collections/{name} with "
+            f'{{"metadata": {{"{POINTER_KEY}": null}}}}',
+        ) from error
 
 
 def _existing(connection: Connection, name: str, version: str) -> str:

@@ -28,6 +28,7 @@ from pearl_qdrant.errors import (
     StoreRejectedError,
     StoreUnavailableError,
 )
+from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.retry import GaveUpError
 
 CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, AssertionError, RuntimeError)
@@ -155,6 +156,10 @@ def translate(error: BaseException, *, url: str, collection: str | None, redact:
         if is_shard_unreachable(error.last):
             return ShardUnavailableError(url, collection, tries=error.tries, last=last)
         return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=last)
+    source = error.source if isinstance(error, ResponseHandlingException) else error
+    is_ours = isinstance(source, (httpx.TransportError, OSError, MemoryError))  # not a server's text about itself
+    if is_ours and (lack := resource_error(source, f"Qdrant at {url} cannot be reached")) is not None:
+        return lack
     text = _server_message(error, redact)
     lower = text.lower()
     if collection is not None and "collection" in lower:
@@ -188,6 +193,8 @@ def _advice(error: BaseException, status: int | None, lower: str, collection: st
         return (
             " This is a limit of the server's strict mode: request fewer candidates, or raise it in strict_mode_config."
         )
+    if isinstance(error, ResponseHandlingException) and _is_not_http(error.source):
+        return " What answers there speaks no HTTP. Qdrant's REST port is 6333; 6334 is that of gRPC."
     if isinstance(error, ResponseHandlingException) and _is_permanent(error.source):
         return (
             " Check the URL: https:// needs a server with TLS and a certificate that this machine trusts. Name the "
@@ -207,8 +214,10 @@ def _is_disk_full(error: BaseException) -> bool:
 
 
 def _is_permanent(error: BaseException) -> bool:
-    """Whether a transport error comes back on every retry: bad certificates, malformed requests."""
-    if isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol)):
+    """Whether a transport error comes back on every retry: bad certificates, malformed requests, too few files."""
+    if isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol)) or _is_not_http(error):
+        return True
+    if resource_error(error, "") is not None:
         return True
     cause: BaseException | None = error
     while cause is not None:
@@ -216,6 +225,11 @@ def _is_permanent(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
+
+
+def _is_not_http(error: BaseException) -> bool:
+    """Whether an answer was none of HTTP, as that of a port of gRPC."""
+    return isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error).lower()
 
 
 def _server_message(error: BaseException, redact: Redact) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreRejectedError
-from pearl_qdrant.store.graph import CollectionStatus
+from pearl_qdrant.store.graph import share_indexed
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, INDEXED_FIELDS, Manifest, Quantization
 from pearl_qdrant.store.server.connection import Connection
 
@@ -139,35 +139,49 @@ def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int, is_local:
 
 
 def wait_until_built(
-    get_status: Callable[[], CollectionStatus],
     connection: Connection,
     name: str,
     indexing: Indexing,
+    *,
+    n_vectors: int,
+    n_others: int,
+    dim: int,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
     """Wait until the graph is built.
+
+    Args:
+        connection: To the server.
+        name: The server's name of the collection.
+        indexing: How to wait.
+        n_vectors, n_others: Dense vectors, and all others. They are counted once, by the caller: an exact count takes
+            a server time that its graph needs.
+        dim: Width of the dense ones.
+        on_progress: Called at each look with (vectors indexed, all dense vectors).
 
     Raises:
         StoreError: If nothing changes for `indexing.stall_s`.
         StoreRejectedError, StoreFullError: If the server reports that its optimizer failed.
     """
-    client, n_finished, last_state, last_change = connection.client, 0, None, time.monotonic()
+    client, n_finished, last_change = connection.client, 0, time.monotonic()
+    last_state: object = None
     while True:
         info = connection.call(lambda: client.get_collection(name), collection=name)
         _raise_failure(info, name, connection)
-        status = get_status()
+        indexed = share_indexed(info.indexed_vectors_count or 0, n_vectors, n_others)
         if on_progress is not None:
-            on_progress(status.indexed_vectors, status.vectors)
-        n_finished = n_finished + 1 if status.is_finalized else 0
+            on_progress(indexed, n_vectors)
+        is_finished = is_built(info, n_vectors=n_vectors, dim=dim, is_local=connection.is_local)
+        n_finished = n_finished + 1 if is_finished else 0
         if n_finished >= (1 if connection.is_local else _FINISHED_POLLS):
             return
-        state = (status, str(_optimizations(connection, name)))
+        state = (indexed, info.status, info.segments_count, str(_optimizations(connection, name)))
         if state != last_state:
             last_state, last_change = state, time.monotonic()
         elif time.monotonic() - last_change > indexing.stall_s:
             raise StoreError(
                 f"The graph of collection '{name}' at {connection.location} has not grown for {indexing.stall_s:.0f} s "
-                f"({status.indexed_vectors:,} of {status.vectors:,} vectors indexed). Search still works. See the "
+                f"({indexed:,} of {n_vectors:,} vectors indexed). Search still works. See the "
                 f"server's log, then continue with: pearl-qdrant collections finalize {name}"
             )
         time.sleep(indexing.poll_s)

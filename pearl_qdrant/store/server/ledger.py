@@ -52,8 +52,9 @@ class ServerLedger:
         return self.collection + LEDGER_SUFFIX
 
     def read_lines(self) -> Iterator[bytes]:
-        """Yield the lines of all calls that are complete, in the order of the calls; none if there is no ledger.
+        """Yield the lines of all calls, in the order of the calls; none if there is no ledger.
 
+        Of a call whose writer died, or that lost a part, what is there: the reader sees that a batch is not complete.
         A key that may read the collection alone cannot see whether there is one: that is a warning in the log.
         """
         try:
@@ -62,14 +63,9 @@ class ServerLedger:
         except StoreRejectedError as error:
             _log.warning("Collection '%s' is linked without what it learned: %s", self.collection, error)
             return
-        calls: dict[tuple[int, str], dict[int, dict[str, Any]]] = {}
-        for payload in self._payloads():
-            calls.setdefault((payload["time"], payload["call"]), {})[payload["part"]] = payload
-        for key in sorted(calls):
-            parts = calls[key]
-            if len(parts) == parts[min(parts)]["parts"]:
-                for part in sorted(parts):
-                    yield from parts[part]["lines"].encode("utf-8").split(b"\n")
+        parts = {(one["time"], one["call"], one["part"]): one["lines"] for one in self._payloads()}
+        for key in sorted(parts):
+            yield from parts[key].encode("utf-8").split(b"\n")
 
     def append_lines(self, lines: Sequence[bytes]) -> None:
         """Append lines; a server has them on return. Raises StoreError if it does not take them."""
@@ -81,7 +77,6 @@ class ServerLedger:
                 "call": str(call),
                 "time": now,
                 "part": i,
-                "parts": len(parts),
                 "lines": part.decode("utf-8"),
             }
             point = models.PointStruct(id=str(uuid5(call, str(i))), vector={}, payload=payload)

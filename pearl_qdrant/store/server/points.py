@@ -14,7 +14,6 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.keys import stored_rows
 from pearl_qdrant.store.points import check_descriptions, check_vectors, invalid_payload, label_point
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Manifest, NamePoint
-from pearl_qdrant.store.server.cluster.keys import ShardKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +24,11 @@ class CheckedPoint:
         id: UUID5.
         label: Its name in error messages.
         data: The point as JSON, or for an update of payloads the operation; 4.5 KB with 448 dimensions.
-        key: The key of its shard, where the collection's shards have keys.
     """
 
     id: str
     label: str
     data: bytes
-    key: str | None = None
 
 
 def check_points(
@@ -40,7 +37,6 @@ def check_points(
     encodable: BoolArray,
     manifest: Manifest,
     descriptions: FloatArray | None = None,
-    keys: ShardKeys | None = None,
 ) -> list[CheckedPoint]:
     """Check points before any of them is sent. Of points with one id the last is kept, as a server would do.
 
@@ -50,7 +46,6 @@ def check_points(
         encodable: (n,).
         manifest: Gives the width of the vectors, and whether there are sparse ones, which are made of the names here.
         descriptions: (n, dim) or None, as in `protocol.Writer.write`.
-        keys: The keys of the collection's shards, if they have any.
 
     Raises:
         InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
@@ -73,13 +68,12 @@ def check_points(
         identifier = _point_id(point)
         content = {"id": identifier, "payload": point.to_payload(), "vector": named}
         checked.pop(identifier, None)
-        key = keys.key_of(point.entity_id) if keys else None
-        checked[identifier] = CheckedPoint(identifier, label_point(point), _to_json(point, content), key)
+        checked[identifier] = CheckedPoint(identifier, label_point(point), _to_json(point, content))
     return list(checked.values())
 
 
-def check_payloads(points: Sequence[NamePoint], keys: ShardKeys | None = None) -> list[CheckedPoint]:
-    """Make the operations that replace the payloads of stored points; `keys` as in `check_points`.
+def check_payloads(points: Sequence[NamePoint]) -> list[CheckedPoint]:
+    """Make the operations that replace the payloads of stored points.
 
     Raises:
         InvalidPointError: If a text is not valid Unicode.
@@ -87,21 +81,17 @@ def check_payloads(points: Sequence[NamePoint], keys: ShardKeys | None = None) -
     checked = []
     for point in points:
         identifier = _point_id(point)
-        operation: dict[str, Any] = {"payload": point.to_payload(), "points": [identifier]}
-        if keys:
-            operation["shard_key"] = keys.key_of(point.entity_id)
-        content = {"overwrite_payload": operation}
+        content = {"overwrite_payload": {"payload": point.to_payload(), "points": [identifier]}}
         checked.append(CheckedPoint(identifier, label_point(point), _to_json(point, content)))
     return checked
 
 
 def cut_batches(points: Sequence[CheckedPoint], *, max_points: int, max_bytes: int) -> Iterator[list[CheckedPoint]]:
-    """Cut points into batches within both limits, each for one shard; a point over `max_bytes` is a batch alone."""
+    """Cut points into batches within both limits; a point over `max_bytes` is a batch alone."""
     batch: list[CheckedPoint] = []
     size = 0
-    for point in sorted(points, key=lambda point: point.key or ""):
-        is_full = len(batch) == max_points or size + len(point.data) > max_bytes
-        if batch and (is_full or point.key != batch[0].key):
+    for point in points:
+        if batch and (len(batch) == max_points or size + len(point.data) > max_bytes):
             yield batch
             batch, size = [], 0
         batch.append(point)
@@ -111,9 +101,8 @@ def cut_batches(points: Sequence[CheckedPoint], *, max_points: int, max_bytes: i
 
 
 def join(points: Sequence[CheckedPoint], field: str) -> bytes:
-    """Make the body of a request that holds these points of one shard in one field."""
-    key = b"" if points[0].key is None else b',"shard_key":' + orjson.dumps(points[0].key)
-    return b'{"%s":[' % field.encode() + b",".join(point.data for point in points) + b"]" + key + b"}"
+    """Make the body of a request that holds these points in one field."""
+    return b'{"%s":[' % field.encode() + b",".join(point.data for point in points) + b"]}"
 
 
 def _point_id(point: NamePoint) -> str:

@@ -8,7 +8,6 @@ in the metadata, in one request; `finalize` restores it. So if a process dies in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 
 from qdrant_client import QdrantClient, models
 
@@ -16,20 +15,15 @@ from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
     ManifestError,
-    OptionError,
-    StoreError,
     StoreRejectedError,
 )
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import graph
-from pearl_qdrant.store.partitions.rule import BUCKETS, Partitions
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Manifest
 from pearl_qdrant.store.server import connection as server_connection
 from pearl_qdrant.store.server import indexing as server_indexing
-from pearl_qdrant.store.server.cluster.keys import SHARDS_KEY, ShardKeys, read_keys
-from pearl_qdrant.store.server.cluster.nodes import Nodes, create_shards, find_nodes
 from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, parse_manifest
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import find_current, split_name
@@ -158,7 +152,6 @@ class ServerStore:
         placement: Placement | None = None,
         *,
         metadata: Mapping[str, object] | None = None,
-        comes_as_snapshot: bool = False,
     ) -> None:
         """Create a collection under the server's own name for it, with its payload indexes.
 
@@ -167,18 +160,13 @@ class ServerStore:
             manifest: As for `create`.
             placement: As for `create`.
             metadata: More metadata of it.
-            comes_as_snapshot: For shards with keys: whether each must have a copy on the node asked; see `nodes`.
 
         Raises:
             CollectionExistsError: If a collection of that name exists.
-            OptionError: If its shards are to have keys, and the server is no cluster, or it is not said how many.
         """
         client, tries = self._connection.client, 0
         manifest, placement = manifest.as_created(), placement or Placement()
-        keys, nodes = self._keys_of(placement)
         stored = {MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"}), **(metadata or {})}
-        if keys:
-            stored[SHARDS_KEY] = keys.partitions.model_dump()
 
         def create() -> bool:
             nonlocal tries
@@ -190,8 +178,7 @@ class ServerStore:
                     m=graph.M, ef_construct=graph.EF_CONSTRUCT, full_scan_threshold=graph.FULL_SCAN_KB
                 ),
                 sparse_vectors_config={LEXICAL: server_indexing.sparse_params()},
-                shard_number=1 if keys else placement.shards,
-                sharding_method=models.ShardingMethod.CUSTOM if keys else None,
+                shard_number=placement.shards,
                 replication_factor=placement.replicas,
                 write_consistency_factor=placement.write_consistency,
                 metadata=stored,
@@ -203,8 +190,6 @@ class ServerStore:
             # An earlier try may have created it, but its answer was lost.
             if tries == 1 or self._manifest(name) != manifest:
                 raise
-        if keys and nodes:
-            self._create_shards(name, keys, nodes, comes_as_snapshot=comes_as_snapshot)
         self._check_metadata(name)
         server_indexing.ensure_payload_indexes(self._connection, name)
 
@@ -218,32 +203,6 @@ class ServerStore:
             raise StoreRejectedError(
                 f"Qdrant at {self.location} does not store metadata of collections. Update the server to 1.16 or later."
             ) from error
-
-    def _keys_of(self, placement: Placement) -> tuple[ShardKeys | None, Nodes | None]:
-        """Return the keys of a new collection's shards, and the nodes that get them."""
-        if not placement.by_key:
-            return None, None
-        if placement.shards is None or placement.shards > BUCKETS:
-            raise OptionError("shards", f"Say how many shards get a key each, from 1 to {BUCKETS}.")
-        nodes = find_nodes(self._connection)
-        if nodes is None:
-            raise OptionError(
-                "shards_by_key",
-                f"Qdrant at {self.location} is no cluster, or the key may not see its nodes: no shard can have a key.",
-            )
-        return ShardKeys(Partitions(count=placement.shards)), nodes
-
-    def _create_shards(self, name: str, keys: ShardKeys, nodes: Nodes, *, comes_as_snapshot: bool) -> None:
-        """Create the shards of a collection; before its payload indexes, which a shard gets only then on all nodes."""
-        client = self._connection.client
-        try:
-            info = self._connection.call(lambda: client.get_collection(name), collection=name)
-            replicas = info.config.params.replication_factor or 1
-            create_shards(self._connection, name, keys, nodes, replicas=replicas, comes_as_snapshot=comes_as_snapshot)
-        except BaseException:
-            with suppress(StoreError):
-                self._connection.call(lambda: client.delete_collection(name), collection=name)
-            raise
 
     def _manifest(self, physical: str) -> Manifest:
         client = self._connection.client
@@ -267,7 +226,7 @@ class ServerStore:
             is_hidden: As for `ServerCollection`.
 
         Raises:
-            ManifestError: If it was not made by pearl-qdrant, or its shards have keys by a rule that is not known.
+            ManifestError: If it was not made by pearl-qdrant.
         """
         manifest = parse_manifest(info.config.metadata, name)
         params = info.config.params.vectors
@@ -288,7 +247,6 @@ class ServerStore:
             indexing=self._indexing,
             version=version,
             is_hidden=is_hidden,
-            keys=read_keys(info, name),
         )
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:

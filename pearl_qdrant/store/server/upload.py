@@ -19,7 +19,6 @@ from qdrant_client import models
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from pearl_qdrant.store.server.cluster.keys import ShardKeys
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.errors import RequestTooLargeError
 from pearl_qdrant.store.server.limits import Limits, at_most
@@ -40,8 +39,8 @@ class _WriteAnswer(msgspec.Struct, gc=False):
 
 _read_answer = msgspec.json.Decoder(_WriteAnswer).decode
 
-_UPLOAD_THREADS = 2
-_MAX_PENDING = 4  # batches submitted and not yet stored; limits the memory
+_MAX_IN_FLIGHT = 4
+"""Requests in flight, each of at most `MAX_BATCH_BYTES`. Fewer, once the server asks for patience: see `Uploader`."""
 
 
 class Uploader:
@@ -49,12 +48,12 @@ class Uploader:
 
     Attributes:
         max_points, max_bytes: Limits of a batch; they shrink when the server refuses a batch as too large.
+        in_flight: How many requests may be on their way. It is halved whenever the server is busy or does not answer.
         cancelled: Once set, stops retries.
-        keys: The keys of the collection's shards, if they have any.
     """
 
-    def __init__(self, connection: Connection, collection: str, limits: Limits, keys: ShardKeys | None = None) -> None:
-        self.keys = keys
+    def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
+        self.in_flight = 1 if connection.is_local else _MAX_IN_FLIGHT
         self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)
         self.max_bytes = MAX_BATCH_BYTES
         self.cancelled = threading.Event()
@@ -75,7 +74,7 @@ class Uploader:
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of points; returns when the server has applied it. Raises as `send`."""
-        for batch in self.batches(check_payloads(points, self.keys)):
+        for batch in self.batches(check_payloads(points)):
             self._send(batch, self._overwrite)
 
     def _upsert(self, batch: Sequence[CheckedPoint]) -> object:
@@ -101,8 +100,17 @@ class Uploader:
 
     def _call_rest(self, method: str, path: str, body: bytes) -> object:
         return self._connection.call_rest(
-            method, path, body, collection=self._collection, read=_read_answer, cancelled=self.cancelled
+            method,
+            path,
+            body,
+            collection=self._collection,
+            read=_read_answer,
+            cancelled=self.cancelled,
+            on_wait=self._wait_less,
         )
+
+    def _wait_less(self) -> None:
+        self.in_flight = max(1, self.in_flight // 2)
 
     def _send(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
         """Send a batch in one request, or in several if the server finds it too large."""
@@ -132,7 +140,7 @@ class Uploader:
 
 @final
 class ServerWriter:
-    """A bulk load by a few threads (one in local mode, where parallel upserts interfere).
+    """A bulk load by a few threads (one in local mode, where parallel upserts interfere; see `Uploader.in_flight`).
 
     The threads send a batch while the caller makes the next one. If a batch fails, the next `write` or `flush` raises
     the error, and so does every later one: nothing more is written.
@@ -145,21 +153,19 @@ class ServerWriter:
         manifest: Manifest,
         limits: Limits,
         *,
-        keys: ShardKeys | None = None,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._confirm = confirm
-        self._uploader = Uploader(connection, collection, limits, keys)
+        self._uploader = Uploader(connection, collection, limits)
         self._guard = connection.guard
         self._name = collection
         self._manifest = manifest
-        self._threads = 1 if connection.is_local else _UPLOAD_THREADS
         self._pool: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[Future[None], frozenset[str]]] = deque()
         self._failure: BaseException | None = None
 
     def __enter__(self) -> ServerWriter:
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="pearl-qdrant-upload")
+        self._pool = ThreadPoolExecutor(self._uploader.in_flight, thread_name_prefix="pearl-qdrant-upload")
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -185,15 +191,14 @@ class ServerWriter:
     ) -> None:
         """Submit points; see `protocol.Writer.write`."""
         pool = self._open_pool()
-        self._collect(block_above=_MAX_PENDING)
-        keys = self._uploader.keys
-        checked = check_points(points, vectors, encodable, self._manifest, descriptions, keys)
+        self._collect(block_above=self._uploader.in_flight)
+        checked = check_points(points, vectors, encodable, self._manifest, descriptions)
         for batch in self._uploader.batches(checked):
             ids = frozenset(point.id for point in batch)
             # The later write of a point must win: wait if a batch with the same point is still on its way.
             if any(not ids.isdisjoint(others) for _, others in self._pending):
                 self._collect(block_above=0)
-            self._collect(block_above=_MAX_PENDING - 1)
+            self._collect(block_above=self._uploader.in_flight - 1)
             self._pending.append((pool.submit(self._uploader.send, batch), ids))
 
     def flush(self) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from pearl_qdrant.store.schema import Manifest
 
@@ -33,6 +33,9 @@ class VersionMark(BaseModel):
         made_by: Which call made it.
         is_complete: Whether it was built and checked; one that is not is a leftover, unless a call builds it now.
         replaced: Id of the version that it took the place of; None if there was none, or it was never current.
+        number: How often another version had become current when this one did last; 0 if it never took a place.
+        placement: How a cluster was told to distribute it: shards, replicas and write consistency; empty: not at all.
+        is_damaged: Whether the mark cannot be read, so that nobody knows what the version is; never stored.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -42,6 +45,9 @@ class VersionMark(BaseModel):
     made_by: Maker = "load"
     is_complete: bool = False
     replaced: str | None = None
+    number: int = 0
+    placement: tuple[int | None, ...] = ()
+    is_damaged: bool = Field(default=False, exclude=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,12 @@ class Versions(Protocol):
             StoreLockedError: If it is open for writing (embedded).
         """
         ...
+
+
+def placement_of(placement: Placement | None) -> tuple[int | None, ...]:
+    """The placement as a mark has it."""
+    given = () if placement is None else astuple(placement)
+    return given if any(given) else ()
 
 
 def new_version() -> str:

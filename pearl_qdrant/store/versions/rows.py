@@ -28,6 +28,12 @@ class NameRows:
     encodable: BoolArray
     descriptions: FloatArray | None = None
 
+    def where(self, wanted: BoolArray) -> NameRows:
+        """Return some of the points: (n,) says which."""
+        points = [point for point, is_wanted in zip(self.points, wanted.tolist(), strict=True) if is_wanted]
+        descriptions = None if self.descriptions is None else self.descriptions[wanted]
+        return NameRows(points, self.vectors[wanted], self.encodable[wanted], descriptions)
+
 
 def pack_rows(
     points: list[NamePoint], vectors: Iterable[Mapping[str, Sequence[float]]], *, dim: int, has_descriptions: bool

@@ -27,7 +27,7 @@ _NAME = 28
 """Maximum length of a method's name, in characters."""
 
 
-def as_text(report: Report) -> str:
+def report_as_text(report: Report) -> str:
     """The tables that have results, then the differences, then the skipped tasks."""
     tables = [*_task_tables(report), *_by_kind(report), *_group_means(report)]
     parts = [*tables, *_details(report), *_differences(report)]

@@ -25,10 +25,11 @@ COMPARED = 150
 KEPT_S = 300.0
 """How long a catalogue is used, in seconds."""
 
-_CACHED_CHANCES = 20_000
+_KEPT_VALUES = 20_000
+"""Values of clients whose chances are kept; they take 10 MB if all are as long as they may be."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Catalogue:
     """Properties and types of a collection.
 
@@ -43,14 +44,17 @@ class Catalogue:
     of_type: Mapping[str, Mapping[str, int]]
     types: Mapping[str, int]
     values: Mapping[str, Sequence[Sequence[str]]]
-    _chances: dict[Condition, dict[Level, float]] = field(default_factory=dict)
+    _chances: dict[Condition, Mapping[Level, float]] = field(default_factory=dict)
+    _n_kept: int = 0
 
     def chances(self, condition: Condition) -> Mapping[Level, float]:
         """How often another entity agrees with a condition so well; values repeat in a table, so it is kept."""
         found = self._chances.get(condition)
         if found is None:
-            if len(self._chances) >= _CACHED_CHANCES:
+            if self._n_kept >= _KEPT_VALUES:
                 self._chances.clear()
+                self._n_kept = 0
+            self._n_kept += len(condition.values)
             found = self._chances[condition] = chances(condition, self.values.get(condition.property_id, ()))
         return found
 
@@ -67,8 +71,9 @@ def read_catalogue(linker: EntityLinker) -> Catalogue:
     aliases: dict[tuple[str, str], list[str]] = {}
     for collection in linker.collections:
         counted = collection.type_counts()
-        for kind in ("kb_types", "types"):
-            types.update(counted.get(kind, {}))
+        native, coarse = counted.get("kb_types", {}), counted.get("types", {})
+        # A native type that is a coarse one, too, is among the coarse types of the same names: they count once.
+        types.update({one: max(native.get(one, 0), coarse.get(one, 0)) for one in (*native, *coarse)})
         for point in islice(collection.scroll(), SAMPLED_NAMES):
             entities[point.kb, point.entity_id] = point
             if not point.is_canonical:

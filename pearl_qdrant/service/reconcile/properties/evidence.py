@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pearl_qdrant.service.deadline import check_time
 from pearl_qdrant.service.reconcile.properties.comparing import Level, MatchQuantifier, agreement
 
 RIGHT: Mapping[Level, float] = {Level.EQUAL: 0.85, Level.NEAR: 0.06, Level.DIFFERENT: 0.09}
@@ -53,7 +54,12 @@ class Condition:
     required: bool = False
 
     def level(self, has: Sequence[str]) -> Level:
-        """How well the values of an entity agree."""
+        """How well the values of an entity agree.
+
+        Raises:
+            TimedOutError: If the time of the request is over.
+        """
+        check_time()
         return agreement(self.values, has, self.quantifier)
 
 

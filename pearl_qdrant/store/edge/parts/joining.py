@@ -15,31 +15,19 @@ import json
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-import msgspec
-
-from pearl_qdrant.store.atomic import read_at_most, write_atomically
+from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import write_checksums
-from pearl_qdrant.store.edge.views.content import INDEX_FILE, SHARD_FOLDER, IndexState, read_index_state
+from pearl_qdrant.store.edge.views.content import INDEX_FILE, SHARD_FOLDER, read_index_state
 from pearl_qdrant.store.edge.views.placing import copy_file, make_log, place, shard_files
 from pearl_qdrant.store.edge.views.published import Published, new_token, write_published
-
-PARTS_FILE = "parts.json"
-"""How many parts a collection was joined of; absent otherwise. `finalize` leaves as many graphs more."""
 
 _SEGMENTS = "segments"
 _POINTS = ("id_tracker.mappings", "mutable_id_tracker.mappings")  # a segment without either is empty
 _PLACING = "placing"
-_MAX_BYTES = 4096
-
-
-class _Parts(msgspec.Struct):
-    """The content of `PARTS_FILE`."""
-
-    parts: int = 1
 
 
 def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
@@ -69,22 +57,12 @@ def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
         states = [state for state in map(read_index_state, parts) if state is not None]
         if states:
             n_vectors = sum(max(0, state.vectors - state.rewritten) for state in states)
-            joined = IndexState(n_vectors, m=states[0].m, ef_construct=states[0].ef_construct)
+            joined = replace(states[0], vectors=n_vectors, rewritten=0, parts=len(parts))
             write_atomically(target / INDEX_FILE, json.dumps(asdict(joined)) + "\n")
-        write_atomically(target / PARTS_FILE, json.dumps({"parts": len(parts)}) + "\n")
         write_checksums(shard)
         write_published(target, Published(new_token()))
     except OSError as error:
-        raise edge_shard.translate_error(str(error), name, "joining its parts") from error
-
-
-def count_parts(folder: Path) -> int:
-    """Return how many parts a collection was joined of; 1 if it was not joined."""
-    try:
-        with (folder / PARTS_FILE).open("rb") as file:
-            return max(1, msgspec.json.decode(read_at_most(file, _MAX_BYTES), type=_Parts).parts)
-    except (OSError, ValueError, RecursionError):
-        return 1
+        raise edge_shard.os_error(error, name, "joining its parts") from error
 
 
 def _place_segments(source: Path, target: Path) -> None:

@@ -26,6 +26,7 @@ from pearl_qdrant.store.edge.views.current import (
     current_path,
     current_version,
     read_mark,
+    version_folders,
     version_path,
     write_current,
     write_mark,
@@ -33,7 +34,7 @@ from pearl_qdrant.store.edge.views.current import (
 from pearl_qdrant.store.edge.views.placing import copy_file
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.versions.protocol import PLAIN, Maker, Version, VersionMark
+from pearl_qdrant.store.versions.protocol import Maker, Version, VersionMark
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.edge.store import EdgeStore
@@ -53,20 +54,15 @@ class EdgeVersions:
     def list(self, name: str) -> list[Version]:
         """Return all versions of a collection, the current one first."""
         root = self._store.root(name)
-        paths = [path for path in sorted((root / VERSIONS_FOLDER).glob("*")) if not path.name.startswith(".")]
-        if is_plain(root):
-            paths.insert(0, root)
         current = current_path(root)
+        paths = [*([root] if is_plain(root) else []), *version_folders(root)]
         found = []
         for path in [*paths, *self.builds(name)]:
             try:
                 manifest: Manifest | None = read_manifest(path, name)
             except ManifestError:
                 manifest = None
-            mark = read_mark(path, name)
-            if path == root:
-                mark = mark.model_copy(update={"id": PLAIN})
-            found.append(Version(mark, path == current, manifest))
+            found.append(Version(read_mark(path, name), path == current, manifest))
         return sorted(found, key=lambda one: (not one.is_current, one.id))
 
     def create(
@@ -121,7 +117,7 @@ class EdgeVersions:
         root = self._store.root(name)
         path = self._existing(name, version)
         with edge_shard.file_errors(name, "replacing it"):
-            if not is_plain(root) and not (root / POINTER_FILE).exists():
+            if not is_collection(root):
                 write_mark(path, read_mark(path, name).model_copy(update={"is_complete": True}))
                 path.rename(root)
                 sync_folder(root.parent)
@@ -130,13 +126,15 @@ class EdgeVersions:
             if before == version:
                 return
             if path.parent == root.parent:
+                write_current(root, before)  # before there is a version that a lost pointer could mean
                 (root / VERSIONS_FOLDER).mkdir(exist_ok=True)
                 path.rename(version_path(root, version))
                 path = version_path(root, version)
                 sync_folder(path.parent)
             _copy_ledger(version_path(root, before), path)
-            mark = read_mark(path, name).model_copy(update={"id": version, "is_complete": True, "replaced": before})
-            write_mark(path, mark)
+            number = 1 + max(read_mark(one, name).number for one in (root, *version_folders(root)))
+            changed = {"is_complete": True, "replaced": before, "number": number}
+            write_mark(path, read_mark(path, name).model_copy(update=changed))
             write_current(root, version)
 
     def delete(self, name: str, version: str) -> None:
@@ -166,16 +164,13 @@ class EdgeVersions:
         """Yield the folders of all versions of a collection."""
         root = self._store.root(name)
         yield root
-        for path in (root / VERSIONS_FOLDER).glob("*"):
-            if path.is_dir():
-                yield path
+        yield from version_folders(root)
         yield from self.builds(name)
 
     def builds(self, name: str) -> Iterator[Path]:
         """Yield the folders of versions that are built, or were left by a process that died."""
         for path in sorted(self._store.root(name).parent.glob(f"{BUILD_PREFIX}*")):
-            mark = read_mark(path, "")
-            if mark.collection == name:
+            if read_mark(path, "").collection == name:
                 yield path
 
     def _build_path(self, version: str) -> Path:
@@ -183,10 +178,11 @@ class EdgeVersions:
 
     def _find(self, name: str, version: str) -> Path | None:
         root = self._store.root(name)
-        for path in (version_path(root, version), self._build_path(version)):
-            if (path / MANIFEST_FILE).is_file() and (path == root or read_mark(path, "").collection == name):
-                return path
-        return None
+        built = self._build_path(version)
+        if (version_path(root, version) / MANIFEST_FILE).is_file():
+            return version_path(root, version)
+        is_ours = (built / MANIFEST_FILE).is_file() and read_mark(built, "").collection == name
+        return built if is_ours else None
 
     def _existing(self, name: str, version: str) -> Path:
         path = self._find(name, version)
@@ -198,6 +194,11 @@ class EdgeVersions:
 def is_plain(root: Path) -> bool:
     """Whether a folder holds the version that a load made, or a part of it."""
     return (root / MANIFEST_FILE).is_file() or (root / SHARD_FOLDER).is_dir()
+
+
+def is_collection(path: Path) -> bool:
+    """Whether a folder holds a collection, or a part of one."""
+    return is_plain(path) or (path / POINTER_FILE).is_file() or bool(version_folders(path))
 
 
 def _copy_ledger(source: Path, target: Path) -> None:

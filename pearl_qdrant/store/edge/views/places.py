@@ -23,6 +23,7 @@ from typing import IO
 import portalocker
 
 from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store.resources import resource_error
 
 _LOCK_FILE = ".lock"
 _PREFIXES = (".view-", "pearl-qdrant-view-")  # in the store, in the folder for temporary files
@@ -68,7 +69,8 @@ def make_places(store: Path, collection: str) -> Iterator[ViewPlace]:
             problem = error if isinstance(error, OSError) else OSError(str(error))
             continue
         yield made
-    raise StoreError(
+    lack = resource_error(problem, f"Collection '{collection}' cannot be read") if problem else None
+    raise lack or StoreError(
         f"Collection '{collection}' cannot be read ({problem}): its view takes a folder with a few files, in the store "
         f"or in the folder for temporary files. Free some space, or point TMPDIR to a folder that can be written."
     ) from problem

@@ -15,6 +15,7 @@ no lock.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,10 @@ from pathlib import Path
 import msgspec
 
 from pearl_qdrant.store.atomic import read_at_most, write_atomically
+from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Manifest
+
+log = logging.getLogger(__name__)
 
 PUBLISHED_FILE = "published.json"
 PUBLISHED_FOLDER = "published"
@@ -67,11 +71,22 @@ def boot_id() -> str:
 
 
 def read_published(path: Path) -> Published | None:
-    """Read the state in a collection's folder; None if there is none, as in a collection of an older version."""
+    """Read the state in a collection's folder; None if there is none.
+
+    A damaged one counts as none, with a warning in the log: the shard's own files are what is left.
+
+    Raises:
+        StoreError: If the system has too few files or too little memory.
+    """
     try:
         with (path / PUBLISHED_FILE).open("rb") as file:
             return msgspec.json.decode(read_at_most(file, _MAX_FILE_BYTES), type=Published)
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        if (lack := resource_error(error, f"{path / PUBLISHED_FILE} cannot be read")) is not None:
+            raise lack from error
+        log.warning("%s is damaged (%s): what the last writer had not finished may count", path / PUBLISHED_FILE, error)
         return None
 
 

@@ -116,7 +116,7 @@ class Publisher:
         try:
             remove_checksums(self.path)
         except OSError as error:
-            raise edge_shard.translate_error(str(error), self.name, doing) from error
+            raise edge_shard.os_error(error, self.name, doing) from error
         self._unchanged = None
 
     def _is_as_closed(self) -> bool:

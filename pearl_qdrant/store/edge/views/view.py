@@ -35,7 +35,7 @@ from pearl_qdrant.store.edge.views.content import (
     read_index_state,
     read_manifest,
 )
-from pearl_qdrant.store.edge.views.current import current_path, current_version, root_of
+from pearl_qdrant.store.edge.views.current import current_path, root_of
 from pearl_qdrant.store.edge.views.operations import replay
 from pearl_qdrant.store.edge.views.places import ViewPlace, make_places, may_work_elsewhere
 from pearl_qdrant.store.edge.views.placing import LOG_FOLDER, copy_file, make_log, place, shard_files, without_log
@@ -175,7 +175,7 @@ class CollectionView:
                 if isinstance(error, FileNotFoundError):
                     raise edge_shard.damaged_error(source.name, str(error)) from error
                 if not may_work_elsewhere(error):
-                    raise edge_shard.translate_error(str(error), source.name, "opening it") from error
+                    raise edge_shard.os_error(error, source.name, "opening it") from error
             except StoreError as error:
                 view.remove()
                 if not source.is_unchanged():
@@ -189,10 +189,9 @@ class CollectionView:
     @property
     def is_outdated(self) -> bool:
         """Whether another state was committed since this view was opened; it takes a look at two files."""
-        if self._source.path != self._root and current_path(self._root) != self._source.path:
-            return True
-        if self._source.path == self._root and current_version(self._root):
-            return True
+        with suppress(StoreError):  # nobody can read which version is current: this one stays
+            if current_path(self._root) != self._source.path:
+                return True
         seen = _stat(self._source.path)
         if seen == self._seen:
             return False
@@ -228,7 +227,7 @@ class CollectionView:
         try:
             yield from edge_ledger.read_lines(self.path)
         except OSError as error:
-            raise edge_shard.translate_error(str(error), self.name, "reading what it learned") from error
+            raise edge_shard.os_error(error, self.name, "reading what it learned") from error
 
     def refuse(self, doing: str) -> NoReturn:
         """Raise `ReadOnlyError`."""
@@ -356,7 +355,7 @@ def _lock_of_killed(path: Path, name: str) -> Iterator[None]:
         yield
         return
     except OSError as error:
-        raise edge_shard.translate_error(str(error), name, "opening it") from error
+        raise edge_shard.os_error(error, name, "opening it") from error
     with file:
         try:
             portalocker.lock(file, portalocker.LOCK_SH | portalocker.LOCK_NB)

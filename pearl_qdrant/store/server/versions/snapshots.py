@@ -1,12 +1,11 @@
-"""Shard snapshots of a collection on a server: downloaded, and uploaded in the place of its content."""
+"""A shard of a collection on a server, downloaded as the snapshot that the server makes of it."""
 
 from __future__ import annotations
 
-import os
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -14,9 +13,6 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from pearl_qdrant.errors import StoreError, StoreRejectedError, StoreUnavailableError
 from pearl_qdrant.store.server.connection import PATIENT, Connection
-
-PROBE_FIELD = "pearl_qdrant_probe"
-"""Payload field that is set and removed once, to see that a collection takes changes."""
 
 _CHUNK_BYTES = 1 << 20
 
@@ -53,10 +49,10 @@ def _rejected_if_alive(connection: Connection, physical: str) -> Iterator[None]:
 
 
 def download_shard(connection: Connection, physical: str, shard: int, target: Path) -> None:
-    """Let the server make a snapshot of a shard, download it, and delete it there.
+    """Let the server make a snapshot of a shard, download it, compare its checksum, and delete it there.
 
     Raises:
-        StoreRejectedError: If the server refuses, or fails at this alone.
+        StoreRejectedError: If the server refuses, or fails at this alone; or if what arrived is not what it made.
         StoreError: If it does not answer after all retries.
         OSError: If the file cannot be written.
     """
@@ -64,78 +60,34 @@ def download_shard(connection: Connection, physical: str, shard: int, target: Pa
     with _rejected_if_alive(connection, physical):
         made = connection.call(lambda: _send(connection, "POST", path), collection=physical)
     try:
-        name = str(made.json()["result"]["name"])
+        result = made.json()["result"]
+        name, wanted = str(result["name"]), result.get("checksum")
     except (ValueError, LookupError, TypeError) as error:
         raise StoreRejectedError("the server names no snapshot") from error
     one = f"{path}/{quote(name, safe='')}"
     try:
         with _rejected_if_alive(connection, physical):
-            connection.call(lambda: _download(connection, one, target), collection=physical)
+            found = connection.call(lambda: _download(connection, one, target), collection=physical)
+        if wanted != found:
+            raise StoreRejectedError(f"its snapshot has the SHA-256 {found}, and the server says {wanted}")
     finally:
         with suppress(StoreError):
             connection.call(lambda: _send(connection, "DELETE", one), collection=physical)
 
 
-def upload_shard(connection: Connection, physical: str, shard: int, snapshot: Path) -> None:
-    """Replace the content of a shard by a snapshot; returns when the server has it.
-
-    Raises:
-        StoreRejectedError: If the server refuses it, or fails at this alone.
-        StoreError: If it does not answer after all retries.
-        OSError: If the file cannot be read.
-    """
-    path = f"/collections/{quote(physical, safe='')}/shards/{shard}/snapshots/upload?priority=snapshot&wait=true"
-
-    def upload() -> None:
-        with snapshot.open("rb") as file:
-            _send(connection, "POST", path, files={"snapshot": (snapshot.name, file, "application/octet-stream")})
-
-    with _rejected_if_alive(connection, physical):
-        connection.call(upload, collection=physical)
-
-
-def takes_changes(connection: Connection, physical: str, point: str, key: str | None = None) -> bool:
-    """Whether a change of a stored point is seen afterwards; the point is left as it was.
-
-    A server ignores operations that are older than what a segment has seen. After a snapshot from elsewhere this shows
-    whether its log goes on after the segments.
-
-    Args:
-        connection: To the server.
-        physical: The server's name of the collection.
-        point: Id of the point.
-        key: The key of its shard, if the shards have keys.
-
-    Raises:
-        StoreError: If the server refuses a request, or does not answer after all retries.
-    """
-    client = connection.client
-    token = os.urandom(6).hex()
-    change: dict[str, Any] = {"points": [point], "wait": True, "shard_key_selector": key}
-
-    def call(request: Any) -> Any:
-        return connection.call(request, collection=physical)
-
-    call(lambda: client.set_payload(physical, {PROBE_FIELD: token}, **change))
-    records = call(lambda: client.retrieve(physical, [point], with_payload=[PROBE_FIELD]))
-    if not records or (records[0].payload or {}).get(PROBE_FIELD) != token:
-        return False
-    call(lambda: client.delete_payload(physical, [PROBE_FIELD], **change))
-    records = call(lambda: client.retrieve(physical, [point], with_payload=[PROBE_FIELD]))
-    return bool(records) and PROBE_FIELD not in (records[0].payload or {})
-
-
-def _send(connection: Connection, method: str, path: str, **body: Any) -> httpx.Response:
+def _send(connection: Connection, method: str, path: str) -> httpx.Response:
     """Send a request that may take long."""
     api = connection.client.http.client
-    request = api._client.build_request(method, api.host.rstrip("/") + path, extensions={PATIENT: True}, **body)
+    request = api._client.build_request(method, api.host.rstrip("/") + path, extensions={PATIENT: True})
     response = api.middleware(request, api.send_inner)
     if not response.is_success:
         raise UnexpectedResponse.for_response(response)
     return response
 
 
-def _download(connection: Connection, path: str, target: Path) -> None:
+def _download(connection: Connection, path: str, target: Path) -> str:
+    """Download a file; returns its SHA-256 in hexadecimal digits."""
+    digest = hashlib.sha256()
     api = connection.client.http.client
     request = api._client.build_request("GET", api.host.rstrip("/") + path, extensions={PATIENT: True})
     try:
@@ -147,6 +99,8 @@ def _download(connection: Connection, path: str, target: Path) -> None:
             with target.open("wb") as file:
                 for chunk in response.iter_bytes(_CHUNK_BYTES):
                     file.write(chunk)
+                    digest.update(chunk)
+            return digest.hexdigest()
         finally:
             response.close()
     except httpx.HTTPError as error:

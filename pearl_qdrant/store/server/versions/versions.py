@@ -14,7 +14,6 @@ from qdrant_client import models
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreError
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.server.cluster.keys import read_keys
 from pearl_qdrant.store.server.collection import ServerCollection, parse_manifest
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import (
@@ -27,7 +26,7 @@ from pearl_qdrant.store.server.current import (
     read_mark,
     split_name,
 )
-from pearl_qdrant.store.versions.protocol import PLAIN, Maker, Version, VersionMark
+from pearl_qdrant.store.versions.protocol import PLAIN, Maker, Version, VersionMark, placement_of
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.server.store import ServerStore
@@ -65,38 +64,15 @@ class ServerVersions:
         return sorted(listed, key=lambda one: (not one.is_current, one.id))
 
     def create(
-        self,
-        manifest: Manifest,
-        *,
-        version: str,
-        made_by: Maker,
-        placement: Placement | None = None,
-        comes_as_snapshot: bool = False,
+        self, manifest: Manifest, *, version: str, made_by: Maker, placement: Placement | None = None
     ) -> ServerCollection:
-        """Create a hidden version, and open it; `comes_as_snapshot` as in `ServerStore.create_physical`.
-
-        One with another model has the same shards with keys as the current version, unless it is told otherwise.
-        """
+        """Create a hidden version, and open it."""
         name = manifest.collection
-        mark = VersionMark(id=version, collection=name, made_by=made_by)
-        if placement is None and made_by == "reencode":
-            placement = self._current_placement(name)
+        mark = VersionMark(id=version, collection=name, made_by=made_by, placement=placement_of(placement))
         self._store.create_physical(
-            physical_name(name, version),
-            manifest,
-            placement,
-            metadata={VERSION_KEY: mark.model_dump()},
-            comes_as_snapshot=comes_as_snapshot,
+            physical_name(name, version), manifest, placement, metadata={VERSION_KEY: mark.model_dump()}
         )
         return self.open(name, version)
-
-    def _current_placement(self, name: str) -> Placement | None:
-        """Return the placement of the current version if its shards have keys."""
-        info = find_current(self._connection, name)[1]
-        keys, params = read_keys(info, name), info.config.params
-        if keys is None:
-            return None
-        return Placement(keys.partitions.count, params.replication_factor, params.write_consistency_factor, True)
 
     def open(self, name: str, version: str, *, read_only: bool = False) -> ServerCollection:
         """Open a version."""
@@ -147,7 +123,8 @@ class ServerVersions:
             before = None
         if before == version:
             return
-        self._update_mark(name, version, is_complete=True, replaced=before)
+        number = 1 + max(one.mark.number for one in self.list(name))
+        self._update_mark(name, version, is_complete=True, replaced=before, number=number)
         if name in self._connection.collections():  # an alias of that name is not possible
             self._set(name, {POINTER_KEY: version or None})
         else:

@@ -114,6 +114,7 @@ function query(path, values) {
 
 export const settings = () => ask("page/settings");
 export const collections = async () => (await ask("v1/collections")).collections;
+export const defaults = (collection) => patiently(() => ask(`v1/collections/${encodeURIComponent(collection)}`));
 export const types = (collection) => patiently(() => ask(query("v1/types", { collection })));
 export const search = (values, signal) => ask(query("v1/search", values), { signal, quiet: true });
 export const link = (body, signal) => post("v1/link", body, { signal });

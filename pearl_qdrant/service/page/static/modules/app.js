@@ -7,7 +7,7 @@ import { allowWriting } from "./links.js";
 import { closeMap, openMap, redrawMap, startMap } from "./map.js";
 import { startMention } from "./mention.js";
 import { startPassage } from "./passage.js";
-import { startScope } from "./scope.js";
+import { showDefault, startScope } from "./scope.js";
 
 const VIEWS = ["mention", "passage", "column", "map"];
 const THEMES = ["auto", "light", "dark"];
@@ -26,6 +26,8 @@ function showView() {
   document.title = `${byId(`title-${shown}`).textContent} · pearl-qdrant`;
   byId("types").hidden = shown === "map";
   byId("threshold-field").hidden = shown === "map";
+  byId("filters-open").hidden = shown === "map";
+  showDefault(shown);
   if (shown === "map") openMap();
   else closeMap();
 }
@@ -33,9 +35,7 @@ function showView() {
 function showTheme(theme) {
   document.documentElement.dataset.theme = theme;
   const button = byId("theme");
-  const name = theme[0].toUpperCase() + theme.slice(1);
-  button.textContent = name;
-  button.setAttribute("aria-label", `${name}: colours of the page`);
+  button.textContent = `Colours: ${theme}`;
   redrawMap();
 }
 

@@ -1,7 +1,7 @@
 // The view of a column: its values sent in batches, the answers in a table.
 
 import * as api from "./api.js";
-import { decode, findDelimiter, parseTable } from "./csv.js";
+import { decode, findDelimiter, isBinary, parseTable } from "./csv.js";
 import { announce, byId, count, el, plural, put } from "./dom.js";
 import { showAnswers } from "./answers.js";
 import { scope } from "./scope.js";
@@ -34,14 +34,18 @@ function showColumns() {
   byId("column-about").textContent = `${source}: ${plural(body().length, "row")}, ${plural(names.length, "column")}`;
 }
 
+function refuse(text) {
+  byId("column-form").hidden = true;
+  put(byId("column-result"), el("p", { className: "problem", role: "alert" }, text));
+}
+
 function readTable(text, name) {
   const clean = text.replace(/^\ufeff/, "");
   rows = parseTable(clean, findDelimiter(clean));
   source = name;
   put(byId("column-result"));
   if (!rows.length) {
-    byId("column-form").hidden = true;
-    put(byId("column-result"), el("p", { className: "problem", role: "alert" }, `${name} has no rows.`));
+    refuse(`${name} has no rows.`);
     return;
   }
   byId("column").value = "";
@@ -55,11 +59,15 @@ function readTable(text, name) {
 async function readFile(file) {
   if (!file) return;
   if (file.size > MOST_BYTES) {
-    const text = `${file.name} has ${count(Math.round(file.size / 1e6))} MB. For tables over ${MOST_BYTES / 1e6} MB use: pearl-qdrant link --file`;
-    put(byId("column-result"), el("p", { className: "problem", role: "alert" }, text));
+    refuse(`${file.name} has ${count(Math.round(file.size / 1e6))} MB. For tables over ${MOST_BYTES / 1e6} MB use: pearl-qdrant link --file`);
     return;
   }
-  readTable(decode(await file.arrayBuffer()), file.name);
+  const bytes = await file.arrayBuffer();
+  if (isBinary(bytes)) {
+    refuse(`${file.name} is no text: it is a spreadsheet, an archive or the like. Save it as CSV, or copy its rows and paste them below.`);
+    return;
+  }
+  readTable(decode(bytes), file.name);
 }
 
 /** Links of the distinct values, by value. Values that the service would refuse are left out. */
@@ -85,7 +93,8 @@ function isRunning(controller) {
 async function run() {
   const column = Number(byId("column").value);
   const cells = body().map((row) => (row[column] ?? "").trim());
-  const values = [...new Set(cells)].filter((cell) => cell && Array.from(cell).length <= limits.max_mention_characters);
+  const isShort = (cell) => Array.from(cell.normalize("NFKC")).length <= limits.max_mention_characters; // as the service counts
+  const values = [...new Set(cells)].filter((cell) => cell && isShort(cell));
   const place = byId("column-result");
   if (!values.length) {
     put(place, el("p", { className: "problem", role: "alert" }, "The column has no values."));

@@ -64,6 +64,13 @@ export function decode(bytes) {
   }
 }
 
+/** Whether bytes are a spreadsheet, an archive, or another file that is no text: it has zeros, and no UTF-16 mark. */
+export function isBinary(bytes) {
+  const start = new Uint8Array(bytes.slice(0, 4096));
+  if ((start[0] === 0xff && start[1] === 0xfe) || (start[0] === 0xfe && start[1] === 0xff)) return false;
+  return start.includes(0) || (start[0] === 0x50 && start[1] === 0x4b && start[2] < 9) || String.fromCharCode(...start.slice(0, 5)) === "%PDF-";
+}
+
 const quoted = (cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 
 /** Rows as comma-separated values. */

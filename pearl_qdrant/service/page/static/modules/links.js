@@ -2,8 +2,11 @@
 
 import * as api from "./api.js";
 import { colourClass, typeOf } from "./colours.js";
-import { announce, bar, el, percent, put } from "./dom.js";
+import { announce, bar, el, percent, plural, put } from "./dom.js";
 import { collection } from "./scope.js";
+
+/** Of a NIL, candidates after the first are folded away below this probability. */
+const IMPROBABLE = 0.01;
 
 const NIL_REASONS = {
   no_candidates: "No name of the collection comes near.",
@@ -154,6 +157,9 @@ export function showLink(place, link, { again = async () => null, note = null } 
     announce(`${text} ${renewed ? spoken(renewed) : ""}`);
     place.querySelector("h2")?.focus();
   };
+  const isFolded = (one, place) => link.entity_id === null && place > 0 && (one.probability ?? 0) < IMPROBABLE;
+  const shown = link.candidates.filter((one, place) => !isFolded(one, place));
+  const folded = link.candidates.filter(isFolded);
   const nothing =
     canWrite &&
     el(
@@ -174,7 +180,14 @@ export function showLink(place, link, { again = async () => null, note = null } 
     link.explanation?.length > 0 &&
       el("details", { className: "why" }, el("summary", {}, "Why"), el("pre", {}, link.explanation.join("\n"))),
     link.candidates.length > 0 && el("h2", {}, "Candidates"),
-    el("ol", { className: "candidates" }, link.candidates.map((one) => candidateItem(link, one, whenLearned))),
+    el("ol", { className: "candidates" }, shown.map((one) => candidateItem(link, one, whenLearned))),
+    folded.length > 0 &&
+      el(
+        "details",
+        { className: "options" },
+        el("summary", {}, `${plural(folded.length, "candidate")} below 1 %`),
+        el("ol", { className: "candidates" }, folded.map((one) => candidateItem(link, one, whenLearned))),
+      ),
     nothing,
   );
 }

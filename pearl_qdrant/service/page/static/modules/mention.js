@@ -6,8 +6,6 @@ import { showLink, spoken } from "./links.js";
 import { onCollection, scope } from "./scope.js";
 import { startSuggestions } from "./suggest.js";
 
-const EXAMPLES = ["NYTimes", "Big Apple", "Washngton DC", "heart atack", "hepatitis Z"];
-
 let running = null;
 let limit = 10;
 
@@ -42,10 +40,11 @@ async function run() {
   }
 }
 
-function showExamples() {
+function showExamples(examples) {
+  byId("mention").placeholder = examples.length ? `as in ${examples[0]}` : "";
   const example = (text) =>
     el("button", { type: "button", className: "link", onclick: () => linkMention(text) }, text);
-  put(byId("mention-result"), el("p", { className: "muted examples" }, "Try ", EXAMPLES.map((text) => [example(text), " "])));
+  put(byId("mention-result"), el("p", { className: "muted examples" }, examples.length > 0 && "Try ", examples.map((text) => [example(text), " "])));
 }
 
 /** Put a mention into the field and link it. */

@@ -1,7 +1,7 @@
 // What is searched, the same for all views: collection, types and least probability.
 
 import * as api from "./api.js";
-import { byId, count, el, put, showProblem } from "./dom.js";
+import { byId, count, el, percent, put, showProblem } from "./dom.js";
 
 const SHOWN = 10;
 const SUGGESTED = 500;
@@ -10,6 +10,8 @@ const chosen = new Set();
 const listeners = [];
 let all = [];
 let known = { types: [], kb_types: [] };
+let defaults = null;
+let view = "mention";
 
 /** What requests say about the scope; empty parts are left out. */
 export function scope() {
@@ -24,8 +26,17 @@ export const collection = () => byId("collection").value;
 /** What is known of the collection that is chosen. */
 export const about = () => all.find((one) => one.collection === collection());
 
-/** Run a function when another collection is chosen. */
+/** Run a function when another collection is chosen; it is given some of its names. */
 export const onCollection = (run) => listeners.push(run);
+
+/** Show which least probability counts in a view where none is chosen. */
+export function showDefault(shown = view) {
+  view = shown;
+  const isPassage = view === "passage";
+  const value = isPassage ? defaults?.passage_threshold : defaults?.threshold;
+  const text = isPassage ? "default of passages" : "of the collection";
+  byId("threshold").options[0].textContent = value === undefined ? text : `${percent(value)} (${text})`;
+}
 
 function showTypes() {
   const coarse = known.types.slice(0, SHOWN);
@@ -66,12 +77,16 @@ async function showCollection() {
   chosen.clear();
   known = { types: [], kb_types: [] };
   showTypes();
-  for (const run of listeners) run();
   const of = collection();
   if (!of) return;
   try {
-    const found = await api.types(of);
-    if (of === collection()) known = found;
+    const [found, its] = await Promise.all([api.types(of), api.defaults(of)]);
+    if (of !== collection()) return;
+    known = found;
+    defaults = its;
+    showDefault();
+    byId("type-other").placeholder = known.kb_types.length ? `as in ${known.kb_types.at(-1).type}` : "";
+    for (const run of listeners) run(its.examples);
   } catch (error) {
     if (of === collection()) showProblem(error.message);
   }
@@ -83,6 +98,10 @@ export async function startScope() {
   byId("collection").addEventListener("change", () => {
     showProblem(null);
     showCollection();
+  });
+  byId("filters-open").addEventListener("click", () => {
+    const isOpen = byId("filters").classList.toggle("open");
+    byId("filters-open").setAttribute("aria-expanded", String(isOpen));
   });
   byId("type-other").addEventListener("change", addType);
   byId("type-other").addEventListener("keydown", (event) => {

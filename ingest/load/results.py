@@ -1,0 +1,152 @@
+"""What a load or an update did, in counts that add up.
+
+rows     skipped ones by reason, and those that the options leave out, are of all rows that were read
+points   = names + other_names = with_vector + without_vector
+seconds  = load_seconds + graph_seconds
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.io.report import ReadReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """What loads and updates have in common.
+
+    Attributes:
+        collection: Its name.
+        report: Of reading: rows, entities and names of the input, rows that were skipped or left out, and ids that
+            rows with different names share.
+        points: Points in the collection afterwards, counted exactly; each is a name.
+        without_vector: Those whose characters the model does not know. They have no vector and are found by their
+            spelling only.
+        load_seconds: Time of reading, encoding and writing.
+        encode_seconds: Time in the encoder, within `load_seconds`.
+        graph_seconds: Time of building the graph.
+        model, device: The encoder and where it ran.
+    """
+
+    collection: str
+    report: ReadReport
+    points: int
+    without_vector: int
+    load_seconds: float = 0.0
+    encode_seconds: float = 0.0
+    graph_seconds: float = 0.0
+    model: str
+    device: str
+
+    @property
+    def entities(self) -> int:
+        """Entities of the input."""
+        return self.report.entities
+
+    @property
+    def names(self) -> int:
+        """Their names, all of which are stored."""
+        return self.report.names
+
+    @property
+    def other_names(self) -> int:
+        """Names of the collection that this input lacks."""
+        return self.points - self.names
+
+    @property
+    def with_vector(self) -> int:
+        """Names of the collection that have a vector."""
+        return self.points - self.without_vector
+
+    @property
+    def seconds(self) -> float:
+        """Time of all."""
+        return self.load_seconds + self.graph_seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """The report of the command line."""
+        return {
+            "collection": self.collection,
+            **reading_counts(self.report),
+            "points": self.points,
+            "other_names": self.other_names,
+            "with_vector": self.with_vector,
+            "without_vector": self.without_vector,
+            "seconds": round(self.seconds, 3),
+            "load_seconds": round(self.load_seconds, 3),
+            "encode_seconds": round(self.encode_seconds, 3),
+            "graph_seconds": round(self.graph_seconds, 3),
+            "model": self.model,
+            "device": self.device,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResult(LoadResult):
+    """Counts and times of a load.
+
+    Attributes:
+        distinct_names: Different names of the input.
+        resumed_at: Entities that an earlier, interrupted load had already stored.
+        rewritten: Names that were stored and had disappeared (deleted since, or lost by a server), and were written
+            again.
+        unfinished: Other inputs whose load is not finished; the last of them builds the graph.
+        unchanged: The collection held this input already, so nothing was encoded or written.
+    """
+
+    distinct_names: int
+    resumed_at: int = 0
+    rewritten: int = 0
+    unfinished: tuple[str, ...] = ()
+    unchanged: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The report of the command line."""
+        return {
+            **super(IngestResult, self).to_json(),
+            "distinct_names": self.distinct_names,
+            "resumed_at": self.resumed_at,
+            "rewritten": self.rewritten,
+            "unfinished": list(self.unfinished),
+            "unchanged": self.unchanged,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateResult(LoadResult):
+    """Counts of an update; `names` = `added` + `changed` + `unchanged`.
+
+    Attributes:
+        added: Names that were encoded and written.
+        changed: Names whose payload was replaced, or whose entity has another description that was encoded.
+        unchanged: Names that are as they were.
+        removed: Deleted names, which the new release lacks.
+        kept: Names that the new release lacks too, but that were kept: rows could not be read, or the caller refused.
+    """
+
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    kept: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The report of the command line."""
+        own = {name: getattr(self, name) for name in ("added", "changed", "unchanged", "removed", "kept")}
+        return {**super(UpdateResult, self).to_json(), **own}
+
+
+def reading_counts(report: ReadReport) -> dict[str, Any]:
+    """The counts of a reading, as JSON."""
+    return {
+        "rows": report.rows,
+        "skipped": report.skipped,
+        "left_out": report.filtered,
+        "entities": report.entities,
+        "names": report.names,
+        "merged_rows": report.merged_rows,
+        "conflicting_names": report.conflicting_names,
+        "conflicts": [str(one) for one in report.conflicts],
+    }

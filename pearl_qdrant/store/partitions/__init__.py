@@ -1,1 +1,0 @@
-"""Partitions of a collection by entity: the rule that says which names belong to which."""

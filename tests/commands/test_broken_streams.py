@@ -1,0 +1,77 @@
+"""What a command says where a stream is closed or full, a path is too long, or memory runs out: one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+
+from pearl_qdrant import EntityLinker
+
+LONG = "/".join(["x" * 200] * 25)
+"""A path that no system takes."""
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="streams are closed by the shell")
+
+
+def shell(arguments: str, folder: Path) -> tuple[int, str]:
+    """Status and standard error of the command line, with the redirections of a shell."""
+    command = f"'{sys.executable}' -m pearl_qdrant {arguments}"
+    found = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=folder, stderr=subprocess.PIPE, text=True, check=False, timeout=600
+    )
+    return found.returncode, found.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, error",
+    [
+        ("models list > /dev/full", "Standard output cannot be written: No space left on device."),
+        ("--help > /dev/full", "Standard output cannot be written: No space left on device."),
+        ("models list >&-", "Standard output cannot be written"),
+        ("link --file - --collection base <&-", "standard input is closed"),
+        ("annotate --file - --collection base <&-", "standard input is closed"),
+        ("ingest - --collection base --dry-run <&-", "standard input is closed"),
+        (f"ingest {LONG} --dry-run", "File name too long: xxxx"),
+        (f"link --file {LONG} --collection base", "File name too long: xxxx"),
+        (f"models show {LONG}", "File name too long: xxxx"),
+        ("resolve names.txt --out nowhere/nodes.tsv", "No such file or directory: nowhere/"),
+    ],
+)
+def test_a_command_ends_in_one_line(tmp_path: Path, arguments: str, error: str) -> None:
+    """No traceback: the error is the last line of standard error, and the status is 1."""
+    (tmp_path / "names.txt").write_text("New York\n")
+    status, written = shell(f"{arguments}", tmp_path)
+
+    assert (status, error in written) == (1, True), written
+    assert "Traceback" not in written
+    assert "Exception ignored" not in written
+    assert written.splitlines()[-1].startswith("Error: ")
+    assert len(written.splitlines()[-1]) < 400
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    """`| head` ends the command without a word."""
+    assert shell("models list | head -0", tmp_path) == (0, "")
+
+
+def test_all_streams_may_be_closed(tmp_path: Path) -> None:
+    """With nothing to read from or write to, the status says that it failed, and no file takes their place."""
+    assert shell("models list <&- >&- 2>&-", tmp_path) == (1, "")
+
+
+def test_memory_that_runs_out_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger or file that is larger than memory ends in a line that says so."""
+
+    def grow(*names: str, **options: object) -> EntityLinker:
+        raise MemoryError
+
+    monkeypatch.setattr(EntityLinker, "open", grow)
+    outcome = run("link", "NYC", "--collection", "base")
+
+    assert outcome.status == 1
+    assert outcome.err == "Error: memory ran out; what was stored is kept. Free some, or take less at once\n"
