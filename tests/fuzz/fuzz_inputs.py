@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from obo_terms import TOES
 from rdf_bases import GRAPH, OWL, SYNTAXES
 from tables import JSONL, written_tables
-from umls_release import CONSO, NLM, RELEASE, definition
+from umls_release import CONSO, RELEASE, definition
 from wikidata_items import dump, item
 from yago_files import FACTS, YAGO_4, YAGO_45, turtle
 
@@ -322,7 +322,6 @@ INPUTS: dict[str, Strategy[Input]] = {
     ),
     "umls": st.one_of(
         _several("umls", damaged(_UMLS), _UMLS_OPTIONS),
-        _several("umls", damaged(NLM), _UMLS_OPTIONS),
         _alone("umls", ["MRCONSO.RRF"], st.builds(damage, st.just(CONSO.encode()), ACCIDENTS), _UMLS_OPTIONS),
     ),
     "yago": st.one_of(
