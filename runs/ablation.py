@@ -33,7 +33,7 @@ from training.data.negative_table import NegativeTable
 from training.data.training_files import as_phrases, index_by_name
 from training.examples.example import Example
 from training.finetune.config import FitConfig
-from training.finetune.trainer import fit
+from training.finetune.objective import fit
 from training.love.options import CharacterWidths, LoveConfig
 from training.love.pipeline import pretrain_character_encoder
 from training.mining.hard_negatives import mine_hard_negatives

@@ -48,8 +48,8 @@ from training.augment import augment, augment_or_abbreviate
 from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
 from training.examples.example import Example
 from training.finetune.config import FitConfig, default_micro_batch
-from training.finetune.encoders import NetworkTeacher
-from training.finetune.trainer import fit
+from training.finetune.teachers import NetworkTeacher
+from training.finetune.objective import fit
 from training.networks.character_files import read_character_encoder
 from training.networks.weight_average import average_weights
 

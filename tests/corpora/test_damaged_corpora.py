@@ -22,7 +22,7 @@ from training.corpus.texts import read_texts
 from training.data.negative_table import parse_negatives
 from training.evaluation.datasets.hub import _type_name
 from training.examples.wordnet import read_synsets
-from training.loop.run_state import load_state
+from training.loop.training_loop import load_state
 
 DEEP = '{"phrase":' * 100_000
 

@@ -11,6 +11,7 @@ import torch
 from cli_runner import Run
 from tiny_models import make_bert
 
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 from training.finetune import pipeline
 
@@ -32,7 +33,8 @@ class TwoGpus:
             monkeypatch.setattr(torch.cuda, name, value)
         monkeypatch.setattr(pipeline, "load_encoder", self._load)
         monkeypatch.setattr(pipeline, "NetworkTeacher", self._teach)
-        monkeypatch.setattr(pipeline, "run_fit", self._fit)
+        monkeypatch.setattr(pipeline, "fit", lambda *words, **options: 0)
+        monkeypatch.setattr(PearlNetwork, "to", self._move)
 
     def _choose(self, device: torch.device) -> None:
         assert device.index is not None
@@ -44,9 +46,8 @@ class TwoGpus:
     def _teach(self, network: Any, tokenizer: Any, *, device: str) -> Any:
         self.teachers.append(device)
 
-    def _fit(self, *words: object, device: torch.device, **options: object) -> tuple[bool, int]:
+    def _move(self, device: torch.device) -> None:
         self.network.append(str(device))
-        return False, 0
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from training.finetune.trainer import fit
-from training.loop.interruption import deferred_stop
+from training.finetune.objective import fit
+from training.loop.training_loop import deferred_stop
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -21,7 +21,7 @@ from training.evaluation.registry import TASKS
 from training.evaluation.run import as_record, evaluate
 from training.evaluation.strings import StringMethod
 from training.evaluation.task import EvaluationOptions
-from training.finetune.trainer import fit
+from training.finetune.objective import fit
 from training.loop.curves import read_log
 from training.love.options import LoveConfig
 from training.love.pretrain import pretrain
@@ -42,10 +42,10 @@ REQUESTS: dict[str, dict[str, Any]] = {
 }
 
 
-def rows_of(folder: Path) -> list[list[float]]:
+def rows_of(folder: Path) -> list[dict[str, float]]:
     """The figures of a run's log, without its times."""
     timed = {"seconds", "waited"}
-    return [[value for name, value in row.items() if name not in timed] for row in read_log(folder)]
+    return [{name: value for name, value in row.items() if name not in timed} for row in read_log(folder)]
 
 
 def make_figures(folder: Path) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def make_figures(folder: Path) -> dict[str, Any]:
     targets = Targets(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 10)).astype(np.float32))
     tokenizer, love = open_tokenizer(bert), LoveConfig(epochs=3, batch=5, seed=1)
     score = pretrain(encoder, tokenizer, targets, love, folder / "love", progress=False)
-    made["love"] = [(folder / "love" / "log.csv").read_text(), score.accuracy, score.typo_accuracy]
+    made["love"] = [[row["loss"] for row in read_log(folder / "love")], score.accuracy, score.typo_accuracy]
     return made | make_stages(folder)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import random
-from collections.abc import Callable
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,8 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
 from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
-from training.love.pretrain import LoveConfig, look_alikes, pretrain
+from training.love.options import LoveConfig
+from training.love.pretrain import LoveRecord, look_alikes, pretrain
 from training.love.targets import Targets, embedding_targets, encoder_targets, file_targets, whole_words
 from training.networks.character_files import read_character_encoder, write_character_encoder
 
@@ -65,8 +65,8 @@ def test_words_are_learnt_with_their_typos(base: Path, targets: Targets, tmp_pat
     scores = pretrain(encoder, tokenizer(base), targets, CONFIG, tmp_path, progress=False)
 
     found = losses(tmp_path)
-    assert len(found) == CONFIG.epochs
-    assert found[-1] < found[0] * 0.7
+    assert len(found) == 2 * CONFIG.epochs, "two steps an epoch"
+    assert sum(found[-2:]) < sum(found[:2]) * 0.7
     assert scores.n == len(WORDS)
     assert scores.accuracy > 0.8
     assert scores.typo_accuracy > 0.5
@@ -76,30 +76,30 @@ class Killed(Exception):
     """Stands for the death of the process."""
 
 
+@pytest.mark.parametrize("ended, step, kept", [(Killed, 5, 4), (KeyboardInterrupt, 3, 3)])
 def test_a_killed_run_resumes_to_the_same_weights(
-    base: Path, targets: Targets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: Path, targets: Targets, tmp_path: Path, ended: type[BaseException], step: int, kept: int
 ) -> None:
-    """Killed after any epoch, the same command ends with the weights of a run that was not."""
+    """Killed after an epoch, or stopped within one, the same command ends with the weights of a run that was not."""
     config = LoveConfig(epochs=4, batch=15, seed=2)
     whole, again = make_character_encoder(base), make_character_encoder(base)
     pretrain(whole, tokenizer(base), targets, config, tmp_path / "whole", progress=False)
-    from training.love import pretrain as love
 
-    save: Callable[..., None] = love.save_state
-
-    def die(*arguments: object, step: int, **others: object) -> None:
-        save(*arguments, step=step, **others)
-        if step == 2:
+    def die(record: LoveRecord) -> None:
+        if record.step == step and ended is Killed:
             raise Killed
+        if record.step == step:
+            signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(love, "save_state", die)
-    with pytest.raises(Killed):
-        pretrain(make_character_encoder(base), tokenizer(base), targets, config, tmp_path / "cut", progress=False)
-    monkeypatch.undo()
+    cut = make_character_encoder(base)
+    with pytest.raises(ended):
+        pretrain(cut, tokenizer(base), targets, config, tmp_path / "cut", progress=False, on_step=die)
+    with safe_open(tmp_path / "cut" / "state.safetensors", "pt") as file:
+        assert file.metadata()["step"] == str(kept)
     pretrain(again, tokenizer(base), targets, config, tmp_path / "cut", progress=False)
 
     assert all(torch.equal(whole.state_dict()[name], tensor) for name, tensor in again.state_dict().items())
-    assert losses(tmp_path / "cut")[-1] == losses(tmp_path / "whole")[-1]
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
 
 
 def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
@@ -114,22 +114,9 @@ def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_p
     with pytest.raises(TrainingError, match="seed 0, now 5"):
         train(LoveConfig(epochs=1, batch=15, seed=5))
     train(LoveConfig(epochs=2, batch=15))
-    assert len(losses(tmp_path)) == 2
+    assert len(losses(tmp_path)) == 2 * 2
     train(LoveConfig(epochs=1, batch=15, seed=5), resume=False)
-    assert len(losses(tmp_path)) == 1
-
-
-def test_a_run_from_before_the_continuation_share_resumes(base: Path, targets: Targets, tmp_path: Path) -> None:
-    """The state of a run without a continuation share has no such setting, as in earlier versions; one with it has."""
-    stored = []
-    for name, share in (("without", None), ("with", 0.4)):
-        encoder = make_character_encoder(base, continuation_share=share)
-        pretrain(encoder, tokenizer(base), targets, LoveConfig(epochs=1, batch=15), tmp_path / name, progress=False)
-        with safe_open(tmp_path / name / "state.safetensors", "pt") as file:
-            stored.append(json.loads(file.metadata()["identity"])["encoder"])
-
-    assert "continuation_share" not in stored[0]
-    assert stored[1] == {**stored[0], "continuation_share": 0.4}
+    assert len(losses(tmp_path)) == 2
 
 
 def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path) -> None:

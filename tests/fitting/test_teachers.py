@@ -13,8 +13,8 @@ from torch import nn
 
 from training.data.data_loader import BatchDataset
 from training.finetune.config import default_micro_batch
-from training.finetune.encoders import NetworkTeacher, read_alike
-from training.finetune.trainer import fit
+from training.finetune.objective import fit
+from training.finetune.teachers import NetworkTeacher, read_alike
 from training.networks.base_network import open_base_model
 from training.networks.phrase_vectors import pool_phrases
 

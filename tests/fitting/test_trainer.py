@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
 from pearl_qdrant.errors import SettingsError, TrainingError
-from training.finetune.trainer import fit
+from training.finetune.objective import fit
 from training.loop.curves import read_log
 from training.networks.phrase_vectors import pool_phrases
 
@@ -161,7 +161,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(bert: Path, tokenizer: Any, tmp
     with torch.no_grad():
         network.phrase_encoder.get_parameter("encoder.layer.0.output.dense.weight").fill_(float("nan"))
 
-    with pytest.raises(TrainingError, match="step 1: the loss is nan"):
+    with pytest.raises(TrainingError, match=r"step 1: the loss is not finite: nan \(contrastive\)"):
         fit(network, tokenizer, maker(), config(), tmp_path)
     assert not (tmp_path / "state.safetensors").exists()
 

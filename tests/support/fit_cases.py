@@ -20,7 +20,7 @@ from training.data.batches import BatchMaker, EpochSampler, ExampleSource, Neigh
 from training.data.negative_table import NegativeTable
 from training.examples.example import Example, any_class
 from training.finetune.config import FitConfig
-from training.finetune.trainer import fit
+from training.finetune.objective import fit
 from training.loop.curves import read_log
 from training.loop.distributed import process_group
 

@@ -17,7 +17,7 @@ from ulr_cases import SENTENCES, make_encoder, open_base, write_text
 from pearl_qdrant import FitRequest, fit_model
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import OptionError
-from training.finetune.trainer import fit
+from training.finetune.objective import fit
 from training.loop.curves import plot_curves, read_log
 from training.ulr.config import UlrConfig
 from training.ulr.drawing import UlrData, ViewDrawer

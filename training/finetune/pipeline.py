@@ -9,31 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ingest.io.report import ReadReport
+from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CheckpointError, OptionError
 from training.augment.draw import Augmenter
 from training.augment.sources import AugmentationSources
 from training.corpus.files import ENTITIES
-from training.data.batch_plan import plan_steps
+from training.data.batch_plan import new_batch_maker, plan_steps
+from training.data.batches import BatchMaker
 from training.data.inputs import read_training_files
 from training.data.training_files import read_negatives
 from training.events import TrainingEvents
 from training.examples.example import Example
 from training.examples.labels import count_labels, entity_types_of
 from training.finetune.config import FitConfig
-from training.finetune.encoders import NetworkTeacher, as_teacher, live_encoder, read_alike
-from training.finetune.objective import Teacher
+from training.finetune.objective import Evaluate, fit
 from training.finetune.request import FitRequest, FitResult
-from training.finetune.run import run_fit
-from training.finetune.trainer import Evaluate
-from training.loop.distributed import local_device, shard_of_environment
+from training.finetune.teachers import NetworkTeacher, Teacher, as_teacher, live_encoder, read_alike
+from training.loop.distributed import local_device, process_group, shard_of_environment, wait_for_all
 from training.networks.base_network import BaseModel, find_device, open_base_model
+from training.networks.torch_checkpoint import write_network
 from training.paths import as_paths, refuse_overwriting
 from training.ulr.terms import UlrTerms, open_terms
+
+TRAINING = "training"
+"""Folder within the checkpoint's folder for state, log and curves."""
 
 
 def fit_model(  # long: its arguments, and the run with all of its options
@@ -79,25 +84,53 @@ def fit_model(  # long: its arguments, and the run with all of its options
         _report_types(base, examples, events)
     teacher, distil_from = _open_teachers(request, base, str(device), distils=bool(plain))
     with ExitStack() as stack:
-        wrote, done = run_fit(
-            base,
+        terms = _open_terms(request, base, config, events, stack)
+        shard = stack.enter_context(process_group(device))
+        negatives = None if request.hard_negatives is None else _read_negatives(request)
+        maker = new_batch_maker(
             examples,
-            config,
             request.batch_options(),
-            out,
             augment=_open_augmenter(request),
-            negatives=None if request.hard_negatives is None else lambda: _read_negatives(request),
-            device=device,
+            negatives=negatives,
+            plain=plain,
+            shard=shard,
+        )
+        base.network.to(device)
+        if terms is not None:
+            terms.head.to(device)
+        done = fit(
+            base.network,
+            base.tokenizer,
+            maker,
+            config,
+            out / TRAINING,
             resume=not request.restart,
             teacher=teacher,
-            plain=plain,
             distil_from=distil_from,
-            terms=_open_terms(request, base, config, events, stack),
+            terms=terms,
             evaluate=_evaluator(request, base),
             tensorboard=request.tensorboard,
+            prefix=base.config.prefix,
             max_seconds=max_seconds,
         )
-    return FitResult(out, done, len(examples), wrote)
+        if shard.rank == 0:
+            described = _describe(base, examples, config, maker, terms)
+            write_network(out, base.network.cpu(), described, transformer=base.folder)
+        wait_for_all()
+    return FitResult(out, done, len(examples), shard.rank == 0)
+
+
+def _describe(
+    base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker, terms: UlrTerms | None
+) -> PearlConfig:
+    """pearl.json of the fine-tuned network, with the record of this run."""
+    ulr = {} if terms is None else terms.identity()
+    record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), **ulr, "examples": len(examples)}}
+    counts = base.config.label_counts
+    if config.type_weight > 0:
+        # The head has not lost what it learnt before this run; a plain encoder's counts are all 0.
+        counts = tuple(old + new for old, new in zip(counts, count_labels(examples), strict=True))
+    return base.config.model_copy(update={"label_counts": counts, "training": record})
 
 
 def _open_base(request: FitRequest, out: Path) -> BaseModel:

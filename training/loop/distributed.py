@@ -1,4 +1,4 @@
-"""Training in several processes, one per GPU, started by torchrun or `accelerate launch`.
+"""Training in several processes, one per GPU, started by torchrun.
 
     each process encodes its own pairs -> vectors and keys are gathered from all -> every process computes the loss of
     the whole batch, in which only its own vectors have gradients -> gradients are summed over the processes
@@ -25,7 +25,7 @@ _TIMEOUT = timedelta(hours=2)
 
 
 def shard_of_environment() -> Shard:
-    """Return rank and number of processes as torchrun and accelerate set them; without these, a single process."""
+    """Return rank and number of processes as torchrun sets them; without these, a single process."""
     return Shard(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 

@@ -14,10 +14,9 @@ Source: LOVE (Chen et al. 2022), sections 4.2 and 4.3: NT-Xent at 0.07, three ha
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.errors import TrainingError
 from training.augment.characters import edit_letters
 from training.finetune.losses import nt_xent
-from training.loop.run_state import load_state, save_state
+from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.love.options import LoveConfig
 from training.love.targets import Targets
 from training.mining.edit_pairs import edit_pairs
@@ -74,6 +72,17 @@ class Mimic(nn.Module):
         return vectors
 
 
+@dataclass(frozen=True, slots=True)
+class LoveRecord(StepRecord):
+    """Figures of one step.
+
+    Attributes:
+        loss: NT-Xent, in nats.
+    """
+
+    loss: float
+
+
 def pretrain(
     encoder: CharacterEncoder,
     tokenizer: Any,
@@ -83,19 +92,16 @@ def pretrain(
     *,
     resume: bool = True,
     progress: bool = True,
+    on_step: Callable[[LoveRecord], None] = lambda _: None,
 ) -> Mimicry:
     """Train `encoder` in place, and measure how well it mimics.
-
-    Writes `folder`/state.safetensors after each epoch, to resume, and `folder`/log.csv.
 
     Args:
         encoder: Is on the device to train on.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation, of the encoder's vocabulary.
         targets: The vectors to mimic.
         config: How to train.
-        folder: Created if absent.
-        resume: Resume from the state in `folder`, if there is one; otherwise it is removed.
-        progress: Show a progress bar on stderr.
+        folder, resume, progress, on_step: As in `TrainingLoop`; the state is written after each epoch.
 
     Raises:
         TrainingError: If there are fewer words than in a batch, the state is of another run, or the loss diverges.
@@ -104,81 +110,85 @@ def pretrain(
         raise TrainingError(
             f"{len(targets.words)} words are fewer than a batch of {config.batch}. Give more words, or a smaller batch"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     mimic = Mimic(encoder, targets.vectors.shape[1], generator=torch.Generator().manual_seed(config.seed))
     mimic.to(encoder.nearness.device).train()
-    optimizer = torch.optim.Adam(mimic.parameters(), lr=config.learning_rate, fused=True)
-    described = encoder.config.model_dump(exclude_none=True)  # as before there was a continuation share
-    identity = {**asdict(config), "encoder": described, "targets": _digest_of(targets)}
-    identity.pop("epochs")  # a later call may ask for more epochs
-    state = folder / "state.safetensors"
-    done = load_state(state, network=mimic, optimizer=optimizer, identity=identity) if resume else 0
-    if not resume:
-        state.unlink(missing_ok=True)
-    loop = _Loop(mimic, tokenizer, targets, config, optimizer)
-    with (folder / "log.csv").open("a" if done else "w", newline="") as file:
-        log = csv.writer(file)
-        if not done:
-            log.writerow(["epoch", "loss", "learning_rate"])
-        epochs = range(done, config.epochs)
-        for epoch in tqdm(epochs, "love", unit="epoch", initial=done, total=config.epochs, disable=not progress):
-            loss, rate = loop.run(epoch)
-            save_state(state, step=epoch + 1, network=mimic, optimizer=optimizer, identity=identity)
-            log.writerow([epoch + 1, f"{loss:.4f}", f"{rate:.6f}"])
-            file.flush()
+    objective = LoveObjective(mimic, tokenizer, targets, config)
+    TrainingLoop(
+        name="love",
+        objective=objective,
+        steps=config.epochs * objective.steps_an_epoch,
+        folder=folder,
+        resume=resume,
+        save_every=objective.steps_an_epoch,
+        progress=progress,
+        on_step=on_step,
+    ).run()
     encoder.eval()
     return measure_mimicry(mimic, tokenizer, targets, rng=random.Random(config.seed))
 
 
-class _Loop:
-    """The epochs of a run."""
+class LoveObjective(Objective):
+    """NT-Xent of words with typos against the vectors of the words; a batch is rows, words as seen, look-alikes."""
 
-    def __init__(
-        self, mimic: Mimic, tokenizer: Any, targets: Targets, config: LoveConfig, optimizer: torch.optim.Optimizer
-    ) -> None:
-        self._mimic, self._tokenizer, self._config, self._optimizer = mimic, tokenizer, config, optimizer
-        self._words = targets.words
+    record = LoveRecord
+
+    def __init__(self, mimic: Mimic, tokenizer: Any, targets: Targets, config: LoveConfig) -> None:
+        self.network, self._tokenizer, self._config, self._words = mimic, tokenizer, config, targets.words
+        self.optimizer = torch.optim.Adam(mimic.parameters(), lr=config.learning_rate, fused=True)
+        self.steps_an_epoch = len(targets.words) // config.batch
         self._device = mimic.to_target.weight.device
         self._targets = torch.from_numpy(targets.vectors).to(self._device)
         self._alike = look_alikes(targets.words) if config.hard_negatives else {}
+        described = mimic.encoder.config.model_dump()
+        self._identity = {**asdict(config), "encoder": described, "targets": _digest_of(targets)}
+        del self._identity["epochs"]  # a later call may ask for more epochs
 
-    def run(self, epoch: int) -> tuple[float, float]:
-        """Train one epoch; returns its mean loss and its learning rate."""
-        config = self._config
-        rate = config.learning_rate * config.decay**epoch
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
-        order = np.random.default_rng([config.seed, epoch]).permutation(len(self._words))
-        rng = random.Random(f"{config.seed} {epoch}")
-        n_steps = len(order) // config.batch
-        total = 0.0
-        for step in range(n_steps):
-            loss = self._loss(order[step * config.batch : (step + 1) * config.batch].tolist(), rng)
-            if not bool(torch.isfinite(loss)):
-                raise TrainingError(f"the loss is {loss.item()} in epoch {epoch + 1}. Use a lower learning rate")
-            self._optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            self._optimizer.step()
-            total += loss.item()
-        return total / n_steps, rate
+    def identity(self) -> Mapping[str, Any]:
+        """Settings, encoder and targets."""
+        return self._identity
 
-    def _loss(self, rows: list[int], rng: random.Random) -> Tensor:
-        """Compute the loss of a batch of words."""
+    def rate(self, step: int, factor: float) -> float:
+        """The learning rate of a step; it falls with each epoch."""
+        epoch: int = (step - 1) // self.steps_an_epoch
+        return self._config.learning_rate * self._config.decay**epoch
+
+    def batches(self, steps: range) -> Iterator[tuple[list[int], list[str], list[int]]]:
+        """Draw the batches; those of an epoch depend on each other, so that earlier ones are drawn too."""
+        size = self._config.batch
+        for step in range(1, steps.stop):
+            epoch, nth = divmod(step - 1, self.steps_an_epoch)
+            if epoch < (steps.start - 1) // self.steps_an_epoch:
+                continue
+            if nth == 0:
+                order = np.random.default_rng([self._config.seed, epoch]).permutation(len(self._words))
+                rng = random.Random(f"{self._config.seed} {epoch}")
+            drawn = self._draw(order[nth * size : (nth + 1) * size].tolist(), rng)
+            if step >= steps.start:
+                yield drawn
+
+    def backward(self, step: int, batch: tuple[list[int], list[str], list[int]]) -> dict[str, Tensor | float]:
+        """Add the gradient of a batch of words."""
+        rows, views, look_alike_rows = batch
+        both = torch.tensor([*rows, *rows])
+        same = (both[:, None] == torch.tensor([*rows, *rows, *look_alike_rows])).to(self._device)
+        loss = nt_xent(
+            self.network(self._tokenizer, views),
+            self._targets[rows],
+            temperature=self._config.temperature,
+            negatives=self._targets[look_alike_rows] if look_alike_rows else None,
+            same=same,
+        )
+        torch.autograd.backward(loss)
+        return {"loss": loss.detach()}
+
+    def _draw(self, rows: list[int], rng: random.Random) -> tuple[list[int], list[str], list[int]]:
+        """Draw edits and look-alikes of words."""
         config = self._config
         views = [
             (rng.random() < config.typo_share and edit_letters(self._words[i], rng)) or self._words[i] for i in rows
         ]
-        look_alike_rows = [j for i in rows for j in _draw(self._alike.get(i, ()), config.hard_negatives, rng)]
-        look_alike_rows = list(dict.fromkeys(look_alike_rows))
-        both = torch.tensor([*rows, *rows])
-        same = (both[:, None] == torch.tensor([*rows, *rows, *look_alike_rows])).to(self._device)
-        return nt_xent(
-            self._mimic(self._tokenizer, views),
-            self._targets[rows],
-            temperature=config.temperature,
-            negatives=self._targets[look_alike_rows] if look_alike_rows else None,
-            same=same,
-        )
+        found = [j for i in rows for j in _draw(self._alike.get(i, ()), config.hard_negatives, rng)]
+        return rows, views, list(dict.fromkeys(found))
 
 
 def look_alikes(words: Sequence[str]) -> dict[int, tuple[int, ...]]:

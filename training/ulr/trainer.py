@@ -13,47 +13,34 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
-from tqdm import tqdm
 
-from pearl_qdrant.errors import TrainingError
-from training.loop.curves import RunLog
-from training.loop.interruption import StopRequest, deferred_stop
-from training.loop.run_state import RunState, is_due
+from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.networks.phrase_vectors import device_of, find_precision
 from training.ulr.config import UlrConfig
 from training.ulr.drawing import UlrData, ViewDrawer
 from training.ulr.network import UlrNetwork
-from training.ulr.objective import UlrLosses, backward
-
-STATE = "state.safetensors"
+from training.ulr.objective import backward
 
 
 @dataclass(frozen=True, slots=True)
-class UlrRecord:
+class UlrRecord(StepRecord):
     """Figures of one step.
 
     Attributes:
-        step: From 1.
         misad: MiSAD before its weight; 0 while the head is trained alone.
         mlm: MLM loss in nats, before its weight.
-        learning_rate: Learning rate of what is trained.
-        seconds: Duration of the step.
         sequences: Sequences of the step.
         spans: Those with an n-gram.
     """
 
-    step: int
     misad: float
     mlm: float
-    learning_rate: float
-    seconds: float
     sequences: int
     spans: int
 
@@ -71,112 +58,61 @@ def fit_ulr(
 ) -> None:
     """Train `network` in place, on the device where it is.
 
-    Writes state.safetensors (to resume), log.csv and curves.png. On Ctrl-C or SIGTERM it finishes its step and writes
-    its state before it stops.
-
     Args:
         network: Its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now.
         data: What to learn from.
         config: How to train.
-        folder: Created if absent.
-        resume: Resume from the state in `folder`, if there is one; otherwise the state is removed.
-        tensorboard: Write event files too.
-        on_step: Called with the figures of each step.
-        clock: Returns seconds; decides when a state is due by time.
+        folder, resume, tensorboard, on_step, clock: As in `TrainingLoop`.
 
     Raises:
         TrainingError: If the state in `folder` is of another run, or a loss is not finite.
         SettingsError: If TensorBoard is requested but not installed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
-    start = copy.deepcopy(network).eval().requires_grad_(False) if config.hold else None
-    state = RunState(folder / STATE, network, optimizer, {**config.identity(), **data.identity()})
-    done = state.load() if resume else state.clear()
-    loop = _Loop(network, start, data, config, optimizer)
-    with deferred_stop() as stop, ExitStack() as stack:
-        log = stack.enter_context(RunLog(folder, done=done, tensorboard=tensorboard, record=UlrRecord))
-        bar = stack.enter_context(tqdm(desc="ulr", unit="step", initial=done, total=config.steps))
-        saver = _Saver(state, log, config, stop, clock)
-        for step in range(done + 1, config.steps + 1):
-            record = loop.step(step)
-            log.step(record)
-            bar.update()
-            bar.set_postfix(misad=f"{record.misad:.5f}", mlm=f"{record.mlm:.3f}", refresh=False)
-            on_step(record)
-            saver.after(step)
-            if stop:
-                break
+    TrainingLoop(
+        name="ulr",
+        objective=UlrObjective(network, data, config),
+        steps=config.steps,
+        folder=folder,
+        resume=resume,
+        save_every=config.save_every,
+        save_seconds=config.save_seconds,
+        tensorboard=tensorboard,
+        on_step=on_step,
+        clock=clock,
+    ).run()
     network.requires_grad_(True)
     network.eval()
 
 
-class _Saver:
-    """Writes the state when it is due: every few steps, every few minutes, at the end and on a stop request."""
+class UlrObjective(Objective):
+    """MiSAD and MLM over sequences."""
 
-    def __init__(
-        self, state: RunState, log: RunLog, config: UlrConfig, stop: StopRequest, clock: Callable[[], float]
-    ) -> None:
-        self._state, self._log, self._config, self._stop, self._clock = state, log, config, stop, clock
-        self._saved_at = clock()
+    record = UlrRecord
 
-    def after(self, step: int) -> None:
-        """Save after a step if it is due."""
-        is_last = step == self._config.steps
-        is_overdue = self._clock() - self._saved_at >= self._config.save_seconds
-        if is_last or self._stop or is_overdue or is_due(step, self._config.save_every):
-            self._state.save(step)
-            self._saved_at = self._clock()
-            self._log.plot(final=is_last)
-
-
-class _Loop:
-    """The steps of a run."""
-
-    def __init__(
-        self,
-        network: UlrNetwork,
-        start: UlrNetwork | None,
-        data: UlrData,
-        config: UlrConfig,
-        optimizer: torch.optim.Optimizer,
-    ) -> None:
-        self._network, self._start, self._config, self._optimizer = network, start, config, optimizer
+    def __init__(self, network: UlrNetwork, data: UlrData, config: UlrConfig) -> None:
+        self.network: UlrNetwork = network
+        self._data, self._config, self.clip = data, config, config.clip
+        self.optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+        self._start = copy.deepcopy(network).eval().requires_grad_(False) if config.hold else None
         self._drawer = ViewDrawer(network, data, config)
         self._precision = find_precision(config.precision, device_of(network))
 
-    def step(self, step: int) -> UlrRecord:
-        """Take a step."""
-        began = time.perf_counter()
-        network, config = self._network, self._config
+    def identity(self) -> Mapping[str, Any]:
+        """Settings and sequences."""
+        return {**self._config.identity(), **self._data.identity()}
+
+    def rate(self, step: int, factor: float) -> float:
+        """The learning rate of a step."""
+        return self._config.rate(step)
+
+    def backward(self, step: int, batch: object) -> dict[str, float]:
+        """Draw the sequences of a step, and add the gradient of both terms."""
+        network, config = self.network, self._config
         head_only = config.is_head_step(step)
         # In these steps the encoder has no dropout either: the head learns to read the vectors that it will see.
         network.train(config.dropout and not head_only)
         network.encoder.requires_grad_(not head_only)
         torch.manual_seed(hash((config.seed, step)))  # of integers: the same in every process
-        for group in self._optimizer.param_groups:
-            group["lr"] = config.rate(step)
-        self._optimizer.zero_grad()
         views = self._drawer.views(step, head_only=head_only)
         losses = backward(network, views, config, start=self._start, precision=self._precision, head_only=head_only)
-        self._check(step, losses)
-        if config.clip:
-            nn.utils.clip_grad_norm_(network.parameters(), config.clip)
-        self._optimizer.step()
-        return UlrRecord(
-            step=step,
-            misad=losses.misad,
-            mlm=losses.mlm,
-            learning_rate=config.rate(step),
-            seconds=time.perf_counter() - began,
-            sequences=len(views),
-            spans=losses.n_spans,
-        )
-
-    def _check(self, step: int, losses: UlrLosses) -> None:
-        """Stop where a loss is not finite."""
-        if not abs(losses.misad + losses.mlm) < float("inf"):
-            raise TrainingError(
-                f"step {step}: the loss is {losses.misad} (MiSAD) and {losses.mlm} (MLM). Start over with a learning "
-                f"rate below {self._config.learning_rate}, or in fp32"
-            )
+        return {"misad": losses.misad, "mlm": losses.mlm, "sequences": len(views), "spans": losses.n_spans}

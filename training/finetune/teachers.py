@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, fast_precision, network_width
 from pearl_qdrant.encoder.tokens import NameTokenizer
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.finetune.objective import Teacher
 from training.networks.base_network import BaseModel
 from training.networks.phrase_vectors import MicroBatch, PhraseVectors, device_of, micro_batches
+
+Teacher = Callable[[Sequence[str]], torch.Tensor]
+"""Encodes phrases as vectors, (n, dim), L2-normalised, without gradients."""
 
 MAX_TOKENS, MICRO_BATCH = 64, 640
 """How a `NetworkTeacher` reads phrases that come without token ids."""

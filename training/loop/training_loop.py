@@ -1,0 +1,357 @@
+"""The one training loop: schedule, log, saved state, exact resume, stop requests and several processes.
+
+    each step: rates -> gradient of the objective -> sum over processes -> clip -> optimizer -> record
+
+What is learnt is an `Objective`: fine-tuning, the character encoder (LOVE), the type head, ULR. Its batches, dropout
+and masks are functions of seed, rank and step, so that no random state is stored, and a resumed run ends with the same
+weights. The state is one safetensors file, no pickle; it is written beside the old one and then replaces it, so that
+there is a complete file even if the process is killed:
+
+    network.NAME            weights
+    optimizer.I.NAME        the optimizer's state of parameter I
+    metadata                step, and the settings that affect what is learnt, as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from pearl_qdrant.errors import TrainingError
+from training.data.batches import Shard
+from training.loop.curves import RunLog
+from training.loop.distributed import same_start, sum_gradients, wait_for_all
+
+STATE = "state.safetensors"
+SAVE_SECONDS = 300.0
+"""Seconds between two saved states, at most, plus one step."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """Figures of one step. A subclass adds those of its objective: losses are floats, counts are integers.
+
+    Attributes:
+        step: From 1.
+        learning_rate: Learning rate of the first parameters.
+        seconds: Duration of the step, waiting included.
+        waited: Share of the duration spent waiting for data, in [0, 1].
+    """
+
+    step: int
+    learning_rate: float
+    seconds: float
+    waited: float
+
+
+class Objective(ABC):
+    """What a loop minimises.
+
+    Attributes:
+        network: All weights that a state has.
+        optimizer: Of its parameters; the key "rate" of a group is the factor of the group's learning rate.
+        record: Figures of a step.
+        clip: Largest norm of the gradient; 0 for no limit.
+    """
+
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    record: type[StepRecord]
+    clip: float = 0.0
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the settings that a resumed run must share, serialisable as JSON."""
+        return {}
+
+    def batches(self, steps: range) -> Iterable[Any]:
+        """Return the batches of these steps, in order; by default the steps themselves."""
+        return steps
+
+    @abstractmethod
+    def rate(self, step: int, factor: float) -> float:
+        """Return the learning rate of a step, from 1, for parameters whose rate has a factor."""
+
+    @abstractmethod
+    def backward(self, step: int, batch: Any) -> Mapping[str, Tensor | float]:
+        """Add the gradient of a step; returns the figures that the record adds to those of `StepRecord`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingLoop:
+    """A run: the steps of an objective.
+
+    With a folder it writes state.safetensors (to resume), log.csv, evaluation.csv and curves.png. With several
+    processes (`distributed.process_group`) all run the same loop, and the first one writes. On Ctrl-C or SIGTERM a
+    single process finishes its step and writes its state before it stops.
+
+    Attributes:
+        name: Of the progress bar.
+        objective: What is learnt. Its network is trained in place, on the device where it is.
+        steps: Optimizer steps of the whole run.
+        folder: Created if absent; None: nothing is written.
+        resume: Resume from the state in `folder`, if there is one; otherwise the state is removed.
+        save_every: Steps between two saved states, at most.
+        save_seconds: Seconds between two saved states, at most, plus one step.
+        evaluate: Returns scores by name after a step; on the first process.
+        evaluate_every: Steps between two evaluations; 0: none before the end.
+        max_seconds: Stop after the first step that ends so late, with the state saved; at least one step is taken. For
+            a single process.
+        tensorboard: Write event files too.
+        on_step: Called with the figures of each step.
+        shard: This process.
+        progress: Show a progress bar on stderr.
+        clock: Returns seconds; decides when a state is due by time.
+    """
+
+    name: str
+    objective: Objective
+    steps: int
+    folder: Path | None = None
+    resume: bool = True
+    save_every: int = 500
+    save_seconds: float = SAVE_SECONDS
+    evaluate: Callable[[int], Mapping[str, float]] | None = None
+    evaluate_every: int = 0
+    max_seconds: float | None = None
+    tensorboard: bool = False
+    on_step: Callable[[Any], None] = lambda _: None
+    shard: Shard = field(default_factory=Shard)
+    progress: bool = True
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self) -> int:
+        """Take the steps that are not done; returns the steps done, all of them unless the time was over.
+
+        Raises:
+            TrainingError: If the state in the folder is of another run, or a loss is not finite.
+            SettingsError: If TensorBoard is requested but not installed.
+        """
+        done = self._load()
+        same_start(self.objective.network)
+        is_single, is_first = self.shard.world_size == 1, self.shard.rank == 0
+        # With several processes one of them cannot stop alone: the others would wait for it. A single one stops after
+        # the log is closed.
+        with deferred_stop() if is_single else nullcontext(StopRequest()) as stop, ExitStack() as stack:
+            log = None
+            if self.folder is not None and is_first:
+                log = RunLog(self.folder, done=done, tensorboard=self.tensorboard, record=self.objective.record)
+                stack.enter_context(log)
+            hidden = not (self.progress and is_first)
+            bar = tqdm(desc=self.name, unit="step", initial=done, total=self.steps, disable=hidden)
+            stack.enter_context(bar)
+            saved_at = self.clock()
+            until = float("inf") if self.max_seconds is None else saved_at + self.max_seconds
+            for record in self._records(range(done + 1, self.steps + 1)):
+                done, is_last = record.step, record.step == self.steps
+                is_late = self.clock() >= until
+                bar.update()
+                if log is not None:
+                    log.step(record)
+                self.on_step(record)
+                is_evaluated = is_last or is_due(done, self.evaluate_every)
+                if log is not None and self.evaluate is not None and is_evaluated:
+                    log.scores(done, self.evaluate(done))
+                # Clock and stop request are read after the evaluation: it may take minutes, and a signal may arrive
+                # meanwhile.
+                is_overdue = self.clock() - saved_at >= self.save_seconds
+                is_stopping, is_saved = is_late or bool(stop), is_last or is_due(done, self.save_every)
+                if log is not None and (is_saved or is_stopping or is_overdue):
+                    self._save(done)
+                    saved_at = self.clock()
+                    log.plot(final=is_last)
+                if is_evaluated or is_saved:
+                    wait_for_all()
+                if is_stopping:
+                    break
+        return done
+
+    def _records(self, steps: range) -> Iterator[StepRecord]:
+        """Take steps, and yield a record of each."""
+        objective, optimizer = self.objective, self.objective.optimizer
+        trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        began = time.perf_counter()
+        for step, batch in zip(steps, objective.batches(steps), strict=True):
+            waited = time.perf_counter() - began
+            for group in optimizer.param_groups:
+                group["lr"] = objective.rate(step, group.get("rate", 1.0))
+            optimizer.zero_grad()
+            figures = objective.backward(step, batch)
+            sum_gradients(trained)
+            if objective.clip:
+                nn.utils.clip_grad_norm_(trained, objective.clip)
+            optimizer.step()
+            # The figures are read after the step is taken: until then a GPU need not wait.
+            known = {name: value.item() if isinstance(value, Tensor) else value for name, value in figures.items()}
+            rate, seconds = objective.rate(step, 1.0), time.perf_counter() - began
+            _check(step, known, rate)
+            yield objective.record(
+                step=step,
+                learning_rate=rate,
+                seconds=seconds,
+                waited=waited / seconds,
+                **known,
+            )
+            began = time.perf_counter()
+
+    def _load(self) -> int:
+        """Load the state or remove it; returns the steps done. No process starts before the first has removed it."""
+        if self.folder is None:
+            return 0
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path, objective = self.folder / STATE, self.objective
+        if self.resume:
+            done = load_state(path, objective.network, objective.optimizer, objective.identity())
+            if done:
+                _log.info("resuming after step %d", done)
+            return done
+        wait_for_all()
+        if self.shard.rank == 0:
+            path.unlink(missing_ok=True)
+        wait_for_all()
+        return 0
+
+    def _save(self, step: int) -> None:
+        assert self.folder is not None
+        objective = self.objective
+        save_state(self.folder / STATE, step, objective.network, objective.optimizer, objective.identity())
+
+
+def _check(step: int, figures: Mapping[str, float], rate: float) -> None:
+    """Stop where a loss is not finite."""
+    if not all(abs(value) < float("inf") for value in figures.values()):
+        shown = ", ".join(f"{value} ({name})" for name, value in figures.items())
+        raise TrainingError(
+            f"step {step}: the loss is not finite: {shown}. Start over with a learning rate below {rate:g}, or in fp32"
+        )
+
+
+def is_due(step: int, every: int) -> bool:
+    """Return whether something that happens every few steps happens after this one; 0 is never."""
+    return every > 0 and step % every == 0
+
+
+def save_state(
+    path: Path, step: int, network: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]
+) -> None:
+    """Write the state after a step; an old file is replaced."""
+    from safetensors.torch import save_file
+
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    # Tied weights share memory, which safetensors does not accept.
+    copied = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    part = path.with_suffix(".part")
+    save_file(copied, part, metadata={"step": str(step), "identity": json.dumps(dict(identity), sort_keys=True)})
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def load_state(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]) -> int:
+    """Restore a state; returns the steps done, 0 if there is no state.
+
+    Raises:
+        TrainingError: If the file is damaged, or belongs to a run with other settings or another network.
+    """
+    if not path.exists():
+        return 0
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        step, before = int(metadata["step"]), dict(json.loads(metadata["identity"]))
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under(tensors, "optimizer.").items():
+            index, _, key = name.partition(".")
+            states.setdefault(int(index), {})[key] = tensor
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise TrainingError(f"{path} is not the state of a training run ({error}). Remove it to start over") from error
+    now = json.loads(json.dumps(dict(identity)))
+    keys = sorted({*before, *now})
+    other = [f"{key} {before.get(key)!r}, now {now.get(key)!r}" for key in keys if before.get(key) != now.get(key)]
+    if other:
+        raise TrainingError(
+            f"{path} is of a run with other settings ({'; '.join(other[:4])}). Resume with the same settings, write to "
+            f"another folder, or start over with restart"
+        )
+    try:
+        network.load_state_dict(_under(tensors, "network."))
+    except RuntimeError as error:
+        raise TrainingError(f"{path} is of another network ({error}). Write to another folder") from error
+    optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
+    return step
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names start with a prefix, without the prefix."""
+    return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """A signal that requested a stop, or none.
+
+    Attributes:
+        number: Number of the signal; None if there was none.
+    """
+
+    number: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.number is not None
+
+
+@contextmanager
+def deferred_stop() -> Iterator[StopRequest]:
+    """Record a first Ctrl-C or SIGTERM within the block; it takes effect at the end of the block.
+
+    A second signal takes effect at once. An ignored signal stays ignored. Only the main thread can set handlers: in
+    another thread nothing is deferred.
+    """
+    stop = StopRequest()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    # None is a handler that was not set from Python, and that Python cannot restore.
+    deferred = [number for number in _SIGNALS if before[number] not in (signal.SIG_IGN, None)]
+    if threading.current_thread() is not threading.main_thread():
+        deferred = []
+
+    def restore() -> None:
+        for number in deferred:
+            signal.signal(number, before[number])
+
+    def note(number: int, _: object) -> None:
+        stop.number = number
+        restore()
+        _log.warning("stopping after this step; a second signal stops without saving")
+
+    for number in deferred:
+        signal.signal(number, note)
+    try:
+        yield stop
+    finally:
+        restore()
+    if stop.number is not None:
+        signal.raise_signal(stop.number)
