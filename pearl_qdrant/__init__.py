@@ -19,8 +19,6 @@ from pearl_qdrant._lazy import lazy_exports
 from pearl_qdrant._version import __version__
 
 if TYPE_CHECKING:
-    from ingest.readers.columns import TableColumns
-
     from ingest.base.new_entity import make_entity
     from ingest.base.scan import ScanResult
     from ingest.formats import ReadOptions
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from ingest.load.load_base import load_base, load_or_update_base, scan_base, update_base
     from ingest.load.read_entities import read_entities
     from ingest.load.results import IngestResult, UpdateResult
+    from ingest.readers.columns import TableColumns
     from ingest.spread.load import load_base_in_parts
     from pearl_qdrant.errors import (
         CollectionNotFoundError,

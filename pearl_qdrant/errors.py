@@ -152,11 +152,13 @@ class CollectionExistsError(StoreError):
 class ManifestError(StoreError):
     """The collection has no manifest, or an unreadable one: another program made it, or the manifest is damaged."""
 
-    def __init__(self, collection: str, reason: str) -> None:
+    def __init__(self, collection: str, reason: str, *, is_other_version: bool = False) -> None:
         self.collection, self.reason = collection, reason
+        advice = "another program made it, or the manifest is damaged. Nothing was changed. Restore it from a copy, or "
+        if is_other_version:
+            advice = "another version of pearl-qdrant made it. Nothing was changed. Ingest the base again, or "
         super().__init__(
-            f"Collection '{collection}' has no usable manifest ({reason}): another program made it, or the manifest is "
-            f"damaged. Nothing was changed. Restore it from a copy, or use another collection."
+            f"Collection '{collection}' has no usable manifest ({reason}): {advice}use another collection."
         )
 
 

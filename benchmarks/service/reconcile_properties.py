@@ -134,7 +134,7 @@ def main(names: int, seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         EntityLinker.build(kept, collection="made", store=folder).close()
         settings = ServiceSettings(store=folder, cache=f"{folder}/cache", collections=("made",))
-        with TestClient(create_app(settings)) as client:
+        with TestClient(create_app(settings), base_url="http://localhost") as client:
             while client.get("/health/ready").status_code != 200:
                 time.sleep(0.1)
             for wrong in (0.0, 0.05, 0.1, 0.2, 0.4):

@@ -52,6 +52,8 @@ def is_lines(head: bytes) -> bool:
         return False
     if isinstance(decode_object(first.strip()), dict):
         return bool(rest.strip()) or not _find_prefix(text)
+    if first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{"):  # its first line is damaged
+        return True
     return not newline and len(head) >= HEAD_BYTES and _wrapper(text) is None
 
 

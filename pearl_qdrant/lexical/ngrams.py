@@ -20,11 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 3
-"""Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`, `parts.py`)."""
-
-KNOWN_VERSIONS = (1, 2, 3)
-"""Versions that are searched by n-grams; version 1 has no keys, and version 2 no parts. A collection of another one is
-searched by vector."""
+"""Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`, `parts.py`). A
+collection of another one has to be ingested again."""
 
 N = 3
 

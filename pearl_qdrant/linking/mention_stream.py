@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -142,7 +143,8 @@ class MentionStream:
             return
         # Leaving the block, also after an error, waits for the searches that were sent, and cancels the others.
         with ThreadPoolExecutor(REMOTE_SEARCHES, thread_name_prefix="pearl-qdrant-link") as threads:
-            yield from threads.map(search, parts)
+            contexts = [copy_context() for _ in parts]  # what the caller's thread knows, such as its deadline
+            yield from threads.map(lambda context, part: context.run(search, part), contexts, parts)
 
     def _find_rows(
         self,
@@ -270,14 +272,14 @@ def encode_ahead(
     # One worker, so at most one `encode` runs; leaving the block (an error, or a caller that stops early and closes the
     # generator) waits for that one and leaves no thread behind.
     with ThreadPoolExecutor(1, thread_name_prefix="pearl-qdrant-encode") as thread:
-        encoded: Future[Encoded] | None = thread.submit(encoder.encode, cleaned)
+        encoded: Future[Encoded] | None = thread.submit(copy_context().run, encoder.encode, cleaned)
         while encoded is not None:
             check()
             current = batch, cleaned, encoded
             # The next batch starts before the caller gets this one: it is encoded while the caller searches.
             batch, cleaned, encoded = following, [clean_mention(mention) for mention in following], None
             if batch:
-                encoded = thread.submit(encoder.encode, cleaned)
+                encoded = thread.submit(copy_context().run, encoder.encode, cleaned)
                 following = take(mentions, n)
             # An error of the worker is raised here, after the batches before it were yielded.
             yield current[0], current[1], current[2].result()

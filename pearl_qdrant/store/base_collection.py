@@ -156,12 +156,12 @@ class BaseCollection(ABC):
             # The caller wants `lexical_limit` names. `limit` is a little larger, and is cut to what is allowed.
             self._engine(tuple(valid_types), lexical_limit),
             vectors,
-            lexical if self.manifest.has_lexical else None,
+            lexical,
             limit=limit,
             lexical_limit=lexical_limit,
             is_match=is_match,
-            keys=keys if self.manifest.has_keys else None,
-            slips=slips if self.manifest.has_parts else None,
+            keys=keys,
+            slips=slips,
         )
 
     def find(

@@ -96,7 +96,7 @@ class _Mention:
 def search_hybrid(
     engine: SearchEngine,
     vectors: FloatArray,
-    lexical: SparseRows | None,
+    lexical: SparseRows,
     *,
     limit: int,
     lexical_limit: int,
@@ -109,7 +109,7 @@ def search_hybrid(
     Args:
         engine: The collection.
         vectors: (q, dim); a row of zeros finds nothing by dense vector.
-        lexical: q rows; None searches by dense vector alone.
+        lexical: q rows.
         limit, lexical_limit: Return at most this many names for each query, by vector and by n-grams.
         is_match, keys, slips: As in `protocol.Collection.search_hybrid`.
 
@@ -140,7 +140,7 @@ def search_hybrid(
     return list(chain.from_iterable(engine.map_batches(search_batch, batches)))
 
 
-def _make_mention(vectors: FloatArray, lexical: SparseRows | None, keys: SparseRows | None, row: int) -> _Mention:
+def _make_mention(vectors: FloatArray, lexical: SparseRows, keys: SparseRows | None, row: int) -> _Mention:
     return _Mention(row, vectors[row] if vectors[row].any() else None, _row(lexical, row), _row(keys, row))
 
 

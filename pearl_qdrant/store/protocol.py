@@ -194,10 +194,9 @@ class Collection(Protocol):
             types: As in `search`.
             is_match: If it is true for one of the nearest names or one that shares a key, the query is not searched
                 by n-grams.
-            keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them. A
-                collection of an older version has no keys: nothing is found by them.
+            keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them.
             slips: Features of names one or two edits away; a query without a match is searched by them before n-grams,
-                for at most 3 x `lexical_limit` names. A collection of an older version has no parts: it is not used.
+                for at most 3 x `lexical_limit` names.
 
         Returns:
             q lists of up to `limit` + `lexical_limit` names, by dense cosine, best first; names without one last.

@@ -1,4 +1,4 @@
-"""Errors of resources: too many open files, too little memory. They say nothing of what is stored."""
+"""Errors of resources: too few files, threads or processes, too little memory. They say nothing of what is stored."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _MEMORY = (
     "os error 12",
     "errno 12",
 )
-_CODES = {errno.EMFILE: _FILES[0], errno.ENFILE: _FILES[0], errno.ENOMEM: _MEMORY[0]}
+_THREADS = ("failed to spawn", "can't start new thread")
+_CODES = {errno.EAGAIN: _THREADS[0], errno.EMFILE: _FILES[0], errno.ENFILE: _FILES[0], errno.ENOMEM: _MEMORY[0]}
 
 
 def resource_error(problem: BaseException | str, what: str) -> StoreError | None:
-    """Make the error for too few files or too little memory.
+    """Make the error for too few files or threads, or too little memory.
 
     Args:
         problem: An error, or the text of one by the engine or a process that ended.
@@ -40,6 +41,11 @@ def resource_error(problem: BaseException | str, what: str) -> StoreError | None
             f"{what}: this process has as many open files as it may have{_limit()} ({text}). Nothing is wrong with "
             f"what is stored. Allow more (ulimit -n 4096), or keep fewer collections open, and run the same command "
             f"again."
+        )
+    if any(sign in lower for sign in _THREADS):
+        return StoreError(
+            f"{what}: the system allows no further thread or process ({text}). Nothing is wrong with what is stored. "
+            f"Allow more (ulimit -u, or the limit of the container), and run the same command again."
         )
     if any(sign in lower for sign in _MEMORY):
         return StoreError(

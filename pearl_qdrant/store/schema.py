@@ -39,7 +39,7 @@ INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FI
 FACET_FIELDS = ("kb_types", "types", "predicted_type")
 """Type fields that are counted by value."""
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 
 # Any fixed namespace works, but it must never change: all point ids depend on it.
 _NAMESPACE = uuid.UUID("8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11")
@@ -263,7 +263,7 @@ class Manifest(BaseModel):
         quantization: How vectors are kept for finding candidates.
         has_descriptions: Whether descriptions have vectors (`DESCRIPTION`), set on creation.
         has_plain_payloads: Whether an embedded collection has points as a server keeps them (`edge.points`).
-        lexical_version: `ngrams.VERSION` of its sparse vectors, set on creation; None: it was made before these.
+        lexical_version: `ngrams.VERSION` of its sparse vectors.
         ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
         calibration: Result of `pearl-qdrant calibrate`; None: the values shipped with the package.
         type_map_version: Version of the table from native to coarse types.
@@ -292,7 +292,7 @@ class Manifest(BaseModel):
     quantization: Quantization = "int8"
     has_descriptions: bool = False
     has_plain_payloads: bool = False
-    lexical_version: int | None = None
+    lexical_version: int = ngrams.VERSION
     ngram_rarity: str | None = None
     calibration: LinkCalibration | None = None
     type_map_version: str | None = None
@@ -303,21 +303,6 @@ class Manifest(BaseModel):
     loaded: tuple[LoadedInput, ...] = ()
     edited: bool = False
     checkpoints: tuple[Checkpoint, ...] = ()
-
-    @property
-    def has_lexical(self) -> bool:
-        """Whether this program knows the version of its sparse vectors; if not, it is searched by dense vector only."""
-        return self.lexical_version in ngrams.KNOWN_VERSIONS
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether its sparse vectors have the keys of names (`lexical.keys`)."""
-        return self.lexical_version in (2, ngrams.VERSION)
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether they have the parts of names too (`lexical.parts`)."""
-        return self.lexical_version == ngrams.VERSION
 
     @classmethod
     def for_model(
@@ -350,7 +335,7 @@ class Manifest(BaseModel):
 
     def as_created(self) -> Manifest:
         """Return the manifest that a store writes with a new collection."""
-        return self.model_copy(update={"lexical_version": ngrams.VERSION, "has_plain_payloads": False})
+        return self.model_copy(update={"has_plain_payloads": False})
 
     def with_checkpoint(self, checkpoint: Checkpoint) -> Manifest:
         """Return a copy with a checkpoint, which replaces the one of the same input."""
@@ -367,7 +352,7 @@ class Manifest(BaseModel):
 
     @classmethod
     def parse(cls, text: str | bytes | Mapping[str, Any] | None, collection: str) -> Manifest:
-        """Read a manifest from JSON text or an object; ManifestError if none is valid, or it has a newer format."""
+        """Read a manifest from JSON text or an object; ManifestError if none is valid, or another version wrote it."""
         if text is None:
             raise ManifestError(collection, "there is none")
         try:
@@ -376,8 +361,14 @@ class Manifest(BaseModel):
             raise ManifestError(collection, "unreadable: its JSON is nested too deeply") from error
         except (ValueError, ValidationError) as error:
             raise ManifestError(collection, f"unreadable: {str(error).splitlines()[0]}") from error
-        if manifest.format_version > MANIFEST_VERSION:
-            raise ManifestError(collection, f"format version {manifest.format_version}, this program knows 1")
+        theirs = (manifest.format_version, manifest.lexical_version)
+        if theirs != (MANIFEST_VERSION, ngrams.VERSION):
+            raise ManifestError(
+                collection,
+                f"format {theirs[0]}.{theirs[1]} of {manifest.created_by or 'an unknown program'}, this program has "
+                f"{MANIFEST_VERSION}.{ngrams.VERSION}",
+                is_other_version=True,
+            )
         return manifest
 
     def is_of(self, info: ModelInfo) -> bool:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.versions.rows import NameRows
 from pearl_qdrant.transfer.inventory import Inventory
 from pearl_qdrant.transfer.records import OnProgress
 from pearl_qdrant.transfer.sample import NameSample
@@ -53,22 +49,10 @@ def stream_names(
 
 
 def streamed_manifest(source: Collection, target: Manifest) -> Manifest:
-    """Return the manifest of a collection whose names were streamed: that of the source, in the target's layout.
-
-    Sparse vectors are made again of the names. If the source has an older version of them, the table of rarities is
-    counted again, too.
-    """
-    before = source.manifest
+    """Return the manifest of a collection whose names were streamed: that of the source, in the target's layout."""
     changed: dict[str, object] = {
         "collection": target.collection,
-        "lexical_version": target.lexical_version,
         "has_plain_payloads": target.has_plain_payloads,
         "checkpoints": (),
     }
-    if before.lexical_version != target.lexical_version:
-        changed["ngram_rarity"] = IdfTable.from_names(_names(source.scroll_rows())).to_text()
-    return before.model_copy(update=changed)
-
-
-def _names(pages: Iterator[NameRows]) -> Iterator[str]:
-    return (point.name for rows in pages for point in rows.points)
+    return source.manifest.model_copy(update=changed)

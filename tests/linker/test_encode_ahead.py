@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -171,3 +173,26 @@ def test_a_stream_that_is_left_early_leaves_no_thread(encoder: Encoder) -> None:
     batches.close()  # type: ignore[attr-defined]
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pearl-qdrant-encode")]
+
+
+def test_threads_of_a_link_know_what_the_caller_knows(encoder: Encoder) -> None:
+    """What a caller sets for its thread, such as the end of a request's time, holds in the threads that work for it."""
+    known: ContextVar[str] = ContextVar("known", default="nothing")
+    seen: list[str] = []
+
+    class Asking(Watched):
+        def encode(self, names: Sequence[str]) -> Encoded:
+            seen.append(known.get())
+            return super().encode(names)
+
+    def search(part: list[int]) -> list[int]:
+        seen.append(known.get())
+        return part
+
+    known.set("the deadline")
+    batches = list(encode_ahead(Asking(encoder), iter(["a", "b", "c"]), 1, lambda: None))
+    remote = SimpleNamespace(statistics=SimpleNamespace(is_remote=True))
+    found = list(mention_stream.MentionStream._in_order(remote, search, [[1], [2], [3]]))  # type: ignore[arg-type]
+
+    assert len(batches) == len(found) == 3
+    assert seen == ["the deadline"] * 6

@@ -42,7 +42,7 @@ def test_the_manifest_says_loading_until_the_last_point_is_stored(
     counting = CountingEncoder(encoder)
     result = load(path, store, counting)
 
-    assert result.resumed_at == checkpoint.entities
+    assert checkpoint.entities <= result.resumed_at < 100
     assert len(counting.names) < 200, "what was stored is not encoded again"
     assert result.points == 200
     collection = store.open("base")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
-from ingest.readers.tsv.reader import TsvReader
 
 from ingest.base.scan import scan
+from ingest.formats import open_reader
 from pearl_qdrant import EntityLinker, load_base, update_base
 
 BASE = "id\tname\n1\tJohn Smith\n1\tMary Jones\n2\tRome\n3\tOslo\n2\tParis\n"
@@ -67,7 +67,7 @@ def test_few_of_many_rows_are_shown(tmp_path: Path) -> None:
     """Of many such rows the first five are shown, and no more of the base is read again for them."""
     path = tmp_path / "many.tsv"
     path.write_text("".join(f"E{i % 1000}\tname {i}\n" for i in range(3000)), encoding="utf-8")
-    with TsvReader([path]) as reader:
+    with open_reader([path]) as reader:
         report = scan(reader).report
 
     assert report.conflicting_names == 2000

@@ -242,7 +242,8 @@ import sys, time
 from fastapi.testclient import TestClient
 from pearl_qdrant.service import ServiceSettings, create_app
 
-with TestClient(create_app(ServiceSettings(store=sys.argv[1], cache=sys.argv[2]))) as client:
+app = create_app(ServiceSettings(store=sys.argv[1], cache=sys.argv[2]))
+with TestClient(app, base_url="http://localhost") as client:
     while client.get("/health/ready").status_code != 200:
         time.sleep(0.05)
     assert client.post("/v1/link", json={"mentions": ["NYC"]}).status_code == 200

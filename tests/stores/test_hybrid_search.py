@@ -8,7 +8,7 @@ from store_cases import DIM, many, point, put, unit, yes
 
 from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.lexical.slips import slip_features
-from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import ScoredName, SlipQuery
 
@@ -235,20 +235,6 @@ def test_ngrams_follow_writes_and_deletions(collection: Collection) -> None:
     assert status.is_finalized
 
 
-def test_a_collection_of_another_version_is_searched_by_vector_alone(
-    store: Store, collection: Collection, name: str
-) -> None:
-    """If folding or hashing has changed, n-grams find nothing instead of wrong names; writing still works."""
-    put(collection, *cities())
-    collection.write_manifest(collection.manifest.model_copy(update={"lexical_version": 0}))
-    collection.close()
-
-    reopened = store.open(name)
-    put(reopened, (point("5", "Kobenhavn Nord"), [0.0, 1.0]))
-    assert shown(hybrid(reopened, [1.0], "kobenhavn")) == [("Danish capital", 0.995)]
-    reopened.close()
-
-
 def test_a_name_with_slips_is_found_by_its_parts(collection: Collection) -> None:
     """Neither its vector nor rare n-grams are near; if it is a match, n-grams are not searched; alone as in a batch."""
     put(
@@ -299,13 +285,3 @@ def test_a_wide_search_looks_through_more_names(collection: Collection, is_wide:
     assert ("Wintergarden" in both[0]) == is_wide
     assert len(both[1]) <= 4
     assert [search([0]), search([1])] == [[both[0]], [both[1]]]
-
-
-def test_a_collection_without_parts_is_searched_as_before(collection: Collection) -> None:
-    """Collections of an earlier version have none; nothing is found by them."""
-    put(collection, (point("1", "Winchester"), [1.0, 0.0]), (point("2", "Rochester"), [0.0, 1.0]))
-    older = collection.read_manifest().model_copy(update={"lexical_version": 2})
-
-    assert older.has_keys
-    assert not older.has_parts
-    assert collection.manifest.has_parts

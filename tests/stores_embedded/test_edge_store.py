@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +19,11 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
-from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store.edge import (
     lock as edge_lock,
 )
 from pearl_qdrant.store.edge import (
     points as edge_points,
-)
-from pearl_qdrant.store.edge import (
-    shard as edge_shard,
 )
 from pearl_qdrant.store.edge import (
     store as edge,
@@ -281,29 +275,3 @@ def test_a_batch_survives_packing() -> None:
     assert not first.vectors[7].any()
     np.testing.assert_array_equal(second.described, descriptions[1000:].any(axis=1))
     np.testing.assert_array_equal(second.descriptions, descriptions[1000:][second.described])
-
-
-def test_a_collection_without_n_grams_still_works(store: EdgeStore) -> None:
-    """A collection made before n-grams existed can be opened, written, finalized and searched, by vector only."""
-    store.create(manifest_of()).close()
-    folder = Path(store.location) / "toy"
-    shutil.rmtree(folder / "shard")
-    (folder / "files.json").unlink()
-    (folder / "shard").mkdir()
-    edge_shard.create_shard(folder / "shard", 8, has_lexical=False)
-    old = json.loads((folder / "manifest.json").read_text())
-    del old["lexical_version"]
-    (folder / "manifest.json").write_text(json.dumps(old))
-    points, vectors, encodable = many(30)
-
-    collection = store.open("toy")
-    with collection.writer() as writer:
-        writer.write(points[:20], vectors[:20], encodable[:20])
-    collection.upsert(points[20:], vectors[20:], encodable[20:])
-    collection.finalize()
-
-    assert collection.manifest.lexical_version is None
-    names = [point.name for point in points]
-    hits = collection.search_hybrid(vectors, ngram_rows(names), limit=1, lexical_limit=5)
-    assert [[hit.point.name for hit in row] for row in hits] == [[name] for name in names]
-    assert collection.status().is_finalized

@@ -140,6 +140,7 @@ def test_a_state_of_the_graph_that_cannot_be_read_is_not_absent(
         ("Service runtime error: Too many open files (os error 24)", "open files"),
         ("failed to open WAL: Cannot allocate memory (os error 12)", "memory"),
         ("memory allocation of 4294967296 bytes failed", "memory"),
+        ('failed to spawn thread: Os { code: 11, kind: WouldBlock, message: "Resource temporarily..." }', "thread"),
     ],
 )
 def test_what_the_engine_says_of_resources(message: str, word: str) -> None:

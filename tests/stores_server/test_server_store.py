@@ -19,7 +19,6 @@ from pearl_qdrant.errors import (
     StoreFullError,
     StoreRejectedError,
 )
-from pearl_qdrant.lexical import ngrams
 from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection
 from pearl_qdrant.store.server.indexing import LOAD_KEY
 from pearl_qdrant.store.server.store import ServerStore
@@ -46,27 +45,14 @@ def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collecti
     assert reopened.manifest == manifest_of().as_created()
 
 
-def test_a_collection_without_n_grams_still_works(double: QdrantDouble, store: ServerStore) -> None:
-    """It can be opened, written and searched, by vector only; a collection that lost its sparse vectors is an error."""
+def test_a_collection_that_lost_its_sparse_vectors_is_an_error(double: QdrantDouble, store: ServerStore) -> None:
+    """It is not searched by dense vector alone, which would be a worse answer without a word."""
     size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
-    for name, version in ((NAME, None), ("broken", ngrams.VERSION)):
-        manifest = manifest_of().model_copy(update={"collection": name, "lexical_version": version})
-        metadata = {MANIFEST_KEY: manifest.model_dump(mode="json")}
-        double.client.create_collection(name, vectors_config={"dense": size}, metadata=metadata)
-        double.schema[name], double.config[name] = {}, {}
-    points, vectors, encodable = points_of(20)
+    metadata = {MANIFEST_KEY: manifest_of().model_dump(mode="json")}
+    double.client.create_collection(NAME, vectors_config={"dense": size}, metadata=metadata)
 
-    collection = store.open(NAME)
-    with collection.writer() as writer:
-        writer.write(points, vectors, encodable)
-    collection.finalize()
-
-    rows = ngrams.ngram_rows([point.name for point in points])
-    hits = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=5)
-    assert [len(row) for row in hits] == [1] * 20
-    assert collection.status().indexed_vectors == 20
     with pytest.raises(ManifestError, match="sparse vectors 'lexical'"):
-        store.open("broken")
+        store.open(NAME)
 
 
 def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: ServerCollection) -> None:

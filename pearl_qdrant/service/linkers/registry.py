@@ -162,9 +162,10 @@ class Collections:
                 self._refreshed[name] = now
             self._problems.pop(name, None)
         except (PearlQdrantError, OSError) as error:
-            if self._problems.get(name) != str(error) and not isinstance(error, ServiceError):
+            problem = error.message if isinstance(error, PearlQdrantError) else str(error)
+            if self._problems.get(name) != problem and not isinstance(error, ServiceError):
                 log.warning("%s", error, extra=facts(collection=name))
-            self._problems[name] = str(error)
+            self._problems[name] = problem
 
     async def _refresh(self, handle: CollectionHandle) -> None:
         """Open a newer state, and let the index of names follow; a collection that is gone is closed."""

@@ -57,7 +57,6 @@ class ShardLoad:
         points = job.compact_points if job.has_graph else job.compact_unindexed_points
         config = edge_shard.shard_config(
             job.dim,
-            has_lexical=job.has_lexical,
             has_descriptions=job.has_descriptions,
             m=job.graph_m if job.has_graph else 0,
             ef_construct=job.graph_ef_construct,
@@ -79,7 +78,7 @@ class ShardLoad:
         job = self._job
         edge_shard.check_space(self._path, job.collection)
         batch = PointBatch.unpack(packed)
-        edge_shard.upsert(self._shard, batch, has_lexical=job.has_lexical)
+        edge_shard.upsert(self._shard, batch)
         self._growing_bytes += len(packed)
         if self._has_indexes and not job.has_graph and self._shard.info().points_count > job.small_points:
             edge_shard.drop_indexes(self._shard)
@@ -127,7 +126,6 @@ def _finalize(job: Job) -> Answer:
     path = Path(job.shard)
     config = edge_shard.shard_config(
         job.dim,
-        has_lexical=job.has_lexical,
         has_descriptions=job.has_descriptions,
         m=job.graph_m,
         ef_construct=job.graph_ef_construct,
@@ -142,7 +140,7 @@ def _finalize(job: Job) -> Answer:
     edge_shard.create_indexes(shard)
     shard.flush()
     n_vectors = edge_shard.count_vectors(shard)
-    others = [name for name, has in ((LEXICAL, job.has_lexical), (DESCRIPTION, job.has_descriptions)) if has]
+    others = [LEXICAL, DESCRIPTION] if job.has_descriptions else [LEXICAL]
     n_others = sum(edge_shard.count_vectors(shard, name) for name in others)
     # The engine counts deleted points until their segment is rebuilt.
     indexed = share_indexed(shard.info().indexed_vectors_count, n_vectors, n_others)

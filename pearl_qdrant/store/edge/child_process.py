@@ -48,7 +48,6 @@ class Job:
         collection: Name, for errors.
         shard: Folder of the shard.
         dim: Width of the vectors.
-        has_lexical: Whether there are sparse vectors; the child makes them of the names.
         has_descriptions: Whether there are vectors of descriptions.
         threshold_kb: Size in KB of vectors from which a segment is compacted, or gets a graph.
         quantization: How segments with a graph keep their vectors.
@@ -63,7 +62,6 @@ class Job:
     collection: str
     shard: str
     dim: int
-    has_lexical: bool
     has_descriptions: bool
     threshold_kb: int
     quantization: Quantization

@@ -137,7 +137,7 @@ class EdgeCollection(BaseCollection):
         with folder.changing("writing to it") as shard:
             for batch in batches:
                 edge_shard.check_space(folder.path, folder.name)
-                edge_shard.upsert(shard, batch, has_lexical=folder.manifest.has_lexical)
+                edge_shard.upsert(shard, batch)
                 folder.record(operations.UPSERT, operations.upsert_body(batch))
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:

@@ -313,7 +313,6 @@ class CollectionFolder:
             collection=self.name,
             shard=str(self.path / SHARD_FOLDER),
             dim=self.manifest.dim,
-            has_lexical=self.manifest.has_lexical,
             has_descriptions=self.manifest.has_descriptions,
             threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
             quantization=self.manifest.quantization,

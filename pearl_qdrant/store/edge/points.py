@@ -59,8 +59,8 @@ class PointBatch:
     def __len__(self) -> int:
         return len(self.encodable)
 
-    def points(self, *, has_lexical: bool) -> list[Point]:
-        """Make the points that Edge takes. Sparse vectors, if the collection has them, are made of the names here."""
+    def points(self) -> list[Point]:
+        """Make the points that Edge takes. Sparse vectors are made of the names here."""
         # A memoryview takes 12 us where a list takes 30.
         vectors: list[dict[str, Any]] = [
             {DENSE: memoryview(row)} if ok else {}
@@ -68,11 +68,10 @@ class PointBatch:
         ]
         for row, description in zip(np.flatnonzero(self.described).tolist(), self.descriptions, strict=True):
             vectors[row][DESCRIPTION] = memoryview(description)
-        if has_lexical:
-            rows = sparse_vectors(stored_rows([payload["name"] for payload in self.payloads]))
-            for named, sparse in zip(vectors, rows, strict=True):
-                if sparse is not None:
-                    named[LEXICAL] = sparse
+        rows = sparse_vectors(stored_rows([payload["name"] for payload in self.payloads]))
+        for named, sparse in zip(vectors, rows, strict=True):
+            if sparse is not None:
+                named[LEXICAL] = sparse
         return [Point(*parts) for parts in zip(self.ids, vectors, self.payloads, strict=True)]
 
     def pack(self, dump: Callable[[_Texts], bytes] = marshal.dumps) -> bytes:

@@ -80,7 +80,6 @@ READ_THROUGH = ("segments/*/payload_index/*/*.dat", "segments/*/vector_storage-*
 def shard_config(
     dim: int,
     *,
-    has_lexical: bool,
     has_descriptions: bool,
     m: int = graph.M,
     ef_construct: int = graph.EF_CONSTRUCT,
@@ -93,7 +92,6 @@ def shard_config(
 
     Args:
         dim: Width of the vectors.
-        has_lexical: Whether there are sparse vectors.
         has_descriptions: Whether there are vectors of descriptions: read by id only, so without a graph, on disk, as
             float16.
         m: Links of a point in the graph; 0 makes compacted segments without a graph.
@@ -123,7 +121,7 @@ def shard_config(
     lexical = EdgeSparseVectorParams(modifier=Modifier.Idf, memory=Memory.Cached)
     return EdgeConfig(
         vectors=vectors,
-        sparse_vectors={LEXICAL: lexical} if has_lexical else None,
+        sparse_vectors={LEXICAL: lexical},
         hnsw_config=HnswIndexConfig(m, ef_construct, graph.FULL_SCAN_KB, memory=Memory.Cached),
         optimizers=EdgeOptimizersConfig(
             indexing_threshold=threshold_kb,
@@ -146,11 +144,9 @@ def _quantization_config(
     return None
 
 
-def create_shard(path: Path, dim: int, *, has_lexical: bool = True, has_descriptions: bool = False) -> None:
-    """Create an empty shard with its payload indexes, and close it; old shards have no sparse vectors."""
-    config = shard_config(
-        dim, has_lexical=has_lexical, has_descriptions=has_descriptions, threshold_kb=INDEXING_THRESHOLD_KB
-    )
+def create_shard(path: Path, dim: int, *, has_descriptions: bool = False) -> None:
+    """Create an empty shard with its payload indexes, and close it."""
+    config = shard_config(dim, has_descriptions=has_descriptions, threshold_kb=INDEXING_THRESHOLD_KB)
     shard = EdgeShard.create(str(path), config)
     create_indexes(shard)
     shard.flush()
@@ -285,9 +281,9 @@ def has_indexes(shard: EdgeShard) -> bool:
     return {*INDEXED_FIELDS, CANONICAL_FIELD} <= set(shard.info().payload_schema)
 
 
-def upsert(shard: EdgeShard, batch: PointBatch, *, has_lexical: bool) -> None:
-    """Write checked points, with sparse vectors if the collection has them."""
-    shard.update(UpdateOperation.upsert_points(batch.points(has_lexical=has_lexical)))
+def upsert(shard: EdgeShard, batch: PointBatch) -> None:
+    """Write checked points."""
+    shard.update(UpdateOperation.upsert_points(batch.points()))
 
 
 def count_points(shard: EdgeShard, condition: Filter | None = None) -> int:

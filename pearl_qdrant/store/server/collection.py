@@ -313,7 +313,7 @@ class ServerCollection(BaseCollection):
 
     def _count_vectors(self, vector: str) -> int:
         """Count the points that have this vector, exactly; a collection may keep no vectors of that name."""
-        if not {LEXICAL: self._manifest.has_lexical, DESCRIPTION: self._manifest.has_descriptions}.get(vector, True):
+        if vector == DESCRIPTION and not self._manifest.has_descriptions:
             return 0
         return self._count_filtered(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
 

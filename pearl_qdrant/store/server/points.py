@@ -56,11 +56,11 @@ def check_points(
     if not len(points):
         return []
     of_descriptions = dict(zip(np.flatnonzero(described).tolist(), described_rows, strict=True))
-    lexical = stored_rows([point.name for point in points]) if manifest.has_lexical else None
+    lexical = stored_rows([point.name for point in points])
     checked: dict[str, CheckedPoint] = {}
     for i, (point, has_vector) in enumerate(zip(points, flags.tolist(), strict=True)):
         named: dict[str, Any] = {DENSE: rows[i]} if has_vector else {}
-        if lexical is not None and lexical.offsets[i] < lexical.offsets[i + 1]:
+        if lexical.offsets[i] < lexical.offsets[i + 1]:
             indices, values = lexical.row(i)
             named[LEXICAL] = {"indices": indices, "values": values}
         if i in of_descriptions:

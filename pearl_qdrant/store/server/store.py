@@ -237,7 +237,7 @@ class ServerStore:
             raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
         if manifest.has_descriptions and DESCRIPTION not in vectors:
             raise ManifestError(name, f"there should be vectors '{DESCRIPTION}'")
-        if manifest.has_lexical and LEXICAL not in (info.config.params.sparse_vectors or {}):
+        if LEXICAL not in (info.config.params.sparse_vectors or {}):
             raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
         return ServerCollection(
             self._connection,

@@ -35,7 +35,7 @@ def unpack_snapshot(snapshot: Path, shard: Path) -> None:
             else:
                 path.unlink()
     with tempfile.TemporaryDirectory(prefix="pearl-qdrant-") as folder:
-        edge_shard.create_shard(Path(folder) / "shard", 1, has_lexical=False)
+        edge_shard.create_shard(Path(folder) / "shard", 1)
         ours = _segment_versions(Path(folder) / "shard")
     theirs = _segment_versions(shard)
     if theirs != ours:

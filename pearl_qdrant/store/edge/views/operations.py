@@ -65,7 +65,7 @@ def replace_body(payloads: Mapping[str, Mapping[str, Any]]) -> bytes:
     return msgspec.json.encode(payloads)
 
 
-def replay(shard: EdgeShard, journal: bytes, *, has_lexical: bool) -> int:
+def replay(shard: EdgeShard, journal: bytes) -> int:
     """Repeat the operations of a journal; returns how many there were.
 
     Raises:
@@ -77,14 +77,14 @@ def replay(shard: EdgeShard, journal: bytes, *, has_lexical: bool) -> int:
         read = receive(stream)
         if read is None:
             raise ValueError("its journal is cut off")
-        _apply(shard, *read, has_lexical=has_lexical)
+        _apply(shard, *read)
         n_done += 1
     return n_done
 
 
-def _apply(shard: EdgeShard, kind: bytes, body: bytes, *, has_lexical: bool) -> None:
+def _apply(shard: EdgeShard, kind: bytes, body: bytes) -> None:
     if kind == UPSERT:
-        edge_shard.upsert(shard, PointBatch.unpack(body, _read_texts), has_lexical=has_lexical)
+        edge_shard.upsert(shard, PointBatch.unpack(body, _read_texts))
     elif kind == DELETE:
         shard.update(UpdateOperation.delete_points([*msgspec.json.decode(body, type=list[str])]))
     elif kind == DELETE_MATCHING:

@@ -23,7 +23,6 @@ from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHA
 from pearl_qdrant.store.edge.views.operations import replay
 from pearl_qdrant.store.edge.views.placing import make_log, place, without_log
 from pearl_qdrant.store.edge.views.published import JOURNAL_FILE, PUBLISHED_FOLDER, Published, boot_id
-from pearl_qdrant.store.schema import Manifest
 
 _NEW, _OLD = ".restored", ".replaced"  # folders beside the shard
 
@@ -68,11 +67,10 @@ def _make_shard(published: Path, shard: Path, name: str, state: Published) -> No
         journal = file.read(state.journal_bytes)
     if len(journal) < state.journal_bytes:
         raise ValueError("its journal is cut off")
-    has_lexical = Manifest.parse(state.manifest, name).has_lexical
     with edge_shard.edge_errors(name, "opening it"):
         opened = EdgeShard.load(str(shard))
         try:
-            replay(opened, journal, has_lexical=has_lexical)
+            replay(opened, journal)
             opened.flush()
         finally:
             opened.close()

@@ -126,7 +126,7 @@ class CollectionView:
         self._seen = _stat(source.path)
         self._root = root_of(source.path)
         self.manifest, self._index = _read_content(source)
-        self._shard: EdgeShard | None = _open_shard(source, view.path, has_lexical=self.manifest.has_lexical)
+        self._shard: EdgeShard | None = _open_shard(source, view.path)
         self._end = weakref.finalize(self, _close, self._shard, view, self.guard)
 
     @classmethod
@@ -273,7 +273,7 @@ def _read_content(source: _Source) -> tuple[Manifest, IndexState | None]:
     return Manifest.parse(source.state.manifest, source.name), index
 
 
-def _open_shard(source: _Source, view: Path, *, has_lexical: bool) -> EdgeShard:
+def _open_shard(source: _Source, view: Path) -> EdgeShard:
     """Make the files of a view, and open its shard.
 
     Raises:
@@ -295,7 +295,7 @@ def _open_shard(source: _Source, view: Path, *, has_lexical: bool) -> EdgeShard:
     loaded = edge_shard.load_shard(shard, source.name, check=_try if source.sums is None else _trust, has_copies=True)
     try:
         with edge_shard.edge_errors(source.name, "opening it"):
-            replay(loaded, journal, has_lexical=has_lexical)
+            replay(loaded, journal)
     except ValueError as error:
         raise edge_shard.damaged_error(source.name, str(error), doing="opening it") from error
     return loaded
