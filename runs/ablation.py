@@ -1,8 +1,9 @@
-"""Measure what each part of the training contributes, like Table 3 of PEARL, at small scale and on development data.
+"""Measure what each part of the training contributes, like Table 3 of PEARL, at small scale.
 
     python runs/ablation.py --base FOLDER --wordnet FOLDER --data FOLDER --characters FOLDER --work FOLDER
 
-Each row fine-tunes the base model from the start, with all else equal: 200 steps of 48 pairs, the sources of the
+Each row fine-tunes the base model from the start, with all else equal, and is measured on fold 1 of the development
+suite: 200 steps of 48 pairs, the sources of the
 shipped model, averaged half and half with the base model. --characters is the folder that `pearl-qdrant train love
 BASE FOLDER --mimic encoder` wrote. Character encoders of other widths are trained here in the same way. Each row
 keeps its network in --work and is not repeated. A row takes about five minutes on one core.
@@ -12,14 +13,13 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
-from development import as_line, read_development
+from development_suite import measure, read_suite
 from mini_en.data import read_sources
 from mini_en.finish import phrase_vectors
 from tokenizers import Tokenizer
@@ -157,9 +157,16 @@ def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, th
     tokenizer.no_padding()
     tokenizer.no_truncation()
     sources = read_sources(data, wordnet, random.Random(0))
-    development = read_development(data, wordnet)
-    measure = _make_measure(development.names(), tokenizer)
-    click.echo(as_line("base", development.scores(measure(_new_network(base, None)))))
+    suite = read_suite(data, wordnet, folds=[1])
+
+    def show(name: str, network: PearlNetwork) -> None:
+        def encode(names: list[str]) -> Any:
+            return torch.nn.functional.normalize(phrase_vectors(network.eval(), tokenizer, names), dim=-1).numpy()
+
+        figures = measure(encode, suite)[1]
+        click.echo(f"{name}: " + ", ".join(f"{task} {figure.value:.1f}" for task, figure in figures.items()))
+
+    show("base", _new_network(base, None))
     for row in ROWS:
         network = _new_network(base, _train_characters(base, characters, row.width, work) if row.characters else None)
         drawn = NeighbourSampler(sources if row.aliases else _remove_others(sources), neighbours=row.neighbours)
@@ -168,15 +175,7 @@ def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, th
             maker = replace(maker, negatives=_mine(maker, sources, base))
         fit(network, tokenizer, maker, row.config, work / (row.trained_as or row.name).replace(" ", "-"))
         average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=row.ratio)
-        click.echo(as_line(row.name, development.scores(measure(network))))
-
-
-def _make_measure(names: list[str], tokenizer: Any) -> Callable[[PearlNetwork], Any]:
-    def vectors(network: PearlNetwork) -> Any:
-        network.eval()
-        return torch.nn.functional.normalize(phrase_vectors(network, tokenizer, names), dim=-1).numpy()
-
-    return vectors
+        show(row.name, network)
 
 
 if __name__ == "__main__":

@@ -48,14 +48,14 @@ from training.augment import augment, augment_or_abbreviate
 from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
 from training.examples.example import Example
 from training.finetune.config import FitConfig, default_micro_batch
-from training.finetune.teachers import NetworkTeacher
 from training.finetune.objective import fit
+from training.finetune.teachers import NetworkTeacher
 from training.networks.character_files import read_character_encoder
 from training.networks.weight_average import average_weights
 
 TRAINED_SHARE, SHARE = 0.1, 0.05
 """Share of the cosine of two names that comes from their characters: in training, and in the finished model, where it
-may cost half a point of relatedness (`development.py`)."""
+may cost half a point of relatedness on development data."""
 GROWING_SHARE = (0.03, 0.25)
 """The same in the shipped model, in names of whole words and in names all of whose tokens continue a word; chosen on
 fold 1 of the development suite."""

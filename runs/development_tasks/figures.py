@@ -175,20 +175,3 @@ def correlation(sums: Array) -> Array:
     x_variance, y_variance = xx / n - (x / n) ** 2, yy / n - (y / n) ** 2
     found: Array = 100 * (xy / n - x * y / n**2) / np.sqrt(np.maximum(x_variance * y_variance, 1e-12))
     return found
-
-
-def agreement(sums: Array, n_clusters: int) -> Array:
-    """From contingency tables (m, labels x clusters) to normalised mutual information x 100, (m,)."""
-    joint = sums.reshape(len(sums), -1, n_clusters)
-    joint = joint / joint.sum(axis=(1, 2), keepdims=True)
-    of_label, of_cluster = joint.sum(axis=2), joint.sum(axis=1)
-    labels, clusters = _entropy(of_label), _entropy(of_cluster)
-    mutual = labels + clusters - _entropy(joint.reshape(len(joint), -1))
-    found: Array = 100 * mutual / np.maximum((labels + clusters) / 2, 1e-12)
-    return found
-
-
-def _entropy(p: Array) -> Array:
-    """Entropy of each row, in nats."""
-    found: Array = -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1)
-    return found

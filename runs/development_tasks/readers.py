@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from development import AliasSet, read_aliases, related_pairs, typed_names
 from recipe_tables import read_tsv
 
 from development_tasks.everyday import everyday_tasks
+from development_tasks.sources import AliasSet, read_aliases, related_pairs, typed_names
 from development_tasks.tasks import (
     Choice,
     ChoiceTask,

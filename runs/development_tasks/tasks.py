@@ -14,12 +14,12 @@ from development_tasks.figures import (
     Array,
     Draws,
     Figure,
-    agreement,
     correlation,
     draw_groups,
     percent_right,
     right_columns,
 )
+from training.evaluation.outcome import mutual_information
 
 FloatArray = npt.NDArray[np.float32]
 VectorsOf = Callable[[Sequence[str]], FloatArray]
@@ -267,7 +267,7 @@ class ClusterTask(_KindTask):
             means.fit(vectors[fitted], sample_weight=counts[fitted])
             cells = labels * n_kinds + means.predict(vectors)
             table = (cells[:, None] == np.arange(n_kinds**2)) * counts[:, None]
-            found = draws.figure(table, lambda sums: agreement(sums, n_kinds))
+            found = draws.figure(table, lambda sums: mutual_information(sums.reshape(len(sums), n_kinds, n_kinds)))
             values.append(found.value)
             resamples.append(found.resamples)
         # Each resample draws clusterings with replacement, so that the interval has their chance too.

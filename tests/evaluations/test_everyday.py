@@ -13,7 +13,7 @@ from pearl_qdrant import Entity
 from pearl_qdrant.linking.mention_kinds.kinds import KINDS
 from pearl_qdrant.linking.mention_kinds.make import MadeMention
 from training.evaluation.linking import everyday
-from training.evaluation.linking.everyday_peers import (
+from training.evaluation.linking.peers import (
     Answers,
     ExactNames,
     ExactThenFuzzy,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from development_suite import Figures, as_table, compare, measure, read_suite
-from development_tasks.figures import Figure, agreement, draw_groups
+from development_tasks.figures import Figure, draw_groups
 from development_tasks.readers import fold_of
 from development_tasks.tasks import (
     Choice,
@@ -149,18 +149,6 @@ def test_strata_keep_their_numbers() -> None:
     _, resampled = draws.sums(is_small)
 
     assert (resampled == 5).all()
-
-
-def test_agreement_is_that_of_scikit_learn() -> None:
-    """Normalised mutual information agrees with scikit-learn's."""
-    from sklearn.metrics import normalized_mutual_info_score
-
-    rng = np.random.default_rng(0)
-    labels, clusters = rng.integers(3, size=200), rng.integers(3, size=200)
-    clusters[:100] = labels[:100]
-    table = np.bincount(labels * 3 + clusters, minlength=9).astype(np.float64)
-
-    assert agreement(table[None], 3)[0] == pytest.approx(100 * normalized_mutual_info_score(labels, clusters))
 
 
 def test_equal_answers_share_the_point() -> None:

@@ -24,10 +24,9 @@ from training.evaluation.defaults import (
     DEFAULT_SPLITS,
 )
 from training.evaluation.linking.everyday import EverydayLinker
-from training.evaluation.linking.everyday_peers import everyday_peers
 from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LinkingMethod
-from training.evaluation.linking.peers import peers
+from training.evaluation.linking.peers import everyday_peers, peers
 from training.evaluation.methods import EncoderMethod, Method
 from training.evaluation.requirements import check_installed
 from training.evaluation.run import Report, evaluate

@@ -92,32 +92,43 @@ def _percent(sums: FloatArray, counts: FloatArray, groups: IntArray) -> float:
     return 100 * float(np.mean(top[bottom > 0] / bottom[bottom > 0]))
 
 
+def pearson(weights: FloatArray, x: FloatArray, y: FloatArray) -> float:
+    """Pearson's correlation of weighted rows, (n,) each, in [-1, 1]; 0 where one side is constant."""
+    total = weights.sum()
+    x, y = x - weights @ x / total, y - weights @ y / total
+    spread = np.sqrt((weights @ (x * x)) * (weights @ (y * y)))
+    return float(weights @ (x * y) / spread) if spread > 0 else 0.0
+
+
 def pearson_outcome(scores: FloatArray, gold: FloatArray) -> Outcome:
     """Pearson's correlation of scores with gold scores, (n,) each."""
 
     def score(weights: FloatArray) -> float:
-        total = weights.sum()
-        x, y = scores - weights @ scores / total, gold - weights @ gold / total
-        spread = np.sqrt((weights @ (x * x)) * (weights @ (y * y)))
-        return 100 * float(weights @ (x * y) / spread) if spread > 0 else 0.0
+        return 100 * pearson(weights, scores, gold)
 
     return Outcome((score(np.ones(len(gold))),), len(gold), score)
 
 
-def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray]) -> Outcome:
-    """Normalised mutual information of labels and clusters, one clustering a seed.
+def mutual_information(tables: FloatArray) -> FloatArray:
+    """Normalised mutual information x 100 of contingency tables, (m, labels, clusters), whatever their sums, (m,).
 
-    The normaliser is the arithmetic mean of the two entropies.
+    The normaliser is the arithmetic mean of the two entropies; where it is 0, so is the figure.
     """
-    n_labels = 1 + int(labels.max())
-    joint = [labels + n_labels * cluster for cluster in clusters]
-    sizes = [n_labels * (1 + int(cluster.max())) for cluster in clusters]
+    joint = tables / tables.sum(axis=(1, 2), keepdims=True)
+    of_label, of_cluster = _entropy(joint.sum(axis=2)), _entropy(joint.sum(axis=1))
+    shared = of_label + of_cluster - _entropy(joint.reshape(len(joint), -1))
+    found: FloatArray = 100 * shared / np.maximum((of_label + of_cluster) / 2, 1e-12)
+    return found
+
+
+def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray]) -> Outcome:
+    """Normalised mutual information of labels and clusters, one clustering a seed."""
+    n_labels, n_clusters = 1 + int(labels.max()), [1 + int(cluster.max()) for cluster in clusters]
 
     def score_seed(weights: FloatArray, seed: int) -> float:
-        table = np.bincount(joint[seed], weights, minlength=sizes[seed]).reshape(-1, n_labels) / weights.sum()
-        by_cluster, by_label, both = (_entropy(p) for p in (table.sum(1), table.sum(0), table.ravel()))
-        mean = (by_cluster + by_label) / 2
-        return 100 * (by_cluster + by_label - both) / mean if mean > 0 else 0.0
+        cells = labels * n_clusters[seed] + clusters[seed]
+        table = np.bincount(cells, weights, minlength=n_labels * n_clusters[seed]).astype(np.float64)
+        return float(mutual_information(table.reshape(1, n_labels, -1))[0])
 
     def score(weights: FloatArray) -> float:
         return fmean(score_seed(weights, seed) for seed in range(len(clusters)))
@@ -126,7 +137,7 @@ def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray]) -> Outcome:
     return Outcome(tuple(score_seed(ones, seed) for seed in range(len(clusters))), len(labels), score)
 
 
-def _entropy(shares: FloatArray) -> float:
-    """Entropy of a distribution, in nats."""
-    shares = shares[shares > 0]
-    return -float(shares @ np.log(shares))
+def _entropy(shares: FloatArray) -> FloatArray:
+    """Entropy of each row, in nats."""
+    found: FloatArray = -(shares * np.log(np.maximum(shares, 1e-300))).sum(axis=1)
+    return found

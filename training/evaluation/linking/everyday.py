@@ -15,8 +15,8 @@ from pearl_qdrant.linking.mention_kinds.make import MadeMention, NamedEntity, ma
 from pearl_qdrant.linking.mention_kinds.owners import NameOwners
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.store.schema import NamePoint
-from training.evaluation.linking.everyday_peers import SUPPORTS, Answers
 from training.evaluation.linking.loaded_bases import LoadedBases
+from training.evaluation.linking.peers import EVERYDAY, Answers
 from training.evaluation.linking.sets import Base
 from training.evaluation.methods import Method
 
@@ -77,7 +77,7 @@ class EverydayLinker:
 
     def __init__(self, encoder: Encoder, bases: LoadedBases) -> None:
         self.name = encoder.info.name
-        self.supports = SUPPORTS
+        self.supports = EVERYDAY
         self._encoder = encoder
         self._bases = bases
 

@@ -1,13 +1,26 @@
-"""Common alternatives to the linker: exact lookup, rapidfuzz, character TF-IDF, and n-gram search alone.
+"""Common alternatives to the linker, and what users write in thirty lines instead of it.
 
-Each ranks the entities of a base by their best name, without what the query excludes. All are exact: they compare each
-mention with every name.
+Those of the linking tasks rank the entities of a base by their best name, without what the query excludes: exact
+lookup, rapidfuzz, character TF-IDF, and n-gram search alone. All are exact: they compare each mention with every name.
+
+Those of everyday mentions link or answer NIL:
+
+    exact             the folded mention is a name of exactly one entity; else NIL
+    exact+WRatio      the same; other mentions are linked to the first name of the highest score of rapidfuzz
+    exact+ratio       the same with rapidfuzz's plain ratio, which is the edit distance
+    tfidf             the name of the highest cosine of character n-grams (scikit-learn)
+
+A name of several entities is NIL. Each cutoff is the best one: the mentions are cut into two halves, and each half is
+answered with the cutoff that gives the other half the most right minus wrong answers.
 """
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -31,16 +44,225 @@ Scores = Iterator[Any]
 """For each mention, the scores of all names, (n_names,); 0 or less means no candidate."""
 
 
-class _Names:
-    """The distinct names of a base, with the ids of their entities."""
+_READ = 50
+"""Best names that are read for a mention, since some may be excluded."""
+
+EVERYDAY: frozenset[Need] = frozenset({"everyday"})
+
+
+class Excluding(Protocol):
+    """A mention, and what is not in the base for it."""
+
+    @property
+    def mention(self) -> str: ...
+
+    def excludes(self, entity_id: str, name: str) -> bool:
+        """Whether a name of an entity is treated as if it were not in the base."""
+        ...
+
+
+class Mention(Excluding, Protocol):
+    """A mention with its right answer."""
+
+    @property
+    def entity_id(self) -> str | None:
+        """The right entity; None for NIL."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers of a method.
+
+    Attributes:
+        entity_ids: The entity of each mention; None for NIL.
+        milliseconds: Wall clock a mention, without preparing the base.
+        cutoffs: The least score of a link in each half of the mentions; none if the method has no cutoff.
+    """
+
+    entity_ids: tuple[str | None, ...]
+    milliseconds: float
+    cutoffs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """The best name of a mention: its score, and its entity if it has only one."""
+
+    score: float = -np.inf
+    entity_id: str | None = None
+
+
+class Names:
+    """The names of a base: distinct strings with their entities, and a table of folded names."""
 
     def __init__(self, base: Base) -> None:
         owners: dict[str, list[str]] = {}
+        self._folded: dict[str, list[tuple[str, str]]] = {}
         for entity in base.entities:
             for name in entity.names():
                 owners.setdefault(name, []).append(entity.entity_id)
+                self._folded.setdefault(fold_name(name) or name, []).append((entity.entity_id, name))
         self.texts = list(owners)
         self.owners = list(owners.values())
+
+    def exact(self, mention: Excluding) -> set[str]:
+        """Entities with a name that equals the mention after folding."""
+        found = self._folded.get(fold_name(mention.mention) or mention.mention, ())
+        return {entity_id for entity_id, name in found if not mention.excludes(entity_id, name)}
+
+    def best(self, scored: Iterator[tuple[int, float]], mention: Mention) -> _Best | None:
+        """The first name, of names and scores in order, that is not excluded; None if all are."""
+        for row, score in scored:
+            name = self.texts[row]
+            if left := [one for one in self.owners[row] if not mention.excludes(one, name)]:
+                return _Best(score, left[0] if len(left) == 1 else None)
+        return None
+
+
+class Peer(ABC):
+    """A way to link without a linker."""
+
+    name: str
+    supports = EVERYDAY
+
+    @abstractmethod
+    def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
+        """Link mentions to the entities of a base."""
+
+    def link(self, mentions: Sequence[Mention], base: Base) -> list[str | None]:
+        """The entity of each mention; None for NIL."""
+        return list(self.answer(mentions, base).entity_ids)
+
+
+class ExactNames(Peer):
+    """Exact lookup of folded names."""
+
+    name = "exact"
+
+    def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
+        """Link the mentions that are a name of exactly one entity."""
+        names = Names(base)
+        start = time.perf_counter()
+        found = [names.exact(one) for one in mentions]
+        milliseconds = _milliseconds(start, mentions)
+        return Answers(tuple(_only(ids) for ids in found), milliseconds)
+
+
+class ExactThenFuzzy(Peer):
+    """Exact lookup of folded names, then the most similar name by rapidfuzz.
+
+    Args:
+        scorer: A function of `rapidfuzz.fuzz`.
+    """
+
+    def __init__(self, scorer: Literal["WRatio", "ratio"]) -> None:
+        self.name = f"exact+{scorer}"
+        self._scorer = scorer
+
+    def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
+        """Link mentions; a score is in [0, 100]."""
+        from rapidfuzz import utils
+
+        names = Names(base)
+        processed = [utils.default_process(name) for name in names.texts]
+        start = time.perf_counter()
+        exact = [names.exact(one) for one in mentions]
+        best = [_Best() if ids else self._best(one, names, processed) for one, ids in zip(mentions, exact, strict=True)]
+        milliseconds = _milliseconds(start, mentions)
+        linked, cutoffs = cut_off(best, mentions)
+        ids = tuple(_only(known) if known else one for known, one in zip(exact, linked, strict=True))
+        return Answers(ids, milliseconds, cutoffs)
+
+    def _best(self, mention: Mention, names: Names, processed: Sequence[str]) -> _Best:
+        from rapidfuzz import fuzz, process, utils
+
+        text, scorer = utils.default_process(mention.mention), getattr(fuzz, self._scorer)
+        first = process.extractOne(text, processed, scorer=scorer)
+        if first is None:
+            return _Best()
+        found = names.best(iter([(first[2], float(first[1]))]), mention)
+        if found is None:  # the best name is excluded: read more of them
+            more = process.extract(text, processed, scorer=scorer, limit=_READ)
+            found = names.best(((row, float(score)) for _, score, row in more), mention)
+        return found or _Best()
+
+
+class Tfidf(Peer):
+    """The most similar name by TF-IDF of character 3- to 5-grams within words."""
+
+    name = "tfidf"
+
+    def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
+        """Link mentions; a score is a cosine."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        if not mentions:  # which scikit-learn refuses
+            return Answers((), 0.0)
+        names = Names(base)
+        vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), dtype=np.float32)
+        # scikit-learn refuses input without any n-gram, such as blank names alone.
+        vectorizer.fit([*names.texts, "blank"])
+        matrix = vectorizer.transform(names.texts)
+        start = time.perf_counter()
+        scores = products(vectorizer.transform([one.mention for one in mentions]), matrix)
+        best = [names.best(_in_order(row), one) or _Best() for one, row in zip(mentions, scores, strict=True)]
+        milliseconds = _milliseconds(start, mentions)
+        linked, cutoffs = cut_off(best, mentions)
+        return Answers(linked, milliseconds, cutoffs)
+
+
+def everyday_peers() -> list[Peer]:
+    """All peers, in the order of the report."""
+    return [ExactNames(), ExactThenFuzzy("WRatio"), ExactThenFuzzy("ratio"), Tfidf()]
+
+
+def cut_off(best: Sequence[_Best], mentions: Sequence[Mention]) -> tuple[tuple[str | None, ...], tuple[float, ...]]:
+    """Links of the best names whose score reaches the cutoff that is chosen on the other half of the mentions.
+
+    Returns:
+        The entity of each mention, None for NIL; and the cutoff of the two halves, infinite if nothing is linked.
+    """
+    halves = [range(half, len(mentions), 2) for half in (0, 1)]
+    cutoffs = [best_cutoff([best[i] for i in half], [mentions[i] for i in half]) for half in reversed(halves)]
+    linked = tuple(one.entity_id if one.score >= cutoffs[i % 2] else None for i, one in enumerate(best))
+    return linked, tuple(cutoffs)
+
+
+def best_cutoff(best: Sequence[_Best], mentions: Sequence[Mention]) -> float:
+    """The least score of a link that gives the most right minus wrong answers; NIL counts as an answer where it is one.
+
+    Of equally good cutoffs the highest; infinite if no link is better than some.
+    """
+    gains: dict[float, int] = {}
+    for one, mention in zip(best, mentions, strict=True):
+        if one.entity_id is not None:
+            # A link where NIL is right loses a right answer and gives a wrong one.
+            gain = 1 if one.entity_id == mention.entity_id else -1 if mention.entity_id is not None else -2
+            gains[one.score] = gains.get(one.score, 0) + gain
+    chosen, most, total = float("inf"), 0, 0
+    for score in sorted(gains, reverse=True):
+        total += gains[score]
+        if total > most:
+            chosen, most = score, total
+    return chosen
+
+
+def _in_order(scores: Any) -> Iterator[tuple[int, float]]:
+    """The best rows with their scores, best first, and in the order of the base where scores are equal."""
+    n = min(_READ, len(scores))
+    least = np.partition(scores, len(scores) - n)[len(scores) - n]
+    rows = np.flatnonzero((scores >= least) & (scores > 0))
+    for row in rows[np.argsort(-scores[rows], kind="stable")].tolist():
+        yield row, float(scores[row])
+
+
+def _only(entity_ids: set[str]) -> str | None:
+    return next(iter(entity_ids)) if len(entity_ids) == 1 else None
+
+
+def _milliseconds(start: float, mentions: Sequence[Mention]) -> float:
+    return 1000 * (time.perf_counter() - start) / max(1, len(mentions))
 
 
 class ExactLookup:
@@ -51,16 +273,9 @@ class ExactLookup:
         self.supports = _ALL_SIZES
 
     def rank(self, one: LinkingSet) -> list[Ranking]:
-        table: dict[str, list[tuple[str, str]]] = {}
-        for entity in one.base.entities:
-            for name in entity.names():
-                table.setdefault(fold_name(name) or name, []).append((entity.entity_id, name))
-        found = []
-        for query in one.queries:
-            entries = table.get(fold_name(query.mention) or query.mention, [])
-            ids = sorted({key for key, name in entries if not query.excludes(key, name)})
-            found.append(Ranking(tuple(ids), len(ids)))
-        return found
+        names = Names(one.base)
+        found = (sorted(names.exact(query)) for query in one.queries)
+        return [Ranking(tuple(ids), len(ids)) for ids in found]
 
 
 class ScoredNames:
@@ -78,12 +293,12 @@ class ScoredNames:
         self._scores = scores
 
     def rank(self, one: LinkingSet) -> list[Ranking]:
-        names = _Names(one.base)
+        names = Names(one.base)
         rows = self._scores([query.mention for query in one.queries], names.texts)
         return [_rank_by_name(query, row, names) for query, row in zip(one.queries, rows, strict=True)]
 
 
-def _rank_by_name(query: MentionQuery, scores: Any, names: _Names) -> Ranking:
+def _rank_by_name(query: MentionQuery, scores: Any, names: Names) -> Ranking:
     """Group the best names by entity."""
     n = min(_NAMES, len(scores))
     best = np.argpartition(-scores, n - 1)[:n]

@@ -20,7 +20,7 @@ import torch
 from pearl_qdrant.errors import FormatError
 from training.evaluation.datasets.data import Data, as_number
 from training.evaluation.methods import EncoderMethod
-from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome, pearson_outcome
+from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome, pearson, pearson_outcome
 from training.evaluation.task import EvaluationOptions, Task
 from training.evaluation.tasks.probe import Split, probe
 
@@ -42,10 +42,7 @@ def f1(weights: FloatArray, gold: IntArray, found: IntArray) -> float:
 
 def matthews(weights: FloatArray, gold: IntArray, found: IntArray) -> float:
     """Matthews' correlation of two labels, 0 and 1; 0 where one of the two never occurs."""
-    total = weights.sum()
-    x, y = gold - weights @ gold / total, found - weights @ found / total
-    spread = np.sqrt((weights @ (x * x)) * (weights @ (y * y)))
-    return float(weights @ (x * y) / spread) if spread > 0 else 0.0
+    return pearson(weights, gold.astype(np.float64), found.astype(np.float64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,40 +1,21 @@
-"""Measure encoders on development data, which has none of the evaluation sets; models are chosen by it.
-
-python runs/development.py MODEL ... --data FOLDER --wordnet FOLDER
-
-aliases      accuracy@1 of aliases of entities in the development splits: four ontologies, Wikidata's of FB15k,
-             GeoNames, by cosine among canonical names; and names with one character edited
-relatedness  Pearson of the cosine with how related two-word nouns of WordNet are: synonyms, hypernyms, siblings,
-             unrelated ones, unrelated ones that share a word
-clusters     NMI of k-means over typed names of the development splits: people, places, organisations
-"""
+"""Names of the development splits, which no evaluation set has: aliases of entities, nouns of WordNet, typed names."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-import numpy as np
-import numpy.typing as npt
 from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
-from pearl_qdrant.encoder.loading import load_encoder
 from training.augment import edit_character
 from training.examples.splits import DEVELOPMENT_SPLITS, name_key, split_of
 from training.examples.wordnet import read_synsets
 
-FloatArray = npt.NDArray[np.float32]
-
 ONTOLOGIES = ("doid", "uberon", "cl", "go")
 CLUSTERS = {"PERSON": "person", "GPE": "place", "LOC": "place", "ORG": "organisation"}
-N_MENTIONS = 600
-N_OTHERS = 6_000
-"""Names of other entities among which mentions of the general base are searched; half as many for an ontology."""
-N_PAIRS = 6_000
 N_TYPED = 1_500
 
 
@@ -52,64 +33,15 @@ class AliasSet:
     mentions: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Development:
-    """The development data.
+def read_aliases(data: Path, rng: random.Random, *, n_mentions: int, n_others: int) -> list[AliasSet]:
+    """Read mentions of entities in the development splits, at most `n_mentions` a base, and names around them.
 
-    Attributes:
-        aliases: Bases with mentions.
-        pairs: Two phrases and their relatedness, 0 to 1.
-        typed: (name, cluster).
+    Args:
+        data: Folder of the data.
+        rng: Draws both.
+        n_mentions: Of a base, at most.
+        n_others: Names of other entities of the general base; half as many for an ontology.
     """
-
-    aliases: tuple[AliasSet, ...]
-    pairs: tuple[tuple[str, str, float], ...]
-    typed: tuple[tuple[str, str], ...]
-
-    def names(self) -> list[str]:
-        """Return every string once."""
-        of_sets = (name for found in self.aliases for name, _ in (*found.names, *found.mentions))
-        of_pairs = (name for first, second, _ in self.pairs for name in (first, second))
-        return list(dict.fromkeys([*of_sets, *of_pairs, *(name for name, _ in self.typed)]))
-
-    def scores(self, vectors: FloatArray) -> dict[str, float]:
-        """Return the figures in percent, by name.
-
-        Args:
-            vectors: Vectors of `names()`, (n, dim), L2-normalised.
-        """
-        place = {name: i for i, name in enumerate(self.names())}
-
-        def rows(names: Iterator[str]) -> FloatArray:
-            found: FloatArray = vectors[[place[name] for name in names]]
-            return found
-
-        scores = {}
-        for found in self.aliases:
-            similarity = rows(a for a, _ in found.mentions) @ rows(name for name, _ in found.names).T
-            right = 0.0
-            for row, (_, gold) in zip(similarity, found.mentions, strict=True):
-                first = np.flatnonzero(row >= row.max() - 1e-6)
-                right += sum(found.names[i][1] == gold for i in first) / len(first)
-            scores[found.name] = 100 * right / len(found.mentions)
-        scores["aliases"] = float(np.mean(list(scores.values())))
-        cosines = (rows(first for first, *_ in self.pairs) * rows(second for _, second, _ in self.pairs)).sum(1)
-        scores["relatedness"] = 100 * float(np.corrcoef(cosines, [related for *_, related in self.pairs])[0, 1])
-        scores["clusters"] = _nmi(rows(name for name, _ in self.typed), [kind for _, kind in self.typed])
-        return scores
-
-
-def read_development(data: Path, wordnet: Path) -> Development:
-    """Read the development data; deterministic."""
-    rng = random.Random(5)
-    aliases = read_aliases(data, rng)
-    return Development(tuple(aliases), tuple(related_pairs(wordnet, rng)), tuple(typed_names(data, rng)))
-
-
-def read_aliases(
-    data: Path, rng: random.Random, *, n_mentions: int = N_MENTIONS, n_others: int = N_OTHERS
-) -> list[AliasSet]:
-    """Read mentions of entities in the development splits, at most `n_mentions` a base, and names around them."""
     aliases = []
     for kb in ONTOLOGIES:
         (path,) = (data / "kb" / "biomedical").glob(f"{kb}[_.]*")
@@ -138,7 +70,7 @@ def _of_ontology(path: Path, kb: str, rng: random.Random, n_mentions: int, n_oth
     return AliasSet(kb, (*(name for name in names if name[1] in gold), *others), tuple(chosen))
 
 
-def related_pairs(wordnet: Path, rng: random.Random, n: int = N_PAIRS) -> Iterator[tuple[str, str, float]]:
+def related_pairs(wordnet: Path, rng: random.Random, n: int) -> Iterator[tuple[str, str, float]]:
     """Yield pairs whose first phrase is a noun of two words, five kinds in equal parts."""
     synsets = {synset.synset_id: synset for synset in read_synsets(wordnet) if synset.synset_id.startswith("noun")}
     below: dict[str, list[str]] = {}
@@ -186,32 +118,3 @@ def typed_names(data: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
             by_cluster[CLUSTERS[row["onto_type"]]].add(row["name"])
     for cluster, names in by_cluster.items():
         yield from ((name, cluster) for name in rng.sample(sorted(names), min(N_TYPED, len(names))))
-
-
-def _nmi(vectors: FloatArray, labels: Sequence[str]) -> float:
-    from sklearn.cluster import KMeans
-    from sklearn.metrics import normalized_mutual_info_score
-
-    found = [KMeans(len(set(labels)), n_init=3, random_state=seed).fit_predict(vectors) for seed in range(3)]
-    return 100 * float(np.mean([normalized_mutual_info_score(labels, clusters) for clusters in found]))
-
-
-def as_line(name: str, scores: dict[str, float]) -> str:
-    """Format a line of the table."""
-    return f"{name}: " + ", ".join(f"{key} {value:.1f}" for key, value in scores.items())
-
-
-@click.command()
-@click.argument("models", nargs=-1, required=True)
-@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
-def main(models: tuple[str, ...], data: Path, wordnet: Path) -> None:
-    """Measure encoders: folders, hub ids or names."""
-    development = read_development(data, wordnet)
-    for model in models:
-        vectors = load_encoder(model, device="cpu").encode(development.names()).vectors
-        click.echo(as_line(model, development.scores(vectors)))
-
-
-if __name__ == "__main__":
-    main()
