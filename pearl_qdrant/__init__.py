@@ -45,25 +45,29 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.records import Annotation, Candidate, Entity, Link, NilReason
-    from training.augment.options import ParaphraseOptions, SynonymOptions
     from training.augment.pipeline import WrittenFile, find_synonyms, paraphrase_corpus
     from training.corpus.make import CorpusReport, make_corpus
-    from training.corpus.options import CorpusOptions
     from training.evaluation.evaluate_model import evaluate_model, list_tasks
     from training.evaluation.reports.table import report_as_text
     from training.events import TrainingEvents
     from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
     from training.finetune.pipeline import fit_model
     from training.finetune.request import FitRequest, FitResult
-    from training.head.options import HeadOptions
-    from training.head.pipeline import train_head
-    from training.love.options import CharacterWidths, LoveConfig
-    from training.love.pipeline import pretrain_character_encoder
-    from training.mining.options import MiningConfig
-    from training.mining.pipeline import mine_negatives
-    from training.networks.average_checkpoint import average_checkpoint
-    from training.ngrams.options import NgramOptions
+    from training.head import train_head
+    from training.love import pretrain_character_encoder
+    from training.mining.hard_negatives import mine_negatives
+    from training.networks.average import average_checkpoint
     from training.ngrams.pipeline import NgramReport, find_ngrams
+    from training.options import (
+        CharacterWidths,
+        CorpusOptions,
+        HeadOptions,
+        LoveConfig,
+        MiningConfig,
+        NgramOptions,
+        ParaphraseOptions,
+        SynonymOptions,
+    )
     from training.refresh.pipeline import refresh_model
     from training.refresh.request import RefreshEvents, RefreshRequest, RefreshResult
     from training.ulr.pipeline import train_ulr
@@ -143,37 +147,37 @@ __all__ = [
 _MODULE_OF = {
     "Annotation": "pearl_qdrant.records",
     "Candidate": "pearl_qdrant.records",
-    "CharacterWidths": "training.love.options",
-    "CorpusOptions": "training.corpus.options",
+    "CharacterWidths": "training.options",
+    "CorpusOptions": "training.options",
     "CorpusReport": "training.corpus.make",
     "Entity": "pearl_qdrant.records",
     "EntityLinker": "pearl_qdrant.linking.linker",
     "FitRequest": "training.finetune.request",
     "FitResult": "training.finetune.request",
-    "HeadOptions": "training.head.options",
+    "HeadOptions": "training.options",
     "IngestResult": "ingest.load.results",
     "Link": "pearl_qdrant.records",
     "LinkOptions": "pearl_qdrant.linking.options",
     "LoadEvents": "ingest.load.events",
-    "LoveConfig": "training.love.options",
-    "MiningConfig": "training.mining.options",
-    "NgramOptions": "training.ngrams.options",
+    "LoveConfig": "training.options",
+    "MiningConfig": "training.options",
+    "NgramOptions": "training.options",
     "NgramReport": "training.ngrams.pipeline",
     "NilReason": "pearl_qdrant.records",
-    "ParaphraseOptions": "training.augment.options",
+    "ParaphraseOptions": "training.options",
     "ReadOptions": "ingest.formats",
     "RefreshEvents": "training.refresh.request",
     "RefreshRequest": "training.refresh.request",
     "RefreshResult": "training.refresh.request",
     "ScanResult": "ingest.base.scan",
-    "SynonymOptions": "training.augment.options",
+    "SynonymOptions": "training.options",
     "TableColumns": "ingest.readers.columns",
     "TrainingEvents": "training.events",
     "UlrRequest": "training.ulr.request",
     "UlrResult": "training.ulr.request",
     "UpdateResult": "ingest.load.results",
     "WrittenFile": "training.augment.pipeline",
-    "average_checkpoint": "training.networks.average_checkpoint",
+    "average_checkpoint": "training.networks.average",
     "evaluate_model": "training.evaluation.evaluate_model",
     "export_checkpoint": "training.export.export_checkpoint",
     "find_ngrams": "training.ngrams.pipeline",
@@ -185,15 +189,15 @@ _MODULE_OF = {
     "load_or_update_base": "ingest.load.load_base",
     "make_corpus": "training.corpus.make",
     "make_entity": "ingest.base.new_entity",
-    "mine_negatives": "training.mining.pipeline",
+    "mine_negatives": "training.mining.hard_negatives",
     "paraphrase_corpus": "training.augment.pipeline",
-    "pretrain_character_encoder": "training.love.pipeline",
+    "pretrain_character_encoder": "training.love",
     "read_entities": "ingest.load.read_entities",
     "rebuild_for_torch": "training.export.export_checkpoint",
     "refresh_model": "training.refresh.pipeline",
     "report_as_text": "training.evaluation.reports.table",
     "scan_base": "ingest.load.load_base",
-    "train_head": "training.head.pipeline",
+    "train_head": "training.head",
     "train_ulr": "training.ulr.pipeline",
     "update_base": "ingest.load.load_base",
 }

@@ -28,17 +28,16 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
 from training.augment import augment, edit_character, respell, swap_words
-from training.data.batches import Augment, BatchMaker, ExampleSource, NeighbourSampler, Shard
-from training.data.negative_table import NegativeTable
+from training.data.batches import Augment, BatchMaker, ExampleSource, NegativeTable, NeighbourSampler, Shard
 from training.data.training_files import as_phrases, index_by_name
 from training.examples.example import Example
-from training.finetune.config import FitConfig
 from training.finetune.objective import fit
-from training.love.options import CharacterWidths, LoveConfig
-from training.love.pipeline import pretrain_character_encoder
+from training.finetune.request import FitConfig
+from training.love import pretrain_character_encoder
 from training.mining.hard_negatives import mine_hard_negatives
-from training.networks.character_files import read_character_encoder
-from training.networks.weight_average import average_weights
+from training.networks.average import average_weights
+from training.networks.checkpoints import read_character_encoder
+from training.options import CharacterWidths, LoveConfig
 
 SHARE = 0.1
 LOVE = LoveConfig(epochs=12)

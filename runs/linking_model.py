@@ -9,7 +9,7 @@ in --work and their mentions scored once; both are kept there. There are two sor
                 one task for each kind, weighted by its share. The general base is there twice: a part of it, and all
                 of it, where many names are near each other
     edits       names of the whole general base with one or two edits anywhere, short ones too
-    aliases     real aliases of the development splits (`training.examples.splits`); of AutoFJ all, since no other part
+    aliases     real aliases of the development splits (`training.examples.example`); of AutoFJ all, since no other part
                 of the model uses it. A fifth of the mentions is made NIL: every entity that shares a folded name with
                 the right one is excluded. Bases have canonical names only, or all names without the mention's own
                 string. All together weigh `ALIAS_WEIGHT` in the
@@ -49,8 +49,8 @@ from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
 from training.augment.surface import edit_character
-from training.examples.splits import DEVELOPMENT_SPLITS, split_of
-from training.ranking.fit_ranking import (
+from training.examples.example import DEVELOPMENT_SPLITS, split_of
+from training.ranking import (
     Task,
     accuracy_at_1,
     accuracy_of_fusion,

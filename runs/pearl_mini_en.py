@@ -47,11 +47,11 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encod
 from training.augment import augment, augment_or_abbreviate
 from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
 from training.examples.example import Example
-from training.finetune.config import FitConfig, default_micro_batch
 from training.finetune.objective import fit
+from training.finetune.request import FitConfig, default_micro_batch
 from training.finetune.teachers import NetworkTeacher
-from training.networks.character_files import read_character_encoder
-from training.networks.weight_average import average_weights
+from training.networks.average import average_weights
+from training.networks.checkpoints import read_character_encoder
 
 TRAINED_SHARE, SHARE = 0.1, 0.05
 """Share of the cosine of two names that comes from their characters: in training, and in the finished model, where it

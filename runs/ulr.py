@@ -45,7 +45,7 @@ from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate
 from training.evaluation.task import EvaluationOptions
 from training.evaluation.tasks.universal import analogy, geogranno
-from training.examples.splits import DEVELOPMENT_SPLITS, split_of
+from training.examples.example import DEVELOPMENT_SPLITS, split_of
 
 Part = Literal["development", "test"]
 VARIANTS = ("mlm", "ulr", "held", "spans", "pearl", "both")

@@ -36,11 +36,11 @@ from ingest.io.report import ReadReport
 from training.augment.draw import Augmenter
 from training.augment.sources import AugmentationSources
 from training.corpus.files import read_frequencies
-from training.data.batch_plan import new_batch_maker
+from training.data.batches import new_batch_maker
 from training.data.data_loader import BatchDataset, load_batches
-from training.data.options import BatchOptions
 from training.examples.example import Example, sort_examples
 from training.examples.wordnet import read_synsets
+from training.options import BatchOptions
 
 BATCH = 512
 WANTED = 100_000

@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from training.examples.phrases import Phrase
+from training.examples.example import Phrase
 from training.mining.edit_pairs import edit_pairs
 from training.mining.hard_negatives import Encode, FloatArray, mine_hard_negatives
 

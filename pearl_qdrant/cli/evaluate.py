@@ -9,7 +9,7 @@ import click
 from pearl_qdrant.cli.common.options import RenamedOption, device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MODEL
-from training.evaluation.defaults import (
+from training.options import (
     DEFAULT_DISTRACTORS,
     DEFAULT_MENTIONS,
     DEFAULT_NIL_SHARES,

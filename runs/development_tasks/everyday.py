@@ -16,7 +16,7 @@ from development_tasks.tasks import Search, SearchTask
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.linking.mention_kinds import NamedEntity, make_mentions
 from pearl_qdrant.linking.mention_kinds.owners import NameOwners
-from training.examples.splits import split_of
+from training.examples.example import split_of
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "everyday: slips": ("one slip", "two slips"),

@@ -29,7 +29,7 @@ from development_tasks.tasks import (
     TypeTask,
 )
 from training.evaluation.tasks.typos import one_edit
-from training.examples.splits import DEVELOPMENT_SPLITS, name_key, split_of
+from training.examples.example import DEVELOPMENT_SPLITS, name_key, split_of
 
 N_MENTIONS = 1_200
 """Mentions of a base, in both folds together."""

@@ -11,7 +11,7 @@ from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
 from training.augment import edit_character
-from training.examples.splits import DEVELOPMENT_SPLITS, name_key, split_of
+from training.examples.example import DEVELOPMENT_SPLITS, name_key, split_of
 from training.examples.wordnet import read_synsets
 
 ONTOLOGIES = ("doid", "uberon", "cl", "go")

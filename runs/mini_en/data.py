@@ -25,9 +25,7 @@ from mini_en.examples import (
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import abbreviate
 from training.data.batches import ExampleSource
-from training.examples.example import Example, sort_examples
-from training.examples.labels import as_noun_phrase
-from training.examples.splits import name_key, split_of
+from training.examples.example import Example, as_noun_phrase, name_key, sort_examples, split_of
 
 N_PLAIN = 160_000
 """Phrases of plain text that are distilled, at most."""

@@ -1,7 +1,7 @@
 """Training examples of the shipped model: WordNet, tables of entities, typed names, and rules for numbers.
 
 Each source is a list of `Example`s in alphabetical order, so that neighbours in a batch are hard negatives at no cost.
-The splits are by entity and by name (see `training.examples.splits`).
+The splits are by entity and by name (see `training.examples.example`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.examples.example import Example, any_class, one_class, sort_examples
+from training.examples.example import TRAIN_SPLITS, Example, any_class, name_key, one_class, sort_examples, split_of
 from training.examples.numbers import number_names
-from training.examples.splits import TRAIN_SPLITS, name_key, split_of
 from training.examples.wordnet import read_synsets
 
 # WordNet's lexicographer files whose named individuals have a clear entity type.

@@ -19,9 +19,9 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.data.batches import ExampleSource
 from training.examples.example import Example
 from training.export.export_checkpoint import export_checkpoint
-from training.head.fit_head import fit_head
+from training.head import fit_head
+from training.networks.checkpoints import write_network
 from training.networks.phrase_vectors import pool_phrases
-from training.networks.torch_checkpoint import write_network
 
 NAME = "pearl-mini-en"
 MAX_LENGTH = 64

@@ -29,11 +29,17 @@ from pearl_qdrant.encoder.checkpoint import HEAD_FILE, HEAD_TENSOR, ONNX_FILE, r
 from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.data.batches import ExampleSource
-from training.examples.example import Example, one_class
-from training.examples.labels import count_labels
-from training.examples.splits import DEVELOPMENT_SPLITS, TEST_SPLITS, TRAIN_SPLITS, name_key, split_of
-from training.head.evaluate_types import score_types
-from training.head.fit_head import fit_head
+from training.examples.example import (
+    DEVELOPMENT_SPLITS,
+    TEST_SPLITS,
+    TRAIN_SPLITS,
+    Example,
+    count_labels,
+    name_key,
+    one_class,
+    split_of,
+)
+from training.head import fit_head, score_types
 
 FloatArray = npt.NDArray[np.float32]
 

@@ -6,7 +6,7 @@
 to folding, of exactly one Mondo entity; the match does not see it: the entity keeps its EXACT synonyms alone, without
 any that is equal to the hidden name. Entities that have no other name are left out. A fifth of the gold entities is
 missing in Mondo as it is loaded, so that NIL is right for their partners. Train and development by the id of the Mondo
-entity (`training.examples.splits`); at most `SIZE` entities of each.
+entity (`training.examples.example`); at most `SIZE` entities of each.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.crosswalk import evidence
 from pearl_qdrant.crosswalk.assignment import assign
 from pearl_qdrant.lexical.ngrams import fold_name
-from training.examples.splits import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
+from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 900
 MONDO, OTHERS = "mondo_2026", ("doid_2024", "ordo_2018")

@@ -1,6 +1,6 @@
 """Names whose entities are known, for the fit of `resolve` and its measurement.
 
-Three sets of the development splits (`training.examples.splits`), at most `SIZE` names each, names with their types:
+Three sets of the development splits (`training.examples.example`), at most `SIZE` names each, names with their types:
 
     general       canonical names and aliases of entities of `kb/general.tsv` that have aliases
     biomedical    canonical names and EXACT synonyms of entities of `kb/biomedical/` that have synonyms; Mondo alone of
@@ -23,7 +23,7 @@ from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name
-from training.examples.splits import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
+from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000
 TRAINING_SIZE = 20_000

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingModel
-from training.ranking.fit_ranking import (
+from training.ranking import (
     DECISION_FIXED,
     FIXED,
     Task,

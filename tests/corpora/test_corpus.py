@@ -34,7 +34,6 @@ from training.corpus.files import (
     read_variants,
 )
 from training.corpus.make import make_corpus
-from training.corpus.options import CorpusOptions
 from training.corpus.texts import read_texts
 from training.corpus.typing.distant import DistantTyper, NameTypes, wordnet_names
 from training.corpus.typing.ner import NerTyper, type_of_words
@@ -43,6 +42,7 @@ from training.corpus.typing.typed_lists import read_typed_names
 from training.data.training_files import read_negatives
 from training.examples.numbers import number_names
 from training.examples.wordnet import read_synsets
+from training.options import CorpusOptions
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from training.augment.vectors import read_vectors
 from training.corpus.chunking.lexicon import Lexicon
 from training.corpus.files import parse_variants, read_entities, read_frequencies
 from training.corpus.texts import read_texts
-from training.data.negative_table import parse_negatives
+from training.data.training_files import parse_negatives
 from training.evaluation.datasets.hub import _type_name
 from training.examples.wordnet import read_synsets
 from training.loop.training_loop import load_state

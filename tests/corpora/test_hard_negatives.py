@@ -16,14 +16,11 @@ from rapidfuzz.distance import Levenshtein
 from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
-from training.data.negative_table import write_hard_negatives
-from training.data.training_files import read_negatives
-from training.examples.example import one_class
-from training.examples.phrases import Phrase, fold_phrase
-from training.mining.edit_pairs import edit_pairs
+from training.data.training_files import read_negatives, write_hard_negatives
+from training.examples.example import Phrase, fold_phrase, one_class
+from training.mining.edit_pairs import count_bits, edit_pairs
 from training.mining.hard_negatives import FloatArray, mine_hard_negatives
-from training.mining.options import MiningConfig
-from training.mining.packed_strings import count_bits
+from training.options import MiningConfig
 
 SYLLABLES = "ka ro mi ten sel dor va ni lus per an tho gra be".split()
 

@@ -25,7 +25,7 @@ from training.evaluation.reports.table import report_as_text
 from training.evaluation.run import evaluate
 from training.evaluation.task import EvaluationOptions, LinkingOptions
 from training.evaluation.tasks.linking import GROUP, TASKS
-from training.examples.splits import split_of
+from training.examples.example import split_of
 
 EVERY_SPLIT = LinkingOptions(splits=tuple(range(10)), n_mentions=6, nil_shares=(0.0, 0.5))
 

@@ -12,8 +12,8 @@ from training.evaluation.datasets.data import FolderData
 from training.evaluation.tasks.entity_types import balanced_names, held_out_names
 from training.evaluation.tasks.number_names import training_keys, unseen_number_names
 from training.evaluation.tasks.type_scores import score_predictions
+from training.examples.example import name_key, split_of
 from training.examples.numbers import number_names
-from training.examples.splits import name_key, split_of
 
 
 def test_types_are_the_marginal_over_lexical_classes(folder: Path) -> None:

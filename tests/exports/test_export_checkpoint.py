@@ -22,10 +22,15 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
 from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.errors import CheckpointError, ModelError, OptionError
-from training.export.export_checkpoint import check_forms, export_checkpoint, rebuild_for_torch
-from training.export.parity import measure_parity, sample_names
-from training.networks.average_checkpoint import average_checkpoint
-from training.networks.torch_checkpoint import read_network
+from training.export.export_checkpoint import (
+    check_forms,
+    export_checkpoint,
+    measure_parity,
+    rebuild_for_torch,
+    sample_names,
+)
+from training.networks.average import average_checkpoint
+from training.networks.checkpoints import read_network
 
 WIDE = DIM + CHAR_DIM
 

@@ -14,8 +14,8 @@ import torch
 from tiny_models import DIM, N_LAYERS, make_albert, make_bert
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from training.export.graph_builder import LEVELS, channel_scales, probe_inputs, quantize_columns, quantize_rows
 from training.export.int8_graph import write_int8_graph
-from training.export.int8_weights import LEVELS, channel_scales, probe_inputs, quantize_columns, quantize_rows
 
 Array = npt.NDArray[np.float32]
 
@@ -40,7 +40,7 @@ def in_eight_bits(x: Array, matrix: Array) -> Array:
 
 def test_an_outlying_channel_costs_little_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A channel thirty times the others, as trained BERTs have, does not drown them in 8 bits."""
-    monkeypatch.setattr("training.export.int8_weights.LEVELS", 127)  # to measure only the error of the activations
+    monkeypatch.setattr("training.export.graph_builder.LEVELS", 127)  # to measure only the error of the activations
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 64)).astype(np.float32)
     matrix = rng.normal(size=(64, 48)).astype(np.float32)

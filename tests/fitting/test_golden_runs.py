@@ -23,9 +23,8 @@ from training.evaluation.strings import StringMethod
 from training.evaluation.task import EvaluationOptions
 from training.finetune.objective import fit
 from training.loop.curves import read_log
-from training.love.options import LoveConfig
-from training.love.pretrain import pretrain
-from training.love.targets import Targets
+from training.love import Targets, pretrain
+from training.options import LoveConfig
 
 GOLDEN = Path(__file__).with_name("golden_runs.json")
 TEXT = "The New York Times of the city. Heart attack, aspirin and the post. United states of the heart.\n" * 6

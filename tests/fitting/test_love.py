@@ -21,10 +21,18 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
 from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
-from training.love.options import LoveConfig
-from training.love.pretrain import LoveRecord, look_alikes, pretrain
-from training.love.targets import Targets, embedding_targets, encoder_targets, file_targets, whole_words
-from training.networks.character_files import read_character_encoder, write_character_encoder
+from training.love import (
+    LoveRecord,
+    Targets,
+    embedding_targets,
+    encoder_targets,
+    file_targets,
+    look_alikes,
+    pretrain,
+    whole_words,
+)
+from training.networks.checkpoints import read_character_encoder, write_character_encoder
+from training.options import LoveConfig
 
 WORDS = tuple(
     "aspirin attack banana carbon castle cattle dragon engine forest garden hammer heart island jacket kettle ladder "

@@ -12,13 +12,18 @@ import pytest
 import torch
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NeighbourSampler, Shard
-from training.data.negative_table import NegativeTable
+from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler, Shard
 from training.examples.example import Example, any_class, one_class
-from training.finetune.config import FitConfig, paper_config
-from training.finetune.false_negatives import Keys, closer_than_positive, same_meaning
-from training.finetune.losses import marginal_type_loss, multi_similarity, nt_xent
+from training.finetune.losses import (
+    Keys,
+    closer_than_positive,
+    marginal_type_loss,
+    multi_similarity,
+    nt_xent,
+    same_meaning,
+)
 from training.finetune.objective import batch_losses
+from training.finetune.request import FitConfig, paper_config
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -12,10 +12,10 @@ from fit_cases import config, losses_of, maker, new_network
 from torch import nn
 
 from training.data.data_loader import BatchDataset
-from training.finetune.config import default_micro_batch
 from training.finetune.objective import fit
+from training.finetune.request import default_micro_batch
 from training.finetune.teachers import NetworkTeacher, read_alike
-from training.networks.base_network import open_base_model
+from training.networks.checkpoints import open_base_model
 from training.networks.phrase_vectors import pool_phrases
 
 PLAIN = ["heart attack", "a city of york", "new york post"]

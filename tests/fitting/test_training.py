@@ -16,9 +16,8 @@ from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
 from training.augment import abbreviate, augment, augment_or_abbreviate
 from training.examples.example import one_class
 from training.examples.numbers import number_names
-from training.head.evaluate_types import score_types
-from training.head.fit_head import fit_head
-from training.networks.weight_average import average_weights
+from training.head import fit_head, score_types
+from training.networks.average import average_weights
 
 
 def generator(seed: int = 0) -> torch.Generator:

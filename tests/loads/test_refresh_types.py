@@ -14,7 +14,7 @@ from pearl_qdrant.encoder.checkpoint import read_config, write_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.finetune.teachers import live_encoder
-from training.networks.base_network import open_base_model
+from training.networks.checkpoints import open_base_model
 
 NAMES = ["new york", "heart attack", "aspirin"]
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from training.ngrams import levels
 from training.ngrams.files import NgramCorpus, NgramSpan, read_ngrams
-from training.ngrams.options import NgramOptions
 from training.ngrams.pipeline import find_ngrams
 from training.ngrams.words import WordNumbers
+from training.options import NgramOptions
 
 Factor = Literal["length", "none"]
 Scope = Literal["corpus", "document"]

@@ -206,7 +206,7 @@ def test_a_fold_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_development_splits_are_the_two_folds() -> None:
     """Items of split 7 are fold 1, those of split 8 fold 2, and any item is in one of both."""
-    from training.examples.splits import split_of
+    from training.examples.example import split_of
 
     keys = [str(i) for i in range(200)]
 

@@ -17,7 +17,7 @@ from pearl_qdrant.encoder.checkpoint import ONNX_FILE, read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.verify import verify
 from training.export.export_checkpoint import export_checkpoint
-from training.networks.torch_checkpoint import read_network
+from training.networks.checkpoints import read_network
 
 
 def test_the_share_of_a_finished_model_grows_and_its_weights_stay(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from mini_en.examples import (
 )
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.examples.example import any_class
-from training.examples.splits import TEST_SPLITS, TRAIN_SPLITS, name_key, split_of
+from training.examples.example import TEST_SPLITS, TRAIN_SPLITS, any_class, name_key, split_of
 
 
 @pytest.fixture

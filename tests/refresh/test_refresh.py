@@ -19,7 +19,7 @@ from tiny_models import make_bert
 from pearl_qdrant import RefreshEvents, RefreshRequest, RefreshResult, refresh_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError
-from training.examples.splits import split_of
+from training.examples.example import split_of
 from training.refresh.base_files import write_base_files
 from training.refresh.distillation import vocabulary_phrases
 from training.refresh.pipeline import _Refresh, verdict

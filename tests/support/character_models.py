@@ -15,7 +15,7 @@ from pearl_qdrant.encoder.character.table import CharacterTable, read_character_
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.networks.torch_checkpoint import write_network
+from training.networks.checkpoints import write_network
 
 CHAR_DIM = 8
 

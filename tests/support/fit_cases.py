@@ -16,11 +16,10 @@ from tiny_models import DIM
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
-from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NeighbourSampler
-from training.data.negative_table import NegativeTable
+from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler
 from training.examples.example import Example, any_class
-from training.finetune.config import FitConfig
 from training.finetune.objective import fit
+from training.finetune.request import FitConfig
 from training.loop.curves import read_log
 from training.loop.distributed import process_group
 

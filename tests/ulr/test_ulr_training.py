@@ -21,10 +21,10 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.loop.curves import read_log
 from training.ngrams.files import MarkedSequence, NgramSpan
-from training.ngrams.options import NgramOptions
-from training.ulr.config import UlrConfig
+from training.options import NgramOptions
 from training.ulr.drawing import UlrData
 from training.ulr.encoder_folder import UlrBase
+from training.ulr.request import UlrConfig
 from training.ulr.sequences import TextSequences
 from training.ulr.trainer import UlrRecord, fit_ulr
 from training.ulr.views import open_masking

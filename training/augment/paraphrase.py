@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
-from training.augment.options import DEFAULT_PARAPHRASER, ParaphraseOptions
 from training.corpus.files import encode_row, parse_variants
 from training.corpus.keys import phrase_key
+from training.options import DEFAULT_PARAPHRASER, ParaphraseOptions
 
 _MAX_PHRASE_TOKENS = 64
 

@@ -12,14 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.augment.options import DEFAULT_PARAPHRASER, ParaphraseOptions, SynonymOptions
 from training.augment.paraphrase import Paraphraser, write_paraphrases
 from training.augment.sources import NEIGHBOURS
 from training.augment.vectors import write_neighbours
 from training.corpus.examples import corpus_phrases
 from training.corpus.files import PHRASE_VARIANTS
-from training.defaults import MIN_COUNT
-from training.paths import StrPath
+from training.options import DEFAULT_PARAPHRASER, MIN_COUNT, ParaphraseOptions, StrPath, SynonymOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from ingest.io.lines import BadLine, byte_lines
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError
-from training.augment.options import DEFAULT_THRESHOLD
 from training.corpus.files import encode_row
+from training.options import DEFAULT_THRESHOLD
 
 _MAX_LINE = 1 << 20
 _BLOCK = 1024

@@ -23,8 +23,7 @@ from pearl_qdrant.cores import count_workers
 from training.corpus.chunking.phrases import Phrase, PhraseParser, PhraseTyper
 from training.corpus.counting import Count, PhraseCounter
 from training.corpus.files import ENTITIES, ENTITY_TYPES_FILE, FREQUENCIES, EntityRow, encode_row
-from training.corpus.options import DEFAULT_MAX_KEYS
-from training.defaults import MIN_COUNT
+from training.options import DEFAULT_MAX_KEYS, MIN_COUNT
 
 T = TypeVar("T")
 _Counted = list[tuple[Phrase, int]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 from training.corpus.chunking.phrases import Phrase
-from training.corpus.options import DEFAULT_MAX_KEYS
+from training.options import DEFAULT_MAX_KEYS
 
 _MAX_RUNS = 64
 

@@ -30,13 +30,12 @@ from training.corpus.chunking.constituency import BeneparParser
 from training.corpus.chunking.lexicon import Lexicon
 from training.corpus.chunking.phrases import PhraseParser, PhraseTyper
 from training.corpus.files import ENTITIES, EntityRow, read_entities
-from training.corpus.options import CorpusOptions
 from training.corpus.texts import read_texts
 from training.corpus.typing.distant import DistantTyper, NameTypes, wordnet_names
 from training.corpus.typing.ner import NerTyper
 from training.corpus.typing.typed_lists import read_typed_names
 from training.examples.wordnet import read_synsets
-from training.paths import Paths, StrPath, as_paths
+from training.options import CorpusOptions, Paths, StrPath, as_paths
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from ingest.io.lines import BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, ReadReport
 from ingest.io.source import ByteSource
 from pearl_qdrant.errors import FormatError
-from training.corpus.options import DEFAULT_FIELD
+from training.options import DEFAULT_FIELD
 
 MAX_TEXT_BYTES = 64 << 20
 """A longer line is skipped: no article is as long."""

@@ -1,15 +1,23 @@
-"""Batches of phrase pairs with hard negatives, each a pure function of (seed, rank, step).
+"""Hard negatives as a table in memory, from which training draws, and as a file.
+
+Memory: 4 bytes per negative and about 200 per phrase, besides the phrases themselves.
+
+Batches of phrase pairs with hard negatives, each a pure function of (seed, rank, step).
 
 So a resumed run does not draw the same batches again, and any worker process can make any batch.
 
     NeighbourSampler    several sources in fixed proportions, alphabetical neighbours together: free hard negatives
     EpochSampler        each example once per epoch, in random order, as in the paper
+
+Plan the batches of a run: how many steps it takes, and what makes the batches.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -20,9 +28,56 @@ import numpy.typing as npt
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import augment as augment_phrase
 from training.augment import edit_character
-from training.data.negative_table import NegativeTable
-from training.examples.example import Example
-from training.examples.phrases import fold_phrase
+from training.data.training_files import index_by_name, with_one_label
+from training.examples.example import Example, fold_phrase
+from training.options import BatchOptions
+
+
+class NegativeTable:
+    """The hard negatives of phrases.
+
+    Args:
+        rows: Phrases with their hard negatives; a repeated phrase keeps its first row.
+        known: Examples by name, for the entity and the type of a negative.
+    """
+
+    def __init__(
+        self, rows: Iterable[tuple[str, Iterable[str]]], *, known: Mapping[str, Example] | None = None
+    ) -> None:
+        self._known = known or {}
+        self._names: list[str] = []
+        self._row: dict[str, int] = {}
+        self._starts = array("q", [0])
+        self._negatives = array("i")
+        ids: dict[str, int] = {}
+        for phrase, negatives in rows:
+            if phrase in self._row:
+                continue
+            self._row[phrase] = len(self._starts) - 1
+            for negative in negatives:
+                place = ids.setdefault(negative, len(ids))
+                if place == len(self._names):
+                    self._names.append(negative)
+                self._negatives.append(place)
+            self._starts.append(len(self._negatives))
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def draw(self, phrase: str, n: int, rng: random.Random) -> list[Example]:
+        """Draw up to `n` different hard negatives of a phrase."""
+        row = self._row.get(phrase)
+        if row is None:
+            return []
+        start, stop = self._starts[row], self._starts[row + 1]
+        places = rng.sample(range(start, stop), min(n, stop - start))
+        return [self._example(self._names[self._negatives[place]]) for place in places]
+
+    def _example(self, name: str) -> Example:
+        """Return a negative with its entity and type, if these are known."""
+        known = self._known.get(name)
+        return Example(name, (), "") if known is None else Example(name, (), known.entity, known.allowed)
+
 
 Augment = Callable[[str, random.Random], str]
 """Makes a variant of a phrase."""
@@ -269,3 +324,54 @@ def _keys(texts: Sequence[str]) -> KeyArray:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         keys.append(int.from_bytes(digest, "little") >> 1 or 1 if text else NO_KEY)
     return np.array(keys, dtype=np.int64)
+
+
+NegativeRows = Iterable[tuple[str, Iterable[str]]]
+"""Phrases with their hard negatives."""
+
+
+def plan_steps(n_examples: int, options: BatchOptions, *, has_negatives: bool, world_size: int = 1) -> int:
+    """Return the steps in which each example is an anchor `epochs` times."""
+    pairs = options.n_pairs(has_negatives=has_negatives, world_size=world_size) * world_size
+    return max(1, math.ceil(options.epochs * n_examples / pairs))
+
+
+def new_batch_maker(
+    examples: list[Example],
+    options: BatchOptions,
+    *,
+    augment: Augment,
+    negatives: NegativeRows | None = None,
+    plain: Sequence[str] = (),
+    shard: Shard | None = None,
+) -> BatchMaker:
+    """Return what makes the batches of a run.
+
+    Args:
+        examples: In alphabetical order.
+        options: How batches are made.
+        augment: Makes a variant of a phrase.
+        negatives: Phrases with their hard negatives.
+        plain: Phrases that are distilled.
+        shard: The process that the batches are for.
+    """
+    shard = shard or Shard()
+    if options.paper_settings:
+        examples = [with_one_label(example) for example in examples]
+    table = None if negatives is None else NegativeTable(negatives, known=index_by_name(examples))
+    sampler: Sampler = EpochSampler(examples, options.seed)
+    if options.neighbours > 1:
+        sampler = NeighbourSampler([ExampleSource(examples, 1.0)], neighbours=options.neighbours)
+    return BatchMaker(
+        sampler,
+        n_pairs=options.n_pairs(has_negatives=table is not None, world_size=shard.world_size),
+        seed=options.seed,
+        augment=augment,
+        negatives=table,
+        n_negatives=options.n_negatives,
+        negatives_as_pairs=options.paper_settings,
+        plain=plain,
+        n_plain=options.n_plain,
+        misspelt_plain=options.misspelt_plain,
+        shard=shard,
+    )

@@ -1,4 +1,4 @@
-r"""Read the files that `fit_model`, `train_head` and `mine_negatives` learn from.
+"""Read the files that `fit_model`, `train_head` and `mine_negatives` learn from.
 
     a corpus folder         freq_phrase.txt and phrase_with_etype.txt, with or without entities.jsonl; or only this one
     freq_phrase.txt         CLASS__phrase <TAB> frequency
@@ -11,20 +11,24 @@ The first row of a file decides its kind, not its name.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from ingest.formats import open_reader
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
-from pearl_qdrant.errors import FormatError
+from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from pearl_qdrant.records import Entity
-from training.corpus.bases import entity_examples
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
+from training.corpus.bases import base_key, entity_examples
 from training.corpus.examples import PhraseTypes, corpus_examples
 from training.corpus.files import (
     ENTITIES,
@@ -35,9 +39,10 @@ from training.corpus.files import (
     read_entity_types,
     read_frequencies,
 )
-from training.data.negative_table import parse_negatives
-from training.examples.example import Example, any_class, one_class, sort_examples
-from training.examples.phrases import Phrase
+from training.corpus.typing.typed_lists import read_typed_names
+from training.events import TrainingEvents
+from training.examples.example import Example, Phrase, any_class, one_class, sort_examples
+from training.options import MIN_COUNT, Paths, as_paths
 
 Kind = Literal["corpus", "frequencies", "types", "entities"]
 
@@ -175,3 +180,81 @@ def _numbered_lines(path: Path, report: ReadReport) -> Iterator[tuple[int, str]]
                 yield number, line
     finally:
         source.close()
+
+
+def read_training_files(
+    phrases: Paths = (),
+    aliases: Paths = (),
+    *,
+    typed_names: Paths = (),
+    min_count: int = MIN_COUNT,
+    max_errors: int | None = DEFAULT_MAX_ERRORS,
+    events: TrainingEvents | None = None,
+) -> list[Example]:
+    """Read examples from files of all kinds, in alphabetical order.
+
+    Args:
+        phrases: Corpus folders and lists of phrases, see `training.data.training_files`.
+        aliases: Bases in any format that `ingest` reads; the names of one entity are positives of each other.
+        typed_names: Lists of names with their entity types.
+        min_count: Phrases that occur less often in a corpus are skipped.
+        max_errors: Bad rows that all inputs together may have; None for any number.
+        events: Gets `examples_read`.
+
+    Raises:
+        OptionError: If there is no input.
+        FormatError: If an input does not exist, is of an unknown kind, or is empty.
+        TooManyErrorsError: If more rows are bad than allowed.
+    """
+    phrase_paths, alias_paths, typed_paths = as_paths(phrases), as_paths(aliases), as_paths(typed_names)
+    if not phrase_paths and not alias_paths and not typed_paths:
+        raise OptionError("phrases", "There is nothing to learn from: both 'phrases' and 'aliases' are empty.")
+    report = ReadReport(max_errors=max_errors)
+    examples = read_examples(phrase_paths, report, min_count=min_count) if phrase_paths else []
+    for path in alias_paths:
+        with open_reader([path]) as reader:
+            examples += base_examples(reader.read(report), kb=base_key(path))
+    examples += type_examples(row for path in typed_paths for row in read_typed_names(path, report))
+    (events or TrainingEvents()).examples_read(len(examples), report.skip_counts)
+    return sort_examples(examples)
+
+
+def write_hard_negatives(path: Path, rows: Iterable[tuple[str, list[str]]]) -> int:
+    """Write hard_negative.txt (`phrase<TAB>negative...`), or JSON Lines if the name ends in .jsonl.
+
+    The file appears when it is complete; until then it has another name. In the first form, tabs and line breaks within
+    a phrase become spaces.
+
+    Returns:
+        Number of rows.
+    """
+    part = path.with_name(path.name + ".part")
+    n_rows = 0
+    with part.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+        for phrase, negatives in rows:
+            if path.suffix == ".jsonl":
+                file.write(json.dumps({"phrase": phrase, "negatives": negatives}, ensure_ascii=False) + "\n")
+            else:
+                file.write("\t".join(" ".join(name.split()) for name in (phrase, *negatives)) + "\n")
+            n_rows += 1
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    return n_rows
+
+
+def parse_negatives(line: str) -> tuple[str, list[str]] | None:
+    """Parse a row of either form into phrase and negatives; None if it is neither."""
+    if not line.startswith("{"):
+        phrase, *negatives = line.rstrip("\r\n").split("\t")
+        return (phrase, negatives) if phrase.strip() and negatives else None
+    try:
+        row: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict) or not isinstance(row.get("phrase"), str):
+        return None
+    named: Any = row.get("negatives", row.get("hard_negatives"))
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        return None
+    return row["phrase"], list(named)

@@ -16,13 +16,6 @@ from training.evaluation.bm25 import Bm25Method
 from training.evaluation.datasets.data import Data, FolderData
 from training.evaluation.datasets.hub import REPOSITORY, HubData
 from training.evaluation.datasets.own_base import OwnBase
-from training.evaluation.defaults import (
-    DEFAULT_DISTRACTORS,
-    DEFAULT_MENTIONS,
-    DEFAULT_NIL_SHARES,
-    DEFAULT_SEEDS,
-    DEFAULT_SPLITS,
-)
 from training.evaluation.linking.everyday import EverydayLinker
 from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LinkingMethod
@@ -32,6 +25,13 @@ from training.evaluation.requirements import check_installed
 from training.evaluation.run import Report, evaluate
 from training.evaluation.strings import StringMethod
 from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
+from training.options import (
+    DEFAULT_DISTRACTORS,
+    DEFAULT_MENTIONS,
+    DEFAULT_NIL_SHARES,
+    DEFAULT_SEEDS,
+    DEFAULT_SPLITS,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.evaluation.datasets.data import Data
-from training.evaluation.defaults import (
+from training.evaluation.methods import Need
+from training.evaluation.outcome import Outcome
+from training.options import (
     DEFAULT_DISTRACTORS,
     DEFAULT_EPOCHS,
     DEFAULT_MENTIONS,
@@ -15,8 +17,6 @@ from training.evaluation.defaults import (
     DEFAULT_SEEDS,
     DEFAULT_SPLITS,
 )
-from training.evaluation.methods import Need
-from training.evaluation.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from onnx import TensorProto
 
 from pearl_qdrant.encoder.character.config import BEGIN, END, N_MARKS, PAD
 from pearl_qdrant.encoder.character.network import MASKED, CharacterEncoder
-from training.export.graph_builder import GraphBuilder
-from training.export.int8_weights import Array, quantize_rows
+from training.export.graph_builder import Array, GraphBuilder, quantize_rows
 
 TABLE = "character_encoder.embeddings.weight"
 TABLE_INT8, TABLE_SCALE = f"{TABLE}_int8", f"{TABLE}_scale"

@@ -6,7 +6,7 @@
 
 Each token has its own scale s and each column of a matrix its own S, so that a vector does not depend on its batch
 (with one scale per tensor it would). The output of GELU is never below -0.17: its zero point is 16, not 128.
-`training.export.int8_weights` rounds the matrices.
+`training.export.graph_builder` rounds the matrices.
 
 The operators around the products can lose the time that the integers save, so each was timed (AVX512-VNNI, onnxruntime
 1.31, one thread, 512 tokens, widths 384 and 1536, microseconds):
@@ -33,10 +33,13 @@ from onnx import ModelProto, TensorProto, helper, save
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from training.export.character_graph import add_character_encoder, join_parts
-from training.export.graph_builder import FUSED, IR_VERSION, OPSET, GraphBuilder
-from training.export.int8_weights import (
+from training.export.graph_builder import (
+    FUSED,
+    IR_VERSION,
+    OPSET,
     Array,
     Channels,
+    GraphBuilder,
     channel_scales,
     probe_inputs,
     quantize_columns,

@@ -21,9 +21,17 @@ from torch import Tensor, nn
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from training.data.batches import BatchMaker, PairBatch
 from training.data.data_loader import BatchDataset, TokenisedBatch, load_batches
-from training.finetune.config import FitConfig
-from training.finetune.false_negatives import Keys, closer_than_positive, same_entity, same_meaning
-from training.finetune.losses import multi_similarity, nt_xent, summed_distillation, summed_type_loss
+from training.finetune.losses import (
+    Keys,
+    closer_than_positive,
+    multi_similarity,
+    nt_xent,
+    same_entity,
+    same_meaning,
+    summed_distillation,
+    summed_type_loss,
+)
+from training.finetune.request import FitConfig
 from training.finetune.teachers import NetworkTeacher, Teacher
 from training.loop.distributed import gather_rows, sum_over_processes
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop

@@ -20,21 +20,16 @@ from pearl_qdrant.errors import CheckpointError, OptionError
 from training.augment.draw import Augmenter
 from training.augment.sources import AugmentationSources
 from training.corpus.files import ENTITIES
-from training.data.batch_plan import new_batch_maker, plan_steps
-from training.data.batches import BatchMaker
-from training.data.inputs import read_training_files
-from training.data.training_files import read_negatives
+from training.data.batches import BatchMaker, new_batch_maker, plan_steps
+from training.data.training_files import read_negatives, read_training_files
 from training.events import TrainingEvents
-from training.examples.example import Example
-from training.examples.labels import count_labels, entity_types_of
-from training.finetune.config import FitConfig
+from training.examples.example import Example, count_labels, entity_types_of
 from training.finetune.objective import Evaluate, fit
-from training.finetune.request import FitRequest, FitResult
+from training.finetune.request import FitConfig, FitRequest, FitResult
 from training.finetune.teachers import NetworkTeacher, Teacher, as_teacher, live_encoder, read_alike
 from training.loop.distributed import local_device, process_group, shard_of_environment, wait_for_all
-from training.networks.base_network import BaseModel, find_device, open_base_model
-from training.networks.torch_checkpoint import write_network
-from training.paths import as_paths, refuse_overwriting
+from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
+from training.options import as_paths, refuse_overwriting
 from training.ulr.terms import UlrTerms, open_terms
 
 TRAINING = "training"

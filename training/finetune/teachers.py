@@ -14,7 +14,7 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, fast_precision, network_width
 from pearl_qdrant.encoder.tokens import NameTokenizer
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.networks.base_network import BaseModel
+from training.networks.checkpoints import BaseModel
 from training.networks.phrase_vectors import MicroBatch, PhraseVectors, device_of, micro_batches
 
 Teacher = Callable[[Sequence[str]], torch.Tensor]

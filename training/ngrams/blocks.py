@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from training.ngrams.files import SEQUENCES_TEXT
-from training.ngrams.options import NgramOptions
 from training.ngrams.words import BREAK, WordNumbers, split_sentences, word_pattern
+from training.options import NgramOptions
 
 Numbers = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int64]

@@ -13,9 +13,8 @@ from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError
 from training.ngrams.blocks import Block, Indices, Numbers
-from training.ngrams.options import MAX_NGRAM_WORDS
 from training.ngrams.words import WordNumbers, word_pattern
-from training.paths import Paths, as_paths
+from training.options import MAX_NGRAM_WORDS, Paths, as_paths
 
 _FACTOR = 0xD6E8FEB86659FD93  # of a multiplicative hash: odd, with bits of no pattern
 _ALL = (1 << 64) - 1

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import FormatError
-from training.paths import StrPath
+from training.options import StrPath
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from training.ngrams.blocks import Block, Indices
 from training.ngrams.levels import Records
-from training.ngrams.options import NgramOptions
+from training.options import NgramOptions
 
 Floats = npt.NDArray[np.float64]
 

@@ -27,9 +27,8 @@ from training.ngrams.blocks import BlockStore
 from training.ngrams.entities import read_entity_names
 from training.ngrams.files import META, NGRAMS, SEQUENCES, SEQUENCES_TEXT, SPANS, VERSION
 from training.ngrams.levels import count_levels
-from training.ngrams.options import NgramOptions
 from training.ngrams.writing import MarkWriter
-from training.paths import Paths, StrPath, as_paths, refuse_overwriting
+from training.options import NgramOptions, Paths, StrPath, as_paths, refuse_overwriting
 
 _FILES = (NGRAMS, SEQUENCES_TEXT, SEQUENCES, SPANS, META)  # the last one says that the others are complete
 

@@ -15,8 +15,8 @@ from training.ngrams.entities import EntityNames
 from training.ngrams.files import NGRAMS, SEQUENCE, SEQUENCES, SEQUENCES_TEXT, SPAN, SPANS
 from training.ngrams.levels import LevelStore, Records, count_in_documents
 from training.ngrams.marks import Floats, Ngrams, Spans, join_spans, keep_best, score_ngrams
-from training.ngrams.options import NgramOptions
 from training.ngrams.words import normalise_word
+from training.options import NgramOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Self

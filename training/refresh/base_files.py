@@ -13,7 +13,7 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-from training.examples.splits import TEST_SPLITS, split_of
+from training.examples.example import TEST_SPLITS, split_of
 
 MAX_HELD_OUT = 2000
 """Entities kept out of training, of a tenth of the base, at most: enough for an interval of two points."""

@@ -22,7 +22,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
-from training.data.inputs import read_training_files
+from training.data.training_files import read_training_files
 from training.evaluation.datasets.own_base import OwnBase
 from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Linker
@@ -30,16 +30,15 @@ from training.evaluation.run import evaluate
 from training.evaluation.task import EvaluationOptions, LinkingOptions
 from training.evaluation.tasks.linking import own_base_tasks
 from training.events import TrainingEvents
-from training.examples.splits import TEST_SPLITS
+from training.examples.example import TEST_SPLITS
 from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
 from training.finetune.pipeline import fit_model
 from training.finetune.request import FitRequest
-from training.head.options import HeadOptions
-from training.head.pipeline import train_head
-from training.mining.pipeline import mine_negatives
-from training.networks.average_checkpoint import average_checkpoint
-from training.networks.base_network import find_device, open_base_model
-from training.paths import as_paths, refuse_overwriting
+from training.head import train_head
+from training.mining.hard_negatives import mine_negatives
+from training.networks.average import average_checkpoint
+from training.networks.checkpoints import find_device, open_base_model
+from training.options import HeadOptions, as_paths, refuse_overwriting
 from training.refresh.base_files import LEAST_MENTIONS, MAX_MEASURED, BaseFiles, write_base_files, write_some
 from training.refresh.budget import EXPORT, EXPORT_OVER_START, HEAD, MEASURE, NEGATIVES, PHRASES, Budget
 from training.refresh.distillation import vocabulary_phrases, write_phrases, write_predicted_types

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
-from training.paths import Paths, StrPath
+from training.options import Paths, StrPath
 
 STAGES = ("base", "start", "phrases", "negatives", "steps", "fit", "average", "head", "export", "measure")
 """In their order."""

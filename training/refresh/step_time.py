@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from training.data.options import BatchOptions
-from training.networks.base_network import BaseModel
+from training.networks.checkpoints import BaseModel
 from training.networks.phrase_vectors import pool_phrases
+from training.options import BatchOptions
 
 MICRO_BATCH = 64
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from training.networks.phrase_vectors import device_of, find_precision
 from training.ngrams.files import MarkedSequence
 from training.ngrams.sampling import choose_spans
-from training.ulr.config import UlrConfig
 from training.ulr.network import UlrNetwork
+from training.ulr.request import UlrConfig
 from training.ulr.scoring import NetworkScorer
 from training.ulr.views import Masking, TokenisedSequence, Views, make_views, tokenise
 

@@ -20,10 +20,10 @@ from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import CheckpointError, OptionError
-from training.networks.torch_checkpoint import phrase_tensors
-from training.ulr.config import Pooling
+from training.networks.checkpoints import phrase_tensors
 from training.ulr.mlm_head import head_names, head_tensors, open_head
 from training.ulr.network import UlrNetwork
+from training.ulr.request import Pooling
 
 _TOKENIZER_FILES = (
     "tokenizer.json",

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from pearl_qdrant.encoder.runtime.network import pool_tokens
 from training.networks.phrase_vectors import pad_batches
-from training.ulr.config import Pooling
 from training.ulr.mlm_head import MlmHead
+from training.ulr.request import Pooling
 
 
 class UlrNetwork(nn.Module):

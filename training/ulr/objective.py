@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from training.networks.phrase_vectors import autocast, device_of
-from training.ulr.config import UlrConfig
 from training.ulr.network import UlrNetwork, pad
+from training.ulr.request import UlrConfig
 from training.ulr.views import Views
 
 

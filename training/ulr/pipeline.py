@@ -16,12 +16,11 @@ from pathlib import Path
 from pearl_qdrant.errors import OptionError, TrainingError
 from training.events import TrainingEvents
 from training.loop.distributed import shard_of_environment
-from training.networks.base_network import find_device
-from training.paths import as_paths, refuse_overwriting
-from training.ulr.config import UlrConfig
+from training.networks.checkpoints import find_device
+from training.options import as_paths, refuse_overwriting
 from training.ulr.drawing import UlrData
 from training.ulr.encoder_folder import UlrBase, open_ulr_base, refuse_other_model, write_encoder
-from training.ulr.request import UlrRequest, UlrResult
+from training.ulr.request import UlrConfig, UlrRequest, UlrResult
 from training.ulr.sequences import open_sequences
 from training.ulr.trainer import UlrRecord, fit_ulr
 from training.ulr.views import open_masking

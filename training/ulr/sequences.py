@@ -23,7 +23,7 @@ from training.corpus.texts import read_texts
 from training.events import TrainingEvents
 from training.ngrams.files import MarkedSequence, MarkedSequences, NgramCorpus
 from training.ngrams.words import split_sentences
-from training.paths import as_paths
+from training.options import as_paths
 from training.ulr.request import UlrRequest
 
 Cutting = Literal["sentence", "packed"]

@@ -22,10 +22,10 @@ import torch
 
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.networks.phrase_vectors import device_of, find_precision
-from training.ulr.config import UlrConfig
 from training.ulr.drawing import UlrData, ViewDrawer
 from training.ulr.network import UlrNetwork
 from training.ulr.objective import backward
+from training.ulr.request import UlrConfig
 
 
 @dataclass(frozen=True, slots=True)

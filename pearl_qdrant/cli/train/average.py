@@ -10,7 +10,7 @@ from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.cli.train.options import FOLDER
 from pearl_qdrant.cli.train.output import training_stage
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
-from training.defaults import AVERAGE_RATIO
+from training.options import AVERAGE_RATIO
 
 _EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 

@@ -11,7 +11,7 @@ from pearl_qdrant.cli.common.options import json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.train.options import FOLDER, PATH, option_of
 from pearl_qdrant.cli.train.output import training_stage
-from training.corpus.options import CorpusOptions
+from training.options import CorpusOptions
 
 if TYPE_CHECKING:
     from training.corpus.make import CorpusReport

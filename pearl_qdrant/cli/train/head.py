@@ -21,7 +21,7 @@ from pearl_qdrant.cli.train.options import (
     phrases_option,
 )
 from pearl_qdrant.cli.train.output import training_stage
-from training.head.options import HeadOptions
+from training.options import HeadOptions
 
 _option = option_of(HeadOptions)
 

@@ -11,7 +11,7 @@ from pearl_qdrant.cli.common.options import json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.train.options import FOLDER, RATE, option_of
 from pearl_qdrant.cli.train.output import training_stage
-from training.love.options import CharacterWidths, LoveConfig, Mimic
+from training.options import CharacterWidths, LoveConfig, Mimic
 
 _width = option_of(CharacterWidths)
 _option = option_of(LoveConfig)

@@ -17,7 +17,7 @@ from pearl_qdrant.cli.train.options import (
 )
 from pearl_qdrant.cli.train.output import training_stage
 from pearl_qdrant.settings import DEFAULT_MODEL
-from training.mining.options import MiningConfig
+from training.options import MiningConfig
 
 _option = option_of(MiningConfig)
 

@@ -11,7 +11,7 @@ from pearl_qdrant.cli.common.options import json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.train.options import FOLDER, PATH, option_of
 from pearl_qdrant.cli.train.output import training_stage
-from training.ngrams.options import MAX_NGRAM_WORDS, NgramOptions
+from training.options import MAX_NGRAM_WORDS, NgramOptions
 
 if TYPE_CHECKING:
     from training.ngrams.pipeline import NgramReport

@@ -11,7 +11,7 @@ import click
 
 from pearl_qdrant.cli.common.options import RenamedOption
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
-from training.defaults import MIN_COUNT
+from training.options import MIN_COUNT
 
 F = TypeVar("F", bound=Callable[..., Any])
 

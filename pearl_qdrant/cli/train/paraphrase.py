@@ -9,8 +9,7 @@ import click
 from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.cli.train.options import PATH, option_of
 from pearl_qdrant.cli.train.output import training_stage
-from training.augment.options import DEFAULT_PARAPHRASER, ParaphraseOptions, SynonymOptions
-from training.defaults import MIN_COUNT
+from training.options import DEFAULT_PARAPHRASER, MIN_COUNT, ParaphraseOptions, SynonymOptions
 
 _option = option_of(ParaphraseOptions)
 _synonym = option_of(SynonymOptions)

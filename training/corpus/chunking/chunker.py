@@ -18,7 +18,7 @@ from training.corpus.chunking.function_words import EMPTY_WORDS
 from training.corpus.chunking.lexicon import Lexicon
 from training.corpus.chunking.phrases import Phrase
 from training.corpus.chunking.tagger import Tagger, Token
-from training.corpus.options import DEFAULT_MAX_WORDS
+from training.options import DEFAULT_MAX_WORDS
 
 _BEFORE_NOUN = r"(?:R(?=[JL])|[JLE]|(?<!1)K1,1|K1?)"
 # A number starts or ends a phrase: "in Paris two years" has two, "Apollo 11" is one.

@@ -19,7 +19,7 @@ from pearl_qdrant.installing import install_command
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES
 from training.corpus.chunking.function_words import EMPTY_WORDS
 from training.corpus.chunking.phrases import Phrase
-from training.corpus.options import DEFAULT_BENEPAR, DEFAULT_MAX_WORDS, DEFAULT_SPACY
+from training.options import DEFAULT_BENEPAR, DEFAULT_MAX_WORDS, DEFAULT_SPACY
 
 _CLASSES = frozenset(LEXICAL_CLASSES)
 _DROPPED_IN_TRANSFORMERS_5 = "build_inputs_with_special_tokens"

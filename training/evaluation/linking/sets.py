@@ -4,7 +4,7 @@ There are two protocols, since a base contains most aliases of its entities:
     canonical   the base has canonical names only
     left_out    the base has all names, but the mention's own string is excluded on its entity
 Each mention has a NIL twin: its entity is excluded, with all entities that share a folded name with it. The SHA-1 of
-the entity id divides entities into splits (`training.examples.splits`); an option says which splits give mentions.
+the entity id divides entities into splits (`training.examples.example`); an option says which splits give mentions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from training.evaluation.datasets.data import Data
 from training.evaluation.task import LinkingOptions
-from training.examples.splits import split_of
+from training.examples.example import split_of
 
 Protocol = Literal["canonical", "left_out"]
 

@@ -21,7 +21,7 @@ from training.evaluation.outcome import FloatArray, Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, Task
 from training.evaluation.tasks.number_names import training_keys, unseen_number_names
 from training.evaluation.tasks.type_scores import TypeScores, resolve_types, score_predictions
-from training.examples.splits import TEST_SPLITS, name_key, split_of
+from training.examples.example import TEST_SPLITS, name_key, split_of
 
 READS = "typed_names/onto_typed_names.tsv"
 _NATURAL = 8000

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from functools import cache
 
+from training.examples.example import name_key
 from training.examples.numbers import number_names, ordinal_words_of, words_of
-from training.examples.splits import name_key
 
 _HALF_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 

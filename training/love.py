@@ -1,4 +1,9 @@
-"""Pre-train the character encoder: words with typos learn the vectors of the correct words.
+"""Word vectors that the character encoder mimics: from a file, or from the phrase encoder that it joins.
+
+The vectors of an encoder are centred (their mean is subtracted): embeddings of a transformer lie in a narrow cone, and
+differences between cosines of 0.9 teach little.
+
+Pre-train the character encoder: words with typos learn the vectors of the correct words.
 
     each step: draw words -> half of them with one edit -> character encoder -> linear layer to the width of the targets
                -> NT-Xent against the words' own vectors, other words of the batch and look-alikes as negatives -> Adam
@@ -10,6 +15,12 @@ Cost: a step of 128 words takes about 30 ms on one core; 22,000 words and 20 epo
 
 Source: LOVE (Chen et al. 2022), sections 4.2 and 4.3: NT-Xent at 0.07, three hard negatives, Adam at 2e-3 decaying by
 0.97 an epoch, 20 epochs. Our batches are larger than the 32 of the paper.
+
+Pre-training of a character encoder in one call: what `pearl-qdrant train love` does.
+
+from pearl_qdrant import pretrain_character_encoder
+
+pretrain_character_encoder("all-MiniLM-L6-v2/", "love/")
 """
 
 from __future__ import annotations
@@ -22,17 +33,116 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from pearl_qdrant.encoder.character.config import N_MARKS, CharacterConfig
 from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.errors import TrainingError
+from pearl_qdrant.encoder.character.table import CharacterTable, read_character_table
+from pearl_qdrant.encoder.checkpoint import is_checkpoint
+from pearl_qdrant.encoder.plain_model import read_plain_model
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.transformer import load_transformer
+from pearl_qdrant.encoder.tokens import open_tokenizer
+from pearl_qdrant.errors import InputError, TrainingError
 from training.augment.characters import edit_letters
+from training.augment.vectors import read_vectors
 from training.finetune.losses import nt_xent
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
-from training.love.options import LoveConfig
-from training.love.targets import Targets
 from training.mining.edit_pairs import edit_pairs
+from training.networks.checkpoints import write_character_encoder
+from training.networks.phrase_vectors import micro_batches
+from training.options import CharacterWidths, LoveConfig, Mimic, StrPath, refuse_overwriting
+
+Array = npt.NDArray[np.float32]
+
+_SHORTEST = 2
+_MICRO_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """Words with the vectors to mimic.
+
+    Attributes:
+        words: Distinct words.
+        vectors: (n, dim), any norm.
+    """
+
+    words: tuple[str, ...]
+    vectors: Array
+
+    def __post_init__(self) -> None:
+        if len(self.words) != len(self.vectors):
+            raise ValueError(f"{len(self.words)} words, but {len(self.vectors)} vectors")
+
+
+def file_targets(path: Path, *, limit: int | None = None) -> Targets:
+    """Read the vectors of words with a letter from a `.vec` file of FastText or GloVe.
+
+    Args:
+        path: The file, compressed or not.
+        limit: At most this many words, the most frequent ones.
+
+    Raises:
+        FormatError: If it is not such a file.
+        InputError: If it has no word with a letter.
+    """
+    words, vectors = read_vectors(path, limit=limit)
+    kept = [i for i, word in enumerate(words) if any(map(str.isalpha, word))]
+    if not kept:
+        raise InputError(str(path), None, "has no word with a letter. Is it a file of word vectors?")
+    return Targets(tuple(words[i] for i in kept), vectors[kept])
+
+
+def embedding_targets(phrase_encoder: Any, table: CharacterTable) -> Targets:
+    """Return the encoder's input embeddings of the tokens that are whole words.
+
+    Args:
+        phrase_encoder: A model of transformers.
+        table: Character table of its tokenizer.
+    """
+    ids = whole_words(table)
+    with torch.inference_mode():
+        weights = phrase_encoder.get_input_embeddings().weight
+        vectors = weights[torch.tensor(list(ids.values()), dtype=torch.long, device=weights.device)]
+    return Targets(tuple(ids), _centred(vectors.float().cpu().numpy()))
+
+
+def encoder_targets(network: PearlNetwork, tokenizer: Any, words: Sequence[str]) -> Targets:
+    """Return the encoder's vectors of single words.
+
+    Args:
+        network: Has no character encoder.
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        words: Repeated words count once.
+    """
+    distinct = tuple(dict.fromkeys(words))
+    rows: list[Array] = [np.zeros(0, dtype=np.float32)] * len(distinct)
+    for batch in micro_batches(tokenizer, distinct, max_tokens=16, size=_MICRO_BATCH):
+        with torch.inference_mode():
+            pooled = network.pool(torch.from_numpy(batch.input_ids), torch.from_numpy(batch.attention_mask))
+        for row, vector in zip(batch.rows.tolist(), pooled.numpy(), strict=True):
+            rows[row] = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    return Targets(distinct, _centred(np.stack(rows)))
+
+
+def whole_words(table: CharacterTable) -> dict[str, int]:
+    """Return the words of a vocabulary with their ids: tokens that start a word and have only letters, lower-cased."""
+    found: dict[str, int] = {}
+    for token_id in np.flatnonzero(~table.special & ~table.continuation).tolist():
+        word = "".join(table.alphabet[code - N_MARKS] for code in table.codes[token_id] if code)
+        if len(word) >= _SHORTEST and word.isalpha():
+            found.setdefault(word, token_id)
+    return found
+
+
+def _centred(vectors: Array) -> Array:
+    centred: Array = vectors - vectors.mean(axis=0, keepdims=True)
+    return centred
+
 
 MAX_TOKENS = 16
 """Longest word in tokens; the encoder looks at fewer."""
@@ -56,7 +166,7 @@ class Mimicry:
         return f"{self.n:,} words: {self.accuracy:.1%} find their own vector, {self.typo_accuracy:.1%} with a typo"
 
 
-class Mimic(nn.Module):
+class MimicNetwork(nn.Module):
     """The character encoder and the linear layer to the width of the targets."""
 
     def __init__(self, encoder: CharacterEncoder, dim: int, *, generator: torch.Generator) -> None:
@@ -110,7 +220,7 @@ def pretrain(
         raise TrainingError(
             f"{len(targets.words)} words are fewer than a batch of {config.batch}. Give more words, or a smaller batch"
         )
-    mimic = Mimic(encoder, targets.vectors.shape[1], generator=torch.Generator().manual_seed(config.seed))
+    mimic = MimicNetwork(encoder, targets.vectors.shape[1], generator=torch.Generator().manual_seed(config.seed))
     mimic.to(encoder.nearness.device).train()
     objective = LoveObjective(mimic, tokenizer, targets, config)
     TrainingLoop(
@@ -132,7 +242,7 @@ class LoveObjective(Objective):
 
     record = LoveRecord
 
-    def __init__(self, mimic: Mimic, tokenizer: Any, targets: Targets, config: LoveConfig) -> None:
+    def __init__(self, mimic: MimicNetwork, tokenizer: Any, targets: Targets, config: LoveConfig) -> None:
         self.network, self._tokenizer, self._config, self._words = mimic, tokenizer, config, targets.words
         self.optimizer = torch.optim.Adam(mimic.parameters(), lr=config.learning_rate, fused=True)
         self.steps_an_epoch = len(targets.words) // config.batch
@@ -202,7 +312,9 @@ def look_alikes(words: Sequence[str]) -> dict[int, tuple[int, ...]]:
     return {place: tuple(sorted(others)) for place, others in found.items()}
 
 
-def measure_mimicry(mimic: Mimic, tokenizer: Any, targets: Targets, *, n: int = 2000, rng: random.Random) -> Mimicry:
+def measure_mimicry(
+    mimic: MimicNetwork, tokenizer: Any, targets: Targets, *, n: int = 2000, rng: random.Random
+) -> Mimicry:
     """Measure how many of `n` words find their own vector among those of all `n`, with and without an edit."""
     rows = rng.sample(range(len(targets.words)), min(n, len(targets.words)))
     words = [targets.words[i] for i in rows]
@@ -235,3 +347,84 @@ def _digest_of(targets: Targets) -> str:
     digest = hashlib.sha256("\0".join(targets.words).encode("utf-8", "replace"))
     digest.update(np.ascontiguousarray(targets.vectors).tobytes())
     return digest.hexdigest()[:16]
+
+
+def pretrain_character_encoder(
+    base_model: StrPath,
+    out: StrPath,
+    *,
+    vectors: StrPath | None = None,
+    mimic: Mimic = "embeddings",
+    max_words: int | None = None,
+    widths: CharacterWidths | None = None,
+    config: LoveConfig | None = None,
+    resume: bool = True,
+    progress: bool = True,
+) -> Mimicry:
+    """Make a character encoder for the phrase encoder of a folder, pre-train it, and write it.
+
+    The same call resumes a run that was interrupted.
+
+    Args:
+        base_model: A folder of transformers or sentence-transformers, or a checkpoint.
+        out: The folder to write: the encoder (see `training.networks.checkpoints`), the state of the run, its log.
+        vectors: A `.vec` file to mimic; None for the vectors of `base_model` itself.
+        mimic: Without `vectors`: the input embeddings of whole words, or the encoder's vectors of them.
+        max_words: At most this many words, the first ones.
+        widths: The encoder's size.
+        config: How to train.
+        resume: Resume from the state in `out`; otherwise it is removed.
+        progress: Show a progress bar on stderr.
+
+    Raises:
+        OptionError: If `out` is an input.
+        CheckpointError: If `base_model` is not a model, or its tokenizer does not mark words.
+        FormatError: If `vectors` is not a file of word vectors.
+        TrainingError: If there are too few words, or `out` holds another run.
+    """
+    refuse_overwriting(out, base_model, vectors)
+    base, target, config, widths = Path(base_model), Path(out), config or LoveConfig(), widths or CharacterWidths()
+    folder = base if is_checkpoint(base) else read_plain_model(base).folder
+    table = read_character_table(folder / "tokenizer.json")
+    generator = torch.Generator().manual_seed(config.seed)
+    encoder = CharacterEncoder(table, _character_config(widths, table), widths.char_dim, generator=generator)
+    tokenizer = open_tokenizer(folder / "tokenizer.json")
+    word_vectors = None if vectors is None else Path(vectors)
+    targets = _read_targets(folder, table, tokenizer, vectors=word_vectors, mimic=mimic, max_words=max_words)
+    mimicry = pretrain(encoder, tokenizer, targets, config, target, resume=resume, progress=progress)
+    source = f"{mimic} of {base.name}" if word_vectors is None else word_vectors.name
+    record = {**asdict(config), "targets": source, "words": len(targets.words), **asdict(mimicry)}
+    write_character_encoder(target, encoder, training=record)
+    return mimicry
+
+
+def _character_config(widths: CharacterWidths, table: CharacterTable) -> CharacterConfig:
+    """The encoder's config over a vocabulary."""
+    sizes: dict[str, Any] = {
+        "embedding_dim": widths.embedding_dim,
+        "word_dim": widths.word_dim,
+        "share": widths.share,
+        "continuation_share": widths.continuation_share,
+    }
+    if not widths.wordpieces:
+        sizes["max_pieces"] = 0
+    return CharacterConfig(alphabet=table.alphabet, **sizes)
+
+
+def _read_targets(
+    folder: Path,
+    table: CharacterTable,
+    tokenizer: Tokenizer,
+    *,
+    vectors: Path | None,
+    mimic: Mimic,
+    max_words: int | None,
+) -> Targets:
+    """The words to mimic, with their vectors."""
+    if vectors is not None:
+        return file_targets(vectors, limit=max_words)
+    phrase_encoder = load_transformer(folder)
+    if mimic == "embeddings":
+        found = embedding_targets(phrase_encoder, table)
+        return Targets(found.words[:max_words], found.vectors[:max_words])
+    return encoder_targets(PearlNetwork(phrase_encoder, None), tokenizer, list(whole_words(table))[:max_words])

@@ -1,0 +1,295 @@
+"""Score a type head on names that it never saw.
+
+Fit a type head: softmax regression on phrase vectors with the marginal type loss.
+
+Cost: each name is encoded once; an epoch over 200,000 vectors takes a few seconds.
+
+Fit a type head on a frozen network, and write both as a checkpoint.
+
+Each name is encoded once, which is most of the cost: an epoch over 200,000 vectors takes a few seconds. A tenth of the
+names, chosen by their hash, is held out to measure the head on names that it never saw.
+
+A type head from files to a checkpoint in one call: what `pearl-qdrant train head` does.
+
+from pearl_qdrant import train_head
+
+train_head("averaged/", "typed/", typed_names="names.tsv")
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from pearl_qdrant.encoder.runtime.network import new_type_head
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
+from training.data.training_files import read_training_files
+from training.evaluation.tasks.type_scores import TypeScores, score_predictions
+from training.events import TrainingEvents
+from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
+from training.finetune.losses import marginal_type_loss
+from training.loop.training_loop import Objective, StepRecord, TrainingLoop
+from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
+from training.networks.phrase_vectors import pool_phrases
+from training.options import MIN_COUNT, HeadOptions, Paths, StrPath, as_paths, refuse_overwriting
+
+__all__ = ["TypeScores", "score_types"]
+
+
+def score_types(logits: Tensor, types: Sequence[set[str]]) -> TypeScores:
+    """Score the argmax of the marginal over lexical classes.
+
+    Args:
+        logits: (n, 95).
+        types: The right entity types of each name, at least one; each of them counts as right.
+    """
+    probabilities = logits.softmax(dim=1).reshape(-1, len(LEXICAL_CLASSES), len(ENTITY_TYPES))
+    predicted = [ENTITY_TYPES[i] for i in torch.argmax(probabilities.sum(1), dim=1).tolist()]
+    return score_predictions(predicted, types)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRecord(StepRecord):
+    """Figures of one step.
+
+    Attributes:
+        loss: Marginal type loss, in nats.
+    """
+
+    loss: float
+
+
+@dataclass(slots=True)
+class HeadObjective(Objective):
+    """The marginal type loss of a linear layer.
+
+    Attributes:
+        network: The layer.
+        optimizer: Of its weights.
+        vectors, allowed: As for `fit_head`.
+        draw: Draws the rows of a batch.
+        steps: Of the whole run.
+    """
+
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    vectors: Tensor
+    allowed: Tensor
+    draw: Callable[[], Tensor]
+    steps: int
+    record: type[StepRecord] = HeadRecord
+
+    def batches(self, steps: range) -> Iterator[Tensor]:
+        """Draw the rows."""
+        return (self.draw() for _ in steps)
+
+    def rate(self, step: int, factor: float) -> float:
+        """Half a cosine from the peak to zero."""
+        peak: float = self.optimizer.defaults["lr"]
+        return peak * (1 + math.cos(math.pi * (step - 1) / self.steps)) / 2
+
+    def backward(self, step: int, batch: Tensor) -> dict[str, Tensor]:
+        """Add the gradient of a batch."""
+        loss = marginal_type_loss(self.network(self.vectors[batch]), self.allowed[batch])
+        torch.autograd.backward(loss)
+        return {"loss": loss.detach()}
+
+
+def fit_head(
+    vectors: Tensor,
+    allowed: Tensor,
+    *,
+    weights: Tensor,
+    epochs: int,
+    batch: int = 1024,
+    learning_rate: float = 3e-3,
+    weight_decay: float = 1e-3,
+    generator: torch.Generator,
+) -> nn.Linear:
+    """Fit W of Eq. 1.
+
+    Args:
+        vectors: Phrase vectors before normalisation, (n, dim).
+        allowed: (n, 95) bool, the phrase types that are right.
+        weights: (n,), relative frequency with which an example is drawn; balances rare types.
+        epochs: Passes: n examples are drawn per epoch.
+        batch: Examples per step.
+        learning_rate: Peak; falls to zero as a cosine.
+        weight_decay: Weight decay of AdamW.
+        generator: Determines the order and the initial weights.
+
+    Returns:
+        The head, dim -> 95, without a bias.
+    """
+    head = new_type_head(vectors.shape[1])
+    nn.init.normal_(head.weight, std=0.02, generator=generator)
+    steps = max(1, epochs * len(vectors) // batch)
+
+    optimizer = torch.optim.AdamW(head.parameters(), lr=learning_rate, weight_decay=weight_decay)
+
+    def draw() -> Tensor:
+        return torch.multinomial(weights, batch, replacement=True, generator=generator)
+
+    objective = HeadObjective(head, optimizer, vectors, allowed, draw, steps)
+    TrainingLoop(name="head", objective=objective, steps=steps, progress=False).run()
+    return head.eval()
+
+
+_CHUNK = 2048  # names between two updates of the progress bar
+
+
+@torch.inference_mode()
+def phrase_vectors(base: BaseModel, names: list[str], *, max_tokens: int = 64, micro_batch: int = 64) -> Tensor:
+    """Encode names: vectors before normalisation on the CPU, (n, dim), the input of the head."""
+    parts = []
+    with tqdm(total=len(names), desc="encode", unit=" names", unit_scale=True, disable=None) as bar:
+        for start in range(0, len(names), _CHUNK):
+            chunk = [base.config.prefix + name for name in names[start : start + _CHUNK]]
+            parts.append(pool_phrases(base.network, base.tokenizer, chunk, max_tokens, micro_batch).cpu())
+            bar.update(len(chunk))
+    return torch.cat(parts)
+
+
+def run_head(
+    base: BaseModel, examples: list[Example], options: HeadOptions, out: Path, *, device: torch.device
+) -> TypeScores | None:
+    """Fit a type head on a frozen network and write both as a checkpoint.
+
+    Args:
+        base: Its network stays unchanged, except for the head.
+        examples: Those without a type are skipped; names with an open lexical class count as noun phrases.
+        options: How to fit.
+        out: The checkpoint to write.
+        device: Where names are encoded.
+
+    Returns:
+        Scores on the names held out, or None if there are none.
+
+    Raises:
+        OptionError: If no example has a type.
+    """
+    base.network.to(device).eval()
+    typed = _choose([replace(e, allowed=as_noun_phrase(e.allowed)) for e in examples if e.allowed], options)
+    if not typed:
+        raise OptionError(
+            "phrases", "None of the names has an entity type. Give phrase_with_etype.txt, or a corpus with types."
+        )
+    held = [e for e in typed if options.hold_out and split_of(name_key(e.name)) in TEST_SPLITS]
+    kept = [e for e in typed if not options.hold_out or split_of(name_key(e.name)) not in TEST_SPLITS]
+    if not kept:
+        held, kept = [], typed
+    vectors = phrase_vectors(base, [e.name for e in kept], max_tokens=base.config.max_length)
+    allowed = torch.zeros(len(kept), len(PHRASE_TYPES), dtype=torch.bool)
+    for i, example in enumerate(kept):
+        allowed[i, list(example.allowed)] = True
+    sizes = Counter(example.allowed for example in kept)
+    weights = torch.tensor([sizes[example.allowed] ** -options.balance for example in kept])
+    head = fit_head(
+        # Tensors of inference mode cannot be used in training.
+        vectors.clone(),
+        allowed,
+        weights=weights,
+        epochs=options.epochs,
+        batch=min(1024, len(kept)),
+        learning_rate=options.learning_rate,
+        generator=torch.Generator().manual_seed(options.seed),
+    )
+    scores = _score(base, head, held)
+    base.network.cpu().type_head = head
+    record: dict[str, Any] = {"head_examples": len(kept), "head_epochs": options.epochs}
+    if scores is not None:
+        record |= {"type_accuracy": round(scores.accuracy, 4), "type_macro_f1": round(scores.macro_f1, 4)}
+        record |= {"type_names_held_out": scores.n}
+    config = base.config.model_copy(
+        update={"label_counts": count_labels(kept), "training": {**base.config.training, **record}}
+    )
+    write_network(out, base.network, config, transformer=base.folder)
+    return scores
+
+
+def _choose(examples: list[Example], options: HeadOptions) -> list[Example]:
+    """Choose at most `max_each` examples of each set of types, by a hash of the name."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    chosen = []
+    distinct = {(e.name, e.allowed): e for e in examples}
+    for example in sorted(distinct.values(), key=lambda e: hash_order(e.name, options.seed)):
+        if seen[example.allowed] < options.max_each:
+            seen[example.allowed] += 1
+            chosen.append(example)
+    return chosen
+
+
+def hash_order(name: str, seed: int) -> bytes:
+    """Return a sort key for an order that looks random and is the same everywhere."""
+    from hashlib import blake2b
+
+    return blake2b(f"{seed}/{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+@torch.inference_mode()
+def _score(base: BaseModel, head: torch.nn.Module, held: list[Example]) -> TypeScores | None:
+    """Score the head on names that it never saw."""
+    if not held:
+        return None
+    kinds = [{PHRASE_TYPES[i].partition("-")[2] for i in example.allowed} for example in held]
+    vectors = phrase_vectors(base, [e.name for e in held], max_tokens=base.config.max_length)
+    return score_types(head(vectors), kinds)
+
+
+def train_head(
+    base_model: StrPath,
+    out: StrPath,
+    *,
+    phrases: Paths = (),
+    aliases: Paths = (),
+    typed_names: Paths = (),
+    options: HeadOptions | None = None,
+    name: str | None = None,
+    pooling: Literal["mean", "cls"] | None = None,
+    prefix: str | None = None,
+    min_count: int = MIN_COUNT,
+    max_errors: int | None = DEFAULT_MAX_ERRORS,
+    device: str = DEFAULT_DEVICE,
+    events: TrainingEvents | None = None,
+) -> TypeScores | None:
+    """Fit a type head on a frozen encoder, and write both as a checkpoint.
+
+    Args:
+        base_model: The encoder, which stays unchanged: a folder or a hub id.
+        out: The checkpoint to write.
+        phrases, aliases, typed_names, min_count, max_errors: As for `read_training_files`.
+        options: How to fit.
+        name: Name of the model; by default that of the folder `out`.
+        pooling: "mean" or "cls", instead of the base model's own.
+        prefix: Text before each name, instead of the base model's own.
+        device: auto, cpu, cuda or cuda:N.
+        events: Gets `examples_read`.
+
+    Returns:
+        Scores on the names held out, or None if there are none.
+
+    Raises:
+        OptionError: If there is no input or no entity type in it, or `out` is an input.
+        InputError: If an input cannot be read, or has too many bad rows.
+        ModelError: If the base model cannot be loaded.
+    """
+    refuse_overwriting(out, base_model, *as_paths(phrases))
+    place = find_device(device)
+    options = options or HeadOptions()
+    examples = read_training_files(
+        phrases, aliases, typed_names=typed_names, min_count=min_count, max_errors=max_errors, events=events
+    )
+    base = open_base_model(
+        str(base_model), name=name or Path(out).name, pooling=pooling, prefix=prefix, seed=options.seed
+    )
+    return run_head(base, examples, options, Path(out), device=place)

@@ -1,1 +1,0 @@
-"""Head: fits a type head on a frozen encoder."""

@@ -1,1 +1,0 @@
-"""LOVE: pre-trains a character encoder that mimics word vectors, typos included."""

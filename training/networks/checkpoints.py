@@ -1,0 +1,357 @@
+"""The model card of a checkpoint: README.md with the header that the hub reads.
+
+Files of a character encoder between its pre-training and the network that it joins.
+
+character.json              `CharacterConfig`, char_dim and a record of the training
+character.safetensors       its weights
+
+Read and write networks as checkpoint folders with weights for torch, between the stages of training.
+
+Load the network that a training run starts from, with or without a character encoder and a type head.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from safetensors.torch import save_file
+from torch import nn
+
+from pearl_qdrant.encoder.character.config import CharacterConfig
+from pearl_qdrant.encoder.character.network import CharacterEncoder
+from pearl_qdrant.encoder.checkpoint import TORCH_FILE, PearlConfig, VerifiedCheckpoint, is_checkpoint, open_checkpoint
+from pearl_qdrant.encoder.find_model import find_model
+from pearl_qdrant.encoder.json_files import read_json
+from pearl_qdrant.encoder.plain_model import read_plain_model
+from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import load_character_encoder, load_network, network_width
+from pearl_qdrant.encoder.runtime.transformer import load_transformer
+from pearl_qdrant.encoder.tokens import open_tokenizer
+from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
+from pearl_qdrant.errors import CheckpointError, DeviceError
+from pearl_qdrant.phrase_types import PHRASE_TYPES
+
+_CARD = """---
+library_name: pearl-qdrant
+pipeline_tag: sentence-similarity
+tags:
+- pearl
+- phrase-embeddings
+- entity-linking
+---
+# {name}
+
+PEARL phrase embeddings: a name gives one vector of {dim} dimensions and a phrase type.
+
+| | |
+|---|---|
+| phrase part | {phrase_dim} dimensions, {pooling} pooling |
+| character part | {character} |
+| type head | {n_seen} of {n_labels} phrase types seen in training |
+| longest name | {max_length} tokens |
+| prefix | {prefix} |
+| precision of the graph | {precision} |
+
+## Use
+```python
+from pearl_qdrant.encoder.loading import load_encoder
+
+encoder = load_encoder("PATH/TO/THIS/FOLDER")
+vectors = encoder.encode(["The New York Times", "nytimes.com"]).vectors
+```
+`onnx/model.onnx` takes `input_ids` and `attention_mask` and returns `embedding` and `type_logits`; fastembed runs it as
+a custom model. sentence-transformers opens the folder if it has `model.safetensors`{phrase_only}.
+
+## Training
+{training}
+
+## Limits
+Made for names and short phrases. The licences of the base model and of the training data apply.
+"""
+
+
+def model_card(config: PearlConfig, *, notes: Mapping[str, str] | None = None) -> str:
+    """Make a model card from pearl.json.
+
+    Args:
+        config: pearl.json of the checkpoint.
+        notes: Further lines of the training section, such as the parity of a graph.
+    """
+    character = "none"
+    if config.character is not None:
+        own = config.character
+        most = (
+            "" if own.continuation_share is None else f" (up to {own.continuation_share:.0%} in words that are split)"
+        )
+        character = (
+            f"{config.char_dim} dimensions, {own.share:.0%} of the cosine{most}: {len(own.alphabet):,} characters"
+            f"{' and wordpieces' if own.max_pieces else ''}, {own.embedding_dim} wide"
+        )
+    record = {**config.training, **(notes or {})}
+    return _CARD.format(
+        name=config.name,
+        dim=config.dim,
+        phrase_dim=config.phrase_dim,
+        pooling=config.pooling,
+        character=character,
+        n_seen=sum(count > 0 for count in config.label_counts),
+        n_labels=len(config.labels),
+        max_length=config.max_length,
+        prefix=repr(config.prefix) if config.prefix else "none",
+        precision=config.precision,
+        phrase_only=", the phrase part alone" if config.char_dim else "",
+        training="\n".join(f"- {key}: {_shown(value)}" for key, value in record.items()) or "Not recorded.",
+    )
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+CONFIG_FILE = "character.json"
+WEIGHTS_FILE = "character.safetensors"
+
+
+def write_character_encoder(folder: Path, encoder: CharacterEncoder, *, training: Mapping[str, Any]) -> None:
+    """Write an encoder; `training` is the record of its training, serialisable as JSON."""
+    from safetensors.torch import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
+    (folder / WEIGHTS_FILE).write_bytes(save(tensors))
+    record = {"char_dim": encoder.char_dim, "character": encoder.config.model_dump(mode="json"), "training": training}
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    (folder / CONFIG_FILE).write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float | None = None) -> CharacterEncoder:
+    """Read an encoder that `write_character_encoder` wrote.
+
+    Args:
+        folder: The folder of the encoder.
+        tokenizer_folder: Has the tokenizer.json of the network.
+        share: Share of the cosine, instead of the stored one.
+
+    Raises:
+        CheckpointError: If a file is missing or broken, or belongs to another tokenizer.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = folder / CONFIG_FILE
+    record = read_json(path)
+    try:
+        described = dict(record["character"])
+        config = CharacterConfig.model_validate(described if share is None else {**described, "share": share})
+        char_dim = int(record["char_dim"])
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        raise CheckpointError(str(path), f"does not describe a character encoder ({error})") from error
+    try:
+        tensors = load_file(folder / WEIGHTS_FILE)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(str(folder / WEIGHTS_FILE), f"has no readable weights ({error})") from error
+    return load_character_encoder(tokenizer_folder, config, char_dim, tensors)
+
+
+def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
+    """Read the network of a checkpoint folder, in float32 on the CPU, and its pearl.json.
+
+    Raises:
+        CheckpointError: If the folder is not a checkpoint, is broken, or has no weights for torch.
+    """
+    checkpoint = open_checkpoint(folder)
+    if checkpoint.torch_path is None:
+        raise CheckpointError(
+            str(folder),
+            f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR --torch",
+        )
+    config = checkpoint.config
+    network = load_network(
+        folder,
+        pooling=config.pooling,
+        head_path=checkpoint.head_path,
+        character=config.character,
+        char_dim=config.char_dim,
+    )
+    return network, config
+
+
+def write_network(
+    folder: Path,
+    network: PearlNetwork,
+    config: PearlConfig,
+    *,
+    transformer: Path,
+    onnx_path: Path | None = None,
+    weights_hash: str | None = None,
+    card: str | None = None,
+) -> VerifiedCheckpoint:
+    """Write a network as a checkpoint folder with its weights for torch.
+
+    Args:
+        folder: Created if absent.
+        network: Has a type head.
+        config: pearl.json; its widths and `character` are taken from the network.
+        transformer: Folder with the phrase encoder's config.json and tokenizer files.
+        onnx_path: Its graph, or None.
+        weights_hash: As for `seal`.
+        card: README.md; by default made from the config.
+
+    Raises:
+        ValueError: If the network has no type head.
+        CheckpointError: If the parts do not match.
+    """
+    if network.type_head is None:
+        raise ValueError("the network has no type head. Fit one first: a checkpoint needs it")
+    config = with_widths(config, network)
+    with tempfile.TemporaryDirectory() as scratch:
+        weights = Path(scratch) / TORCH_FILE
+        save_file(phrase_tensors(network.phrase_encoder), weights, metadata={"format": "pt"})
+        return write_checkpoint(
+            folder,
+            config,
+            transformer=transformer,
+            type_head=network.type_head.weight.detach().float().cpu().numpy(),
+            character=character_arrays(network),
+            onnx_path=onnx_path,
+            torch_path=weights,
+            model_card=model_card(config) if card is None else card,
+            weights_hash=weights_hash,
+        )
+
+
+def with_widths(config: PearlConfig, network: PearlNetwork) -> PearlConfig:
+    """Return the config with the widths, pooling and character encoder of a network."""
+    encoder: Any = network.phrase_encoder
+    phrase_dim, character = int(encoder.config.hidden_size), network.character_encoder
+    char_dim = character.char_dim if character is not None else 0
+    return config.model_copy(
+        update={
+            "dim": phrase_dim + char_dim,
+            "phrase_dim": phrase_dim,
+            "char_dim": char_dim,
+            "character": character.config if character is not None else None,
+            "pooling": network.pooling,
+        }
+    )
+
+
+def phrase_tensors(encoder: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the phrase encoder's weights without shared memory, as safetensors requires."""
+    return {name: tensor.detach().float().cpu().clone().contiguous() for name, tensor in encoder.state_dict().items()}
+
+
+def character_arrays(network: PearlNetwork) -> dict[str, FloatArray]:
+    """Return the character encoder's weights; empty if there is no character encoder."""
+    if network.character_encoder is None:
+        return {}
+    state = network.character_encoder.state_dict()
+    return {name: tensor.detach().float().cpu().numpy() for name, tensor in state.items()}
+
+
+MAX_LENGTH = 64
+"""Tokens that a checkpoint made here reads; names are short."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """A network to train.
+
+    Attributes:
+        network: In float32 on the CPU, with a type head.
+        config: pearl.json of the new model, except for what training changes.
+        folder: Has config.json and the tokenizer files of its phrase encoder.
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        has_trained_head: Whether the head is that of the model; otherwise it has random weights.
+    """
+
+    network: PearlNetwork
+    config: PearlConfig
+    folder: Path
+    tokenizer: Any
+    has_trained_head: bool
+
+
+def open_base_model(
+    model: str,
+    *,
+    name: str,
+    character: Path | None = None,
+    pooling: str | None = None,
+    prefix: str | None = None,
+    seed: int = 0,
+) -> BaseModel:
+    """Load the network that a run starts from.
+
+    Args:
+        model: A folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch.
+        name: Name of the new model.
+        character: Folder of a pre-trained character encoder; a checkpoint may have its own.
+        pooling: "mean" or "cls", instead of the setting of a plain encoder.
+        prefix: Text before each name, instead of the setting of the model.
+        seed: Seed of a new head.
+
+    Raises:
+        ModelNotFoundError: If there is no such model.
+        CheckpointError: If it has no weights for torch, or is broken.
+        ModelError: If it cannot be trained.
+    """
+    folder = find_model(model).folder
+    if is_checkpoint(folder):
+        network, config = read_network(folder)
+        if pooling not in (None, config.pooling):
+            raise CheckpointError(str(folder), f"was trained with {config.pooling} pooling. Leave out 'pooling'")
+        config = config.model_copy(update={"name": name, "weights_hash": ""})
+        if prefix is not None:
+            config = config.model_copy(update={"prefix": prefix})
+    else:
+        plain = read_plain_model(folder, pooling=pooling, prefix=prefix)
+        folder = plain.folder
+        network = PearlNetwork(load_transformer(folder), None, pooling=plain.pooling)
+        width = network_width(network)
+        config = PearlConfig(
+            name=name,
+            dim=width,
+            phrase_dim=width,
+            label_counts=(0,) * len(PHRASE_TYPES),
+            pooling=plain.pooling,
+            prefix=plain.prefix,
+            max_length=min(MAX_LENGTH, plain.max_length),
+        )
+    if character is not None:
+        network.character_encoder = read_character_encoder(character, tokenizer_folder=folder)
+        network.type_head = None
+    has_trained_head = network.type_head is not None
+    if network.type_head is None:
+        network.type_head = new_type_head(network_width(network))
+        torch.nn.init.normal_(network.type_head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
+    return BaseModel(network, config, folder, open_tokenizer(folder / "tokenizer.json"), has_trained_head)
+
+
+def find_device(requested: str) -> torch.device:
+    """Return the device to train on.
+
+    Args:
+        requested: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
+
+    Raises:
+        DeviceError: If there is no such device.
+    """
+    from pearl_qdrant.encoder.runtime.devices import check_device
+    from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
+
+    try:
+        check_device(requested)
+    except ValueError as error:
+        raise DeviceError(requested, str(error)) from error
+    if requested == "cpu" or (requested == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    return torch.device(resolve_cuda("cuda" if requested == "auto" else requested))

@@ -1,0 +1,370 @@
+"""Options of all stages, each written once; imports nothing heavy, so that the command line can show the defaults.
+
+Requests that are records of their own (`FitRequest`, `UlrRequest`, `RefreshRequest`) stand beside their stage.
+
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM, DEFAULT_CHARACTER_SHARE, DEFAULT_MAX_ERRORS
+
+StrPath = str | os.PathLike[str]
+Paths = StrPath | Sequence[StrPath]
+"""One path or several."""
+
+
+def as_paths(paths: Paths) -> list[Path]:
+    """Return one path or several as a list."""
+    many = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    return [Path(path) for path in many]
+
+
+def refuse_overwriting(out: StrPath, *inputs: StrPath | None) -> None:
+    """Stop where a stage would write over what it reads.
+
+    Raises:
+        OptionError: If `out` is one of the inputs that exist.
+    """
+    for path in inputs:
+        if path is not None and Path(path).exists() and Path(path).resolve() == Path(out).resolve():
+            raise OptionError("out", f"{out} is an input of this run. Write to another place.")
+
+
+MIN_COUNT = 2
+"""Occurrences that a phrase of a corpus needs. PEARL, section 3.3: phrases that appear less than twice are removed."""
+
+AVERAGE_RATIO = 0.5
+"""Share of the fine-tuned encoder in an average, as in PEARL."""
+
+
+DEFAULT_SEEDS = 3
+DEFAULT_DISTRACTORS = 100_000
+DEFAULT_EPOCHS = 100
+DEFAULT_SPLITS = (7, 8)
+DEFAULT_MENTIONS = 5000
+DEFAULT_NIL_SHARES = (0.0, 0.2, 0.5)
+
+
+DEFAULT_PARAPHRASER = "prithivida/parrot_paraphraser_on_T5"
+DEFAULT_THRESHOLD = 0.7
+"""Cosine above which two words count as synonyms; the paper leaves it open ("a certain threshold")."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParaphraseOptions:
+    """How paraphrases are generated.
+
+    Attributes:
+        n_variants: Paraphrases generated per phrase; those that equal the phrase or each other are dropped.
+        sample: Draw tokens (top 50, 0.95 of the probability mass, as Parrot does) instead of a beam search, which is
+            deterministic but varies less.
+        seed: Seed of the draws.
+        prefix: Text before each phrase.
+        max_new_tokens: Longest paraphrase, in tokens.
+        batch_size: Phrases generated at once.
+    """
+
+    n_variants: int = 5
+    sample: bool = False
+    seed: int = 0
+    prefix: str = "paraphrase: "
+    max_new_tokens: int = 32
+    batch_size: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SynonymOptions:
+    """How neighbours of words are found.
+
+    Attributes:
+        threshold: Cosine above which two words count as synonyms, in (0, 1].
+        neighbours: Neighbours per word, at most.
+        max_words: Words of the corpus that are compared; those with the most frequent vectors come first.
+    """
+
+    threshold: float = DEFAULT_THRESHOLD
+    neighbours: int = 10
+    max_words: int = 50_000
+
+
+DEFAULT_FIELD = "text"
+DEFAULT_SPACY = "en_core_web_md"
+DEFAULT_BENEPAR = "benepar_en3"
+
+DEFAULT_MAX_WORDS = 10
+"""A longer constituent is hardly ever seen twice, and no name of a base is as long."""
+
+DEFAULT_MAX_KEYS = 2_000_000
+"""Distinct phrases in memory: about 400 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusOptions:
+    """How a corpus is made.
+
+    Attributes:
+        parser: "builtin" needs `wordnet`; "benepar" needs the extra `corpus` and its models.
+        typer: "distant" assigns types by names and rules; "ner" by the model `ner_model`.
+        wordnet: A WordNet `dict` folder.
+        field: Field of JSON Lines that holds the text.
+        min_count: Phrases that occur less often are skipped.
+        max_words: Longer phrases are skipped.
+        max_keys: Distinct phrases counted in memory; more go to temporary files.
+        workers: Processes that parse.
+        limit: At most this many texts.
+        bases: Bases of entities, each read by the `ingest` reader that fits it.
+        type_columns: Columns of the types, in bases that are TSV.
+        typed_names: Lists of names with their types.
+        max_errors: Bad rows that each input may have; None for any number.
+        spacy_model, benepar_model, ner_model: Names, folders or hub ids.
+        device: Device of the NER model, as torch names it.
+    """
+
+    parser: Literal["builtin", "benepar"] = "builtin"
+    typer: Literal["distant", "ner"] = "distant"
+    wordnet: StrPath | None = None
+    field: str = DEFAULT_FIELD
+    min_count: int = MIN_COUNT
+    max_words: int = DEFAULT_MAX_WORDS
+    max_keys: int = DEFAULT_MAX_KEYS
+    workers: int = 1
+    limit: int | None = None
+    bases: Paths = ()
+    type_columns: tuple[str, ...] = ()
+    typed_names: Paths = ()
+    max_errors: int | None = DEFAULT_MAX_ERRORS
+    spacy_model: str = DEFAULT_SPACY
+    benepar_model: str = DEFAULT_BENEPAR
+    ner_model: str | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """How batches are made of examples.
+
+    Attributes:
+        batch_size: Phrases encoded per step on all processes together: anchors, positives and hard negatives.
+            PEARL: 512.
+        epochs: How often each example is an anchor. PEARL: 2.
+        n_negatives: Hard negatives drawn for each anchor. PEARL: 2.
+        neighbours: Alphabetical neighbours drawn together; 1 draws each example by itself, once per epoch.
+        paper_settings: As the paper and its code: no aliases, one label per phrase, and each hard negative is an anchor
+            with a variant of its own.
+        n_plain: Plain phrases distilled per step and process, if there are any.
+        misspelt_plain: Share of the plain phrases that the network sees with one character edited.
+        seed: Determines all batches.
+    """
+
+    batch_size: int = 512
+    epochs: float = 2.0
+    n_negatives: int = 2
+    neighbours: int = 1
+    paper_settings: bool = False
+    n_plain: int = 64
+    misspelt_plain: float = 0.0
+    seed: int = 0
+
+    def n_pairs(self, *, has_negatives: bool, world_size: int) -> int:
+        """Anchors per batch and process: 85 for a batch of 512 with two hard negatives that have variants."""
+        each = self.n_negatives if has_negatives else 0
+        phrases_each = 2 * (1 + each) if self.paper_settings else 2 + each
+        return max(2, self.batch_size // (phrases_each * world_size))
+
+
+@dataclass(frozen=True, slots=True)
+class MiningConfig:
+    """What counts as a hard negative.
+
+    Attributes:
+        kept: Hard negatives kept per phrase, at most.
+        pool: Candidates per phrase that are encoded and compared: those at the smallest edit distance.
+        neighbours: Neighbours compared on each side in each sorted order; 0 leaves only edit distance 2.
+        max_share: Edit distance of a candidate divided by the length of the longer phrase, at most; in (0, 1].
+        max_cosine: A candidate with a higher teacher cosine means the same and is skipped.
+        different_type: Only candidates whose known phrase types have none in common with the phrase's.
+        threads: Threads of rapidfuzz.
+    """
+
+    kept: int = 12
+    pool: int = 32
+    neighbours: int = 8
+    max_share: float = 0.5
+    max_cosine: float = 0.9
+    different_type: bool = False
+    threads: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.kept <= self.pool:
+            raise ValueError(f"kept must be between 1 and pool ({self.pool}), not {self.kept}")
+        if not 0 < self.max_share <= 1:
+            raise ValueError(f"max_share must be in (0, 1], not {self.max_share}")
+
+
+MAX_NGRAM_WORDS = 15
+"""The longest n-gram that can be asked for, and the longest entity mention that is marked."""
+
+_LARGEST = 1 << 24  # tokens of a block; their ids fit into 32 bits many times
+
+
+@dataclass(frozen=True, slots=True)
+class NgramOptions:
+    """How n-grams are found.
+
+    Attributes:
+        field: Field of JSON Lines that holds the text.
+        max_words: Words of the longest n-gram. ULR, section 4: 6.
+        min_count: N-grams that occur less often are skipped; in a document for `scope` "document".
+        threshold: Only n-grams with a higher PMI are kept, in nats.
+        max_per_document: Distinct n-grams that a document keeps, those of the highest PMI. ULR, section 4: 3,000.
+        factor: "length" divides the PMI by the number of words, as in ULR, section 3.1; "none" does not, as in the
+            published code.
+        scope: "corpus" counts over all documents, as in ULR, section 3.1; "document" counts within each document, as
+            in the published code.
+        punctuation: "skip" joins words over punctuation marks, as ULR does when it removes them; "break" does not.
+        keep_case: Words that differ only in case are different words.
+        entities: Files of names, one a line, plain or compressed, whose mentions are marked as n-grams whatever their
+            PMI.
+        max_sequence_words: Longer sentences are cut. ULR reads 128 tokens.
+        limit: At most this many documents.
+        max_errors: Bad rows that each input may have; None for any number.
+        block_words: Words held in memory at a time.
+    """
+
+    field: str = DEFAULT_FIELD
+    max_words: int = 6
+    min_count: int = 5
+    threshold: float = 3.0
+    max_per_document: int = 3000
+    factor: Literal["length", "none"] = "length"
+    scope: Literal["corpus", "document"] = "corpus"
+    punctuation: Literal["skip", "break"] = "skip"
+    keep_case: bool = False
+    entities: Paths = ()
+    max_sequence_words: int = 128
+    limit: int | None = None
+    max_errors: int | None = DEFAULT_MAX_ERRORS
+    block_words: int = 1 << 19
+
+    def check(self) -> None:
+        """Refuse values that cannot work.
+
+        Raises:
+            OptionError: If a value is out of range.
+        """
+        ranges = {
+            "max_words": (2, MAX_NGRAM_WORDS),
+            "min_count": (1, (1 << 32) - 1),
+            "max_per_document": (1, 1 << 32),
+            "max_sequence_words": (2, 1 << 16),
+            "block_words": (1, _LARGEST),
+        }
+        for name, (least, most) in ranges.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise OptionError(name, f"'{name}' is {value}, but must be from {least:,} to {most:,}.")
+        if self.limit is not None and self.limit < 1:
+            raise OptionError("limit", f"'limit' is {self.limit}, but must be at least 1.")
+        if self.threshold != self.threshold:
+            raise OptionError("threshold", "'threshold' is not a number. Give one, in nats.")
+        choices = {"factor": ("length", "none"), "scope": ("corpus", "document"), "punctuation": ("skip", "break")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise OptionError(name, f"'{name}' is '{getattr(self, name)}'. Give one of: {', '.join(allowed)}.")
+
+
+Mimic = Literal["embeddings", "encoder"]
+"""What is mimicked without a file of vectors: the input embeddings of whole words, or the encoder's vectors of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterWidths:
+    """The size of a character encoder.
+
+    Attributes:
+        char_dim: Width of its part of the vector.
+        share: Share of the cosine of two names that comes from their characters.
+        continuation_share: Their share in a phrase all of whose tokens continue a word; None for `share`. See
+            `CharacterConfig`.
+        embedding_dim: Width of the character embeddings; even.
+        word_dim: Width of a word's vector.
+        wordpieces: Whether wordpieces are embedded beside the characters.
+    """
+
+    char_dim: int = DEFAULT_CHARACTER_DIM
+    share: float = DEFAULT_CHARACTER_SHARE
+    embedding_dim: int = 64
+    word_dim: int = 128
+    wordpieces: bool = True
+    continuation_share: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.embedding_dim % 2:
+            raise OptionError("embedding_dim", f"'embedding_dim' must be even, not {self.embedding_dim}.")
+
+
+@dataclass(frozen=True, slots=True)
+class LoveConfig:
+    """How to pre-train.
+
+    Attributes:
+        epochs: How often each word is drawn.
+        batch: Words per step.
+        learning_rate: Learning rate of Adam at the start.
+        decay: Factor of the learning rate per epoch.
+        temperature: Temperature of the contrastive loss.
+        typo_share: Share of the words of a batch that get one edit.
+        hard_negatives: Look-alikes drawn for each word, at most; 0 for none.
+        seed: Determines batches, edits and negatives.
+    """
+
+    epochs: int = 20
+    batch: int = 128
+    learning_rate: float = 2e-3
+    decay: float = 0.97
+    temperature: float = 0.07
+    typo_share: float = 0.5
+    hard_negatives: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch < 2 or self.hard_negatives < 0:
+            raise ValueError(
+                f"epochs must be at least 1, batch at least 2 and hard_negatives at least 0, not {self.epochs}, "
+                f"{self.batch}, {self.hard_negatives}"
+            )
+        if not (self.learning_rate > 0 and self.temperature > 0 and 0 < self.decay <= 1):
+            raise ValueError(
+                f"learning_rate and temperature must be positive and decay in (0, 1], not {self.learning_rate}, "
+                f"{self.temperature}, {self.decay}"
+            )
+        if not 0 <= self.typo_share <= 1:
+            raise ValueError(f"typo_share must be in [0, 1], not {self.typo_share}")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadOptions:
+    """How to fit a type head.
+
+    Attributes:
+        epochs: Passes over the data: per epoch as many names are drawn as there are.
+        learning_rate: Peak of a cosine schedule.
+        balance: 0 draws each name equally often, 1 each set of types; 0.5 weighs a set by the root of its size.
+        max_each: Names of one set of types that are encoded, at most; the first ones by hash.
+        hold_out: Whether a tenth of the names is kept for a test.
+        seed: Determines everything.
+    """
+
+    epochs: int = 12
+    learning_rate: float = 3e-3
+    balance: float = 0.5
+    max_each: int = 20_000
+    hold_out: bool = True
+    seed: int = 0

@@ -1,1 +1,0 @@
-"""Ranking: fits the coefficients of the linking model."""
