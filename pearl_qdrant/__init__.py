@@ -45,19 +45,19 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.records import Annotation, Candidate, Entity, Link, NilReason
-    from training.augment.pipeline import WrittenFile, find_synonyms, paraphrase_corpus
-    from training.corpus.make import CorpusReport, make_corpus
+    from training.augment.find_synonyms import WrittenFile, find_synonyms, paraphrase_corpus
+    from training.corpus.make_corpus import CorpusReport, make_corpus
     from training.evaluation.evaluate_model import evaluate_model, list_tasks
-    from training.evaluation.reports.table import report_as_text
+    from training.evaluation.table import report_as_text
     from training.events import TrainingEvents
     from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
-    from training.finetune.pipeline import fit_model
+    from training.finetune.fit_model import fit_model
     from training.finetune.request import FitRequest, FitResult
     from training.head import train_head
     from training.love import pretrain_character_encoder
     from training.mining.hard_negatives import mine_negatives
     from training.networks.average import average_checkpoint
-    from training.ngrams.pipeline import NgramReport, find_ngrams
+    from training.ngrams.find_ngrams import NgramReport, find_ngrams
     from training.options import (
         CharacterWidths,
         CorpusOptions,
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
         ParaphraseOptions,
         SynonymOptions,
     )
-    from training.refresh.pipeline import refresh_model
+    from training.refresh.refresh_model import refresh_model
     from training.refresh.request import RefreshEvents, RefreshRequest, RefreshResult
-    from training.ulr.pipeline import train_ulr
     from training.ulr.request import UlrRequest, UlrResult
+    from training.ulr.train_ulr import train_ulr
 
 __all__ = [
     "Annotation",
@@ -149,7 +149,7 @@ _MODULE_OF = {
     "Candidate": "pearl_qdrant.records",
     "CharacterWidths": "training.options",
     "CorpusOptions": "training.options",
-    "CorpusReport": "training.corpus.make",
+    "CorpusReport": "training.corpus.make_corpus",
     "Entity": "pearl_qdrant.records",
     "EntityLinker": "pearl_qdrant.linking.linker",
     "FitRequest": "training.finetune.request",
@@ -162,7 +162,7 @@ _MODULE_OF = {
     "LoveConfig": "training.options",
     "MiningConfig": "training.options",
     "NgramOptions": "training.options",
-    "NgramReport": "training.ngrams.pipeline",
+    "NgramReport": "training.ngrams.find_ngrams",
     "NilReason": "pearl_qdrant.records",
     "ParaphraseOptions": "training.options",
     "ReadOptions": "ingest.formats",
@@ -176,29 +176,29 @@ _MODULE_OF = {
     "UlrRequest": "training.ulr.request",
     "UlrResult": "training.ulr.request",
     "UpdateResult": "ingest.load.results",
-    "WrittenFile": "training.augment.pipeline",
+    "WrittenFile": "training.augment.find_synonyms",
     "average_checkpoint": "training.networks.average",
     "evaluate_model": "training.evaluation.evaluate_model",
     "export_checkpoint": "training.export.export_checkpoint",
-    "find_ngrams": "training.ngrams.pipeline",
-    "find_synonyms": "training.augment.pipeline",
-    "fit_model": "training.finetune.pipeline",
+    "find_ngrams": "training.ngrams.find_ngrams",
+    "find_synonyms": "training.augment.find_synonyms",
+    "fit_model": "training.finetune.fit_model",
     "list_tasks": "training.evaluation.evaluate_model",
     "load_base": "ingest.load.load_base",
     "load_base_in_parts": "ingest.spread.load",
     "load_or_update_base": "ingest.load.load_base",
-    "make_corpus": "training.corpus.make",
+    "make_corpus": "training.corpus.make_corpus",
     "make_entity": "ingest.base.new_entity",
     "mine_negatives": "training.mining.hard_negatives",
-    "paraphrase_corpus": "training.augment.pipeline",
+    "paraphrase_corpus": "training.augment.find_synonyms",
     "pretrain_character_encoder": "training.love",
     "read_entities": "ingest.load.read_entities",
     "rebuild_for_torch": "training.export.export_checkpoint",
-    "refresh_model": "training.refresh.pipeline",
-    "report_as_text": "training.evaluation.reports.table",
+    "refresh_model": "training.refresh.refresh_model",
+    "report_as_text": "training.evaluation.table",
     "scan_base": "ingest.load.load_base",
     "train_head": "training.head",
-    "train_ulr": "training.ulr.pipeline",
+    "train_ulr": "training.ulr.train_ulr",
     "update_base": "ingest.load.load_base",
 }
 """The modules of the public names that are not errors."""

@@ -48,7 +48,7 @@ from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from training.augment.surface import edit_character
+from training.augment.edits import edit_character
 from training.examples.example import DEVELOPMENT_SPLITS, split_of
 from training.ranking import (
     Task,

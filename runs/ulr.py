@@ -39,12 +39,12 @@ from safetensors.torch import load_file, save_file
 from pearl_qdrant import FitRequest, UlrRequest, average_checkpoint, fit_model, train_ulr
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.encoder.loading import load_encoder
-from training.evaluation.datasets.data import FolderData, Row
+from training.evaluation.data import FolderData, Row
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate
 from training.evaluation.task import EvaluationOptions
-from training.evaluation.tasks.universal import analogy, geogranno
+from training.evaluation.tasks import analogy, geogranno
 from training.examples.example import DEVELOPMENT_SPLITS, split_of
 
 Part = Literal["development", "test"]

@@ -34,7 +34,7 @@ from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
 from training.data.training_files import read_training_files
-from training.evaluation.tasks.type_scores import TypeScores, score_predictions
+from training.evaluation.tasks.entity_types import TypeScores, score_predictions
 from training.events import TrainingEvents
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
 from training.finetune.losses import marginal_type_loss

@@ -47,8 +47,8 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import InputError, TrainingError
-from training.augment.characters import edit_letters
-from training.augment.vectors import read_vectors
+from training.augment.edits import edit_letters
+from training.augment.find_synonyms import read_vectors
 from training.finetune.losses import nt_xent
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.mining.edit_pairs import edit_pairs

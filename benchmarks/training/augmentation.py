@@ -33,8 +33,7 @@ import psutil
 from tokenizers import Tokenizer
 
 from ingest.io.report import ReadReport
-from training.augment.draw import Augmenter
-from training.augment.sources import AugmentationSources
+from training.augment.draw import AugmentationSources, Augmenter
 from training.corpus.files import read_frequencies
 from training.data.batches import new_batch_maker
 from training.data.data_loader import BatchDataset, load_batches

@@ -129,7 +129,7 @@ def _reset(name: str, store: str, *, as_json: bool) -> None:
 
 def _check_figure(figure: Path) -> None:
     """Report what would keep the figure from being drawn, before the fit."""
-    from training.evaluation.reports.reliability_figure import check_matplotlib
+    from training.evaluation.figures import check_matplotlib
 
     check_matplotlib()
     if not figure.resolve().parent.is_dir():
@@ -163,7 +163,7 @@ def _read_labels(pairs: Path) -> list[Label]:
 
 def _draw(path: Path, name: str, found: CollectionFit) -> None:
     """Draw the answers before and after the fit."""
-    from training.evaluation.reports.reliability_figure import draw_reliability
+    from training.evaluation.figures import draw_reliability
 
     answers = {"before": found.fit.answers_before, "after, cross-fitted": found.fit.answers_after}
     draw_reliability(path, answers, title=name)

@@ -20,7 +20,7 @@ from pearl_qdrant.linking.calibration.metrics import (
     threshold_for_precision,
 )
 from pearl_qdrant.linking.ranking.model import Calibration
-from training.evaluation.reports.reliability_figure import draw_reliability
+from training.evaluation.figures import draw_reliability
 
 
 def test_the_calibration_error_is_the_mean_gap_of_bins_of_equal_mass() -> None:

@@ -18,13 +18,17 @@ from tiny_wordnet import make_wordnet
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
-from training.augment.characters import EDITS, edit_letters
-from training.augment.draw import AugmentationMix, Augmenter, Level
-from training.augment.paraphrase import Paraphraser, write_paraphrases
-from training.augment.sources import AugmentationSources
-from training.augment.synonyms import Synonyms, wordnet_synonyms
-from training.augment.tables import VariantTable
-from training.augment.vectors import find_neighbours, read_vectors
+from training.augment.draw import (
+    AugmentationMix,
+    AugmentationSources,
+    Augmenter,
+    Level,
+    Synonyms,
+    VariantTable,
+    wordnet_synonyms,
+)
+from training.augment.edits import EDITS, edit_letters
+from training.augment.find_synonyms import Paraphraser, find_neighbours, read_vectors, write_paraphrases
 from training.corpus.files import read_variants
 from training.options import ParaphraseOptions
 

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from tiny_wordnet import make_sentence_wordnet
 
 from pearl_qdrant.errors import FormatError
-from training.corpus.chunking.chunker import ChunkParser, chunks
-from training.corpus.chunking.lexicon import Lexicon
-from training.corpus.chunking.phrases import Phrase
+from training.corpus.chunking import ChunkParser, Lexicon, Phrase, chunks
 
 GOLD: dict[str, str] = {
     # Sentences parsed by hand as a treebank would: class and phrase, "/" between them; without pronouns.

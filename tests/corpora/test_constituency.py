@@ -14,8 +14,8 @@ from tiny_models import make_bert
 
 from pearl_qdrant.errors import ModelError, ModelNotFoundError
 from pearl_qdrant.phrase_types import LEXICAL_CLASSES
-from training.corpus.chunking.constituency import BeneparParser, constituent_phrases
-from training.corpus.chunking.phrases import Phrase
+from training.corpus.chunking import Phrase
+from training.corpus.constituency import BeneparParser, constituent_phrases
 
 
 @dataclass

@@ -19,26 +19,30 @@ from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, ModelError, ModelNotFoundError, SettingsError, TooManyErrorsError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from pearl_qdrant.records import Entity
-from training.corpus.bases import entity_examples, entity_row, typed_names
-from training.corpus.build import build_corpus, write_entities
-from training.corpus.chunking.chunker import ChunkParser
-from training.corpus.chunking.lexicon import Lexicon
-from training.corpus.chunking.phrases import Phrase
-from training.corpus.counting import PhraseCounter
-from training.corpus.examples import corpus_examples, corpus_phrases
+from training.corpus.chunking import ChunkParser, Lexicon, Phrase
+from training.corpus.counting import PhraseCounter, build_corpus, write_entities
 from training.corpus.files import (
     EntityRow,
+    corpus_examples,
+    corpus_phrases,
+    entity_examples,
+    entity_row,
     read_entities,
     read_entity_types,
     read_frequencies,
     read_variants,
+    typed_names,
 )
-from training.corpus.make import make_corpus
-from training.corpus.texts import read_texts
-from training.corpus.typing.distant import DistantTyper, NameTypes, wordnet_names
-from training.corpus.typing.ner import NerTyper, type_of_words
-from training.corpus.typing.numeric_types import numeric_type
-from training.corpus.typing.typed_lists import read_typed_names
+from training.corpus.make_corpus import make_corpus, read_texts
+from training.corpus.typing import (
+    DistantTyper,
+    NameTypes,
+    NerTyper,
+    numeric_type,
+    read_typed_names,
+    type_of_words,
+    wordnet_names,
+)
 from training.data.training_files import read_negatives
 from training.examples.numbers import number_names
 from training.examples.wordnet import read_synsets

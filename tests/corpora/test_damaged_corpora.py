@@ -15,12 +15,12 @@ from tiny_wordnet import make_sentence_wordnet
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, TrainingError
-from training.augment.vectors import read_vectors
-from training.corpus.chunking.lexicon import Lexicon
+from training.augment.find_synonyms import read_vectors
+from training.corpus.chunking import Lexicon
 from training.corpus.files import parse_variants, read_entities, read_frequencies
-from training.corpus.texts import read_texts
+from training.corpus.make_corpus import read_texts
 from training.data.training_files import parse_negatives
-from training.evaluation.datasets.hub import _type_name
+from training.evaluation.hub import _type_name
 from training.examples.wordnet import read_synsets
 from training.loop.training_loop import load_state
 

@@ -11,12 +11,11 @@ import pytest
 from evaluation_data import OPTIONS, Letters, made_up_names, run_tasks, write_table
 
 from pearl_qdrant.errors import SettingsError
-from training.evaluation.datasets.data import FolderData
-from training.evaluation.methods import EncoderMethod
+from training.evaluation.data import FolderData
+from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS, find_tasks
-from training.evaluation.reports.table import report_as_text, short_names
 from training.evaluation.run import as_record, evaluate
-from training.evaluation.strings import StringMethod
+from training.evaluation.table import report_as_text, short_names
 from training.evaluation.task import EvaluationOptions
 
 
@@ -98,7 +97,7 @@ def test_folders_are_shown_by_the_shortest_unique_path() -> None:
 
 def test_the_figure_has_a_panel_for_each_encoder(folder: Path, tmp_path: Path) -> None:
     """It is a PNG; too few typed names are an error with a fix."""
-    from training.evaluation.reports.figure import draw_figure
+    from training.evaluation.figures import draw_figure
 
     draw_figure(tmp_path / "f.png", FolderData(folder), [EncoderMethod(Letters()), EncoderMethod(Letters(), name="b")])
 
@@ -110,7 +109,7 @@ def test_the_figure_has_a_panel_for_each_encoder(folder: Path, tmp_path: Path) -
 
 def test_the_figure_uses_at_most_six_types(folder: Path) -> None:
     """It uses names of the test split by type, and medical names if there is a medical base."""
-    from training.evaluation.reports.figure import figure_names, project
+    from training.evaluation.figures import figure_names, project
 
     write_table(
         folder,

@@ -12,7 +12,7 @@ from cli_runner import Run
 from pearl_qdrant import Entity
 from pearl_qdrant.linking.mention_kinds.kinds import KINDS
 from pearl_qdrant.linking.mention_kinds.make import MadeMention
-from training.evaluation.linking import everyday
+from training.evaluation.linking import methods as everyday
 from training.evaluation.linking.peers import (
     Answers,
     ExactNames,

@@ -13,16 +13,25 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
 from pearl_qdrant.records import Entity
-from training.evaluation.datasets.data import FolderData
+from training.evaluation.data import FolderData
 from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker
 from training.evaluation.linking.peers import peers
-from training.evaluation.linking.rankings import Ranking, rank_entities
-from training.evaluation.linking.sets import Base, LinkingSet, MentionQuery, Protocol, SetSource, read_joins, read_set
+from training.evaluation.linking.sets import (
+    Base,
+    LinkingSet,
+    MentionQuery,
+    Protocol,
+    Ranking,
+    SetSource,
+    rank_entities,
+    read_joins,
+    read_set,
+)
 from training.evaluation.registry import TASKS as OTHERS
 from training.evaluation.registry import find_tasks
-from training.evaluation.reports.table import report_as_text
 from training.evaluation.run import evaluate
+from training.evaluation.table import report_as_text
 from training.evaluation.task import EvaluationOptions, LinkingOptions
 from training.evaluation.tasks.linking import GROUP, TASKS
 from training.examples.example import split_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.evaluation.bootstrap import paired_bootstrap
-from training.evaluation.outcome import mean_outcome, nmi_outcome, pearson_outcome
+from training.evaluation.outcome import mean_outcome, nmi_outcome, paired_bootstrap, pearson_outcome
 from training.evaluation.tasks.probe import probe, split_rows
 
 

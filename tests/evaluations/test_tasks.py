@@ -10,14 +10,13 @@ import pytest
 from evaluation_data import OPTIONS, Letters, made_up_names, task_outcome, write_table
 
 from pearl_qdrant.phrase_types import ENTITY_TYPES
-from training.evaluation.datasets.data import FolderData
-from training.evaluation.methods import EncoderMethod
+from training.evaluation.data import FolderData
+from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS, find_tasks
 from training.evaluation.run import evaluate
-from training.evaluation.strings import StringMethod
+from training.evaluation.tasks.fuzzy_join import one_edit
 from training.evaluation.tasks.probe import split_rows
 from training.evaluation.tasks.retrieval import dictionary
-from training.evaluation.tasks.typos import one_edit
 
 
 def test_turney_is_the_share_of_answers_closer_than_every_distractor(folder: Path) -> None:

@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 from evaluation_data import made_up_names, task_outcome, write_table
 
-from training.evaluation.datasets.data import FolderData
-from training.evaluation.tasks.entity_types import balanced_names, held_out_names
-from training.evaluation.tasks.number_names import training_keys, unseen_number_names
-from training.evaluation.tasks.type_scores import score_predictions
+from training.evaluation.data import FolderData
+from training.evaluation.tasks.entity_types import (
+    balanced_names,
+    held_out_names,
+    score_predictions,
+    training_keys,
+    unseen_number_names,
+)
 from training.examples.example import name_key, split_of
 from training.examples.numbers import number_names
 

@@ -11,16 +11,13 @@ import pytest
 from evaluation_data import OPTIONS, Letters, run_tasks, task_outcome, write_table
 
 from pearl_qdrant.errors import FormatError
-from training.evaluation.bm25 import Bm25Method
-from training.evaluation.datasets.data import FolderData
+from training.evaluation.data import FolderData
 from training.evaluation.evaluate_model import evaluate_model
-from training.evaluation.methods import EncoderMethod
+from training.evaluation.methods import Bm25Method, EncoderMethod, StringMethod
 from training.evaluation.registry import find_tasks
-from training.evaluation.reports.table import report_as_text
 from training.evaluation.run import evaluate
-from training.evaluation.strings import StringMethod
-from training.evaluation.tasks.universal.geogranno import plain_question, read_questions
-from training.evaluation.tasks.universal.retrieval import found_within
+from training.evaluation.table import report_as_text
+from training.evaluation.tasks.geogranno import found_within, plain_question, read_questions
 
 ANALOGIES = "ulr_analogy/analogies.tsv"
 COLUMNS = "kind level relation a b c d_gold distractors"

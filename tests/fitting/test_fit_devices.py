@@ -13,7 +13,7 @@ from tiny_models import make_bert
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
-from training.finetune import pipeline
+from training.finetune import fit_model as stage
 
 
 class TwoGpus:
@@ -31,9 +31,9 @@ class TwoGpus:
             "set_device": self._choose,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
-        monkeypatch.setattr(pipeline, "load_encoder", self._load)
-        monkeypatch.setattr(pipeline, "NetworkTeacher", self._teach)
-        monkeypatch.setattr(pipeline, "fit", lambda *words, **options: 0)
+        monkeypatch.setattr(stage, "load_encoder", self._load)
+        monkeypatch.setattr(stage, "NetworkTeacher", self._teach)
+        monkeypatch.setattr(stage, "fit", lambda *words, **options: 0)
         monkeypatch.setattr(PearlNetwork, "to", self._move)
 
     def _choose(self, device: torch.device) -> None:

@@ -15,11 +15,10 @@ from fit_cases import config, maker, new_network, open_tokenizer, write_corpus
 from tiny_models import as_sentence_transformers, make_bert
 
 from pearl_qdrant import FitRequest, HeadOptions, UlrRequest, fit_model, train_head, train_ulr
-from training.evaluation.datasets.data import FolderData
-from training.evaluation.methods import EncoderMethod
+from training.evaluation.data import FolderData
+from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS
 from training.evaluation.run import as_record, evaluate
-from training.evaluation.strings import StringMethod
 from training.evaluation.task import EvaluationOptions
 from training.finetune.objective import fit
 from training.loop.curves import read_log

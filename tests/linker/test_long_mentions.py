@@ -22,7 +22,7 @@ from pearl_qdrant.linking.mentions import BATCH_CHARACTERS, MAX_CHARACTERS, take
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.settings import MAX_LINE_BYTES
-from training.evaluation.datasets.data import FolderData
+from training.evaluation.data import FolderData
 
 
 class Listening:

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.ngrams import levels
-from training.ngrams.files import NgramCorpus, NgramSpan, read_ngrams
-from training.ngrams.pipeline import find_ngrams
-from training.ngrams.words import WordNumbers
+from training.ngrams import counts as levels
+from training.ngrams.files import NgramCorpus, NgramSpan, WordNumbers, read_ngrams
+from training.ngrams.find_ngrams import find_ngrams
 from training.options import NgramOptions
 
 Factor = Literal["length", "none"]
@@ -164,7 +163,7 @@ def test_a_document_keeps_its_best_ngrams(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the text, with four times the distinct words, takes the memory of one."""
     monkeypatch.setattr(levels, "_PIECE", 1000)
-    monkeypatch.setattr("training.ngrams.words.MAX_CACHED", 500)
+    monkeypatch.setattr("training.ngrams.files.MAX_CACHED", 500)
     monkeypatch.setattr("ingest.io.streams.CHUNK", 1 << 12)
     peaks = []
     for n_documents in (20, 80):
@@ -180,7 +179,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_word_has_one_number_however_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers do not depend on what was forgotten in between; case and composition make no difference."""
-    monkeypatch.setattr("training.ngrams.words.MAX_CACHED", 2)
+    monkeypatch.setattr("training.ngrams.files.MAX_CACHED", 2)
     numbers = WordNumbers()
     first = [numbers[word] for word in ("Caf\u00e9", "b", "c", "d", "cafe\u0301", "CAF\u00c9")]
 

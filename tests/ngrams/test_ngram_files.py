@@ -19,8 +19,7 @@ from pearl_qdrant.errors import (
     TooManyErrorsError,
     TrainingError,
 )
-from training.ngrams.files import NgramCorpus, read_ngrams
-from training.ngrams.words import split_sentences, word_pattern
+from training.ngrams.files import NgramCorpus, read_ngrams, split_sentences, word_pattern
 
 HINDI = "\u0939\u093f\u0928\u094d\u0926\u0940 \u092d\u093e\u0937\u093e"
 """Two words with marks that are no letters."""

@@ -11,10 +11,8 @@ import pytest
 from tiny_models import make_bert
 
 from pearl_qdrant import RefreshEvents, RefreshRequest, refresh_model
-from training.refresh import pipeline
-from training.refresh.base_files import write_base_files, write_some
-from training.refresh.budget import Budget
-from training.refresh.distillation import CHUNK, write_predicted_types
+from training.refresh import refresh_model as pipeline
+from training.refresh.stages import CHUNK, Budget, write_base_files, write_predicted_types, write_some
 
 
 @dataclass

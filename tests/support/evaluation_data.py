@@ -10,7 +10,7 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, ModelInfo
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.evaluation.datasets.data import FolderData
+from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod, Similarity
 from training.evaluation.outcome import Outcome
 from training.evaluation.registry import find_tasks

@@ -11,9 +11,8 @@ from ulr_cases import SENTENCES, make_masked_lm, open_base
 
 from training.ngrams.files import MarkedSequence, NgramSpan
 from training.ngrams.sampling import choose_spans
-from training.ulr.encoder_folder import UlrBase
-from training.ulr.scoring import NetworkScorer
-from training.ulr.views import TokenisedSequence, tokenise
+from training.ulr.train_ulr import UlrBase
+from training.ulr.views import NetworkScorer, TokenisedSequence, tokenise
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,10 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import OptionError
 from training.finetune.objective import fit
 from training.loop.curves import plot_curves, read_log
-from training.ulr.drawing import UlrData, ViewDrawer
-from training.ulr.mlm_head import open_head
-from training.ulr.network import UlrNetwork
+from training.ulr.drawing import TextSequences, UlrData, ViewDrawer
+from training.ulr.network import UlrNetwork, open_head
 from training.ulr.objective import backward
 from training.ulr.request import UlrConfig
-from training.ulr.sequences import TextSequences
 from training.ulr.terms import UlrTerms
 from training.ulr.views import open_masking
 

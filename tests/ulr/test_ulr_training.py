@@ -22,11 +22,10 @@ from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.loop.curves import read_log
 from training.ngrams.files import MarkedSequence, NgramSpan
 from training.options import NgramOptions
-from training.ulr.drawing import UlrData
-from training.ulr.encoder_folder import UlrBase
+from training.ulr.drawing import TextSequences, UlrData
+from training.ulr.objective import UlrRecord, fit_ulr
 from training.ulr.request import UlrConfig
-from training.ulr.sequences import TextSequences
-from training.ulr.trainer import UlrRecord, fit_ulr
+from training.ulr.train_ulr import UlrBase
 from training.ulr.views import open_masking
 
 STATE = "training/state.safetensors"

@@ -8,7 +8,7 @@ Source: PEARL (Chen et al. 2024), section 3.1.
 
 from __future__ import annotations
 
-from training.augment.surface import (
+from training.augment.edits import (
     abbreviate,
     augment,
     augment_or_abbreviate,

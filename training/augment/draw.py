@@ -1,4 +1,13 @@
-"""Draw one level of augmentation for each phrase, as in the paper, with fallbacks if a level has no variant.
+"""Look up variants of millions of phrases on disk: a JSON Lines file, with an index of 16 bytes per phrase in memory.
+
+Reads `phrase_aug.jsonl` (paraphrases), `token_aug.jsonl` (variants by synonyms) and `entities.jsonl` (aliases), our own
+or the published ones. Rows are read on demand from a memory map: 3 microseconds each.
+
+Replace one word, or the whole phrase, by a synonym from WordNet, word vectors, or a file.
+
+Function words and words of one or two letters are never replaced: WordNet knows "in" as an inch and "he" as helium.
+
+Draw one level of augmentation for each phrase, as in the paper, with fallbacks if a level has no variant.
 
     character 0.10, synonym 0.30, paraphrase 0.50, word swap 0.05, unchanged 0.05
 
@@ -8,20 +17,220 @@ level can change the phrase (one or two letters, only digits), it comes back unc
 true: skip such a pair.
 
 Cost: 4 to 10 microseconds per phrase.
+
+The files that augmentation draws from; each process that augments opens them.
 """
 
 from __future__ import annotations
 
+import mmap
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field
 from enum import Enum
+from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
-from training.augment.characters import edit_letters
-from training.augment.surface import swap_words
-from training.augment.synonyms import Synonyms
-from training.augment.tables import VariantTable
+import msgspec
+import numpy as np
+
+from ingest.io.report import ReadReport
+from pearl_qdrant.errors import FormatError
+from training.augment.edits import edit_letters, swap_words
+from training.corpus.chunking import CLOSED_CLASS
+from training.corpus.files import (
+    ENTITIES,
+    PHRASE_VARIANTS,
+    WORD_VARIANTS,
+    EntityRow,
+    parse_variants,
+    phrase_key,
+    read_variants,
+)
+from training.examples.wordnet import read_synsets
+
+Row = tuple[tuple[str, ...], tuple[str, ...]]
+"""The phrases that a row belongs to, and their variants."""
+
+
+class VariantTable:
+    """Variants by phrase. Can be pickled: the index is stored, and the file opened again."""
+
+    def __init__(self, path: Path) -> None:
+        """Index a file of variants or of entities; the first row decides which.
+
+        Raises:
+            FormatError: If it does not exist, is compressed, or has another kind of row.
+        """
+        self._path = path
+        self._map = _open(path)
+        self._parse = _parser_of(path, self._map)
+        keys, starts = array("Q"), array("Q")
+        start, number = 0, 0
+        while (end := self._end(start)) > start:
+            number += 1
+            line = self._map[start:end]
+            if line.strip():
+                row = self._parse(line)
+                if row is None:
+                    message = (
+                        "is not a row of variants: expected 'phrase' and 'aug' or 'synonyms', or 'entity' and 'names'"
+                    )
+                    raise FormatError(str(path), number, message)
+                if row[1]:
+                    for name in row[0]:
+                        keys.append(phrase_key(name))
+                        starts.append(start)
+            start = end
+        unsorted = np.array(keys, np.uint64)
+        order = np.argsort(unsorted, kind="stable")
+        self._keys, self._starts = unsorted[order], np.array(starts, np.uint64)[order]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def of(self, phrase: str) -> tuple[str, ...]:
+        """Return the variants of a phrase without itself; () if it is unknown. The first row of a phrase counts."""
+        row = self._row(phrase)
+        return tuple(name for name in row[1] if name != phrase) if row is not None else ()
+
+    def replace(self, phrase: str, rng: random.Random) -> str | None:
+        """Draw one of the variants; None if there is none."""
+        row = self._row(phrase)
+        if row is None:
+            return None
+        variant = row[1][int(rng.random() * len(row[1]))]
+        if variant != phrase:
+            return variant
+        others = [other for other in row[1] if other != phrase]
+        return others[int(rng.random() * len(others))] if others else None
+
+    def close(self) -> None:
+        """Unmap the file."""
+        self._map.close()
+
+    def _row(self, phrase: str) -> Row | None:
+        key = np.uint64(phrase_key(phrase))
+        place = int(self._keys.searchsorted(key))
+        if place >= len(self._keys) or self._keys[place] != key:
+            return None
+        start = int(self._starts[place])
+        return self._parse(self._map[start : self._end(start)])
+
+    def _end(self, start: int) -> int:
+        end = self._map.find(b"\n", start)
+        return len(self._map) if end < 0 else end + 1
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"path": self._path, "keys": self._keys, "starts": self._starts}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self._path, self._keys, self._starts = state["path"], state["keys"], state["starts"]  # type: ignore[assignment]
+        self._map = _open(self._path)
+        self._parse = _parser_of(self._path, self._map)
+
+
+_ENTITY: msgspec.json.Decoder[EntityRow] = msgspec.json.Decoder(EntityRow)
+
+
+def _open(path: Path) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError as error:
+        raise FormatError(str(path), None, f"does not exist (looked in {Path.cwd()})") from error
+    except (OSError, ValueError) as error:
+        raise FormatError(str(path), None, f"cannot be mapped into memory ({error}). Is it empty?") from error
+
+
+def _parser_of(path: Path, mapped: mmap.mmap) -> Callable[[bytes], Row | None]:
+    """Return the parser for the rows, by the first one."""
+    if mapped[:1] != b"{":
+        raise FormatError(str(path), 1, "is not plain JSON Lines. Decompress it first: rows are read in random order")
+    head = mapped[: 1 + mapped.find(b"\n")] or mapped[:]
+    return _entity if _entity(head) is not None else _variants
+
+
+def _variants(line: bytes) -> Row | None:
+    found = parse_variants(line)
+    return None if found is None else ((found[0],), found[1])
+
+
+def _entity(line: bytes) -> Row | None:
+    """Parse an entity: each of its names has the others as variants."""
+    try:
+        names = _ENTITY.decode(line).names
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return (names, names) if len(names) > 1 else (names, ())
+
+
+_SHORTEST = 3
+
+
+class Synonyms:
+    """Synonyms by word or phrase, both in lower case."""
+
+    def __init__(self, pairs: Iterable[tuple[str, Iterable[str]]]) -> None:
+        """Join lists of synonyms; a word may occur several times. Equal and blank synonyms are dropped."""
+        found: dict[str, dict[str, None]] = {}
+        for word, others in pairs:
+            key = word.casefold()
+            if len(key) >= _SHORTEST and key not in CLOSED_CLASS:
+                kept = {other: None for other in others if other.strip() and other.casefold() != key}
+                if kept:
+                    found.setdefault(key, {}).update(kept)
+        self._by_word: dict[str, tuple[str, ...]] = {word: tuple(others) for word, others in found.items()}
+
+    def __len__(self) -> int:
+        return len(self._by_word)
+
+    def of(self, word: str) -> tuple[str, ...]:
+        """Return the synonyms of a word or phrase; a plural in -s has the plurals of the word's synonyms."""
+        key = word.casefold()
+        found = self._by_word.get(key)
+        if found is None and key.endswith("s"):
+            return tuple(_plural(other) for other in self._by_word.get(key[:-1], ()) if " " not in other)
+        return found or ()
+
+    def replace(self, phrase: str, rng: random.Random) -> str | None:
+        """Replace one part of the phrase; never equal to `phrase`. None if no part has a synonym."""
+        words = phrase.split()
+        whole = self.of(phrase)
+        places = [i for i, word in enumerate(words) if self.of(word)] if len(words) > 1 else []
+        n_choices = len(places) + bool(whole)
+        if not n_choices:
+            return None
+        chosen = int(rng.random() * n_choices)
+        if chosen == len(places):
+            made = _cased(whole[int(rng.random() * len(whole))], phrase)
+        else:
+            place = places[chosen]
+            others = self.of(words[place])
+            words[place] = _cased(others[int(rng.random() * len(others))], words[place])
+            made = " ".join(words)
+        return made if made != phrase else None
+
+
+def wordnet_synonyms(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each name of a synset with the other names; for named individuals these are aliases."""
+    for synset in read_synsets(folder):
+        for name in synset.names:
+            if len(synset.names) > 1:
+                yield name, synset.names
+
+
+def _plural(word: str) -> str:
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{word}es"
+    return f"{word[:-1]}ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else f"{word}s"
+
+
+def _cased(synonym: str, like: str) -> str:
+    """Capitalise the synonym if the word is capitalised."""
+    return synonym[0].upper() + synonym[1:] if like[:1].isupper() else synonym
 
 
 class Level(str, Enum):
@@ -153,3 +362,58 @@ def _choice(weights: Sequence[float], rng: random.Random) -> int:
             if left < 0:
                 return place
     return last
+
+
+NEIGHBOURS = "word_neighbours.jsonl"
+"""Neighbours of words in a space of word vectors, in the form of token_aug.jsonl."""
+
+
+@dataclass(frozen=True, slots=True)
+class AugmentationSources:
+    """Paths of synonyms, paraphrases and aliases; small enough to send to a worker, which opens the files.
+
+    Attributes:
+        wordnet: A WordNet `dict` folder.
+        neighbours: `word_neighbours.jsonl`, read into memory.
+        token_variants: Files in the format of `token_aug.jsonl`: whole phrases with synonyms inserted.
+        paraphrases: Files of variants or entities, searched in this order.
+        mix: Weights of the levels.
+    """
+
+    wordnet: Path | None = None
+    neighbours: Path | None = None
+    token_variants: tuple[Path, ...] = ()
+    paraphrases: tuple[Path, ...] = ()
+    mix: AugmentationMix = field(default_factory=AugmentationMix)
+
+    @classmethod
+    def of_corpus(
+        cls, folder: Path, *, wordnet: Path | None = None, mix: AugmentationMix | None = None
+    ) -> AugmentationSources:
+        """Find the files of a corpus, aliases before paraphrases."""
+        neighbours = folder / NEIGHBOURS
+        return cls(
+            wordnet=wordnet,
+            neighbours=neighbours if neighbours.exists() else None,
+            token_variants=tuple(path for path in [folder / WORD_VARIANTS] if path.exists()),
+            paraphrases=tuple(path for path in (folder / ENTITIES, folder / PHRASE_VARIANTS) if path.exists()),
+            mix=mix or AugmentationMix(),
+        )
+
+    def open(self) -> Augmenter:
+        """Read the files that are kept in memory, and index the others.
+
+        Raises:
+            FormatError: If a file is missing or has another format.
+        """
+        pairs: list[Iterable[tuple[str, Iterable[str]]]] = []
+        if self.wordnet is not None:
+            pairs.append(wordnet_synonyms(self.wordnet))
+        if self.neighbours is not None:
+            pairs.append(read_variants(self.neighbours, ReadReport()))
+        return Augmenter(
+            self.mix,
+            synonyms=Synonyms(chain.from_iterable(pairs)) if pairs else None,
+            token_variants=[VariantTable(path) for path in self.token_variants],
+            paraphrases=[VariantTable(path) for path in self.paraphrases],
+        )

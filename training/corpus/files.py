@@ -1,4 +1,6 @@
-r"""Read the files of a corpus, in the formats of PEARL's published ones (Zenodo record 10676475), which load unchanged.
+"""64-bit keys of phrases, the same in every process, so that large tables are arrays of numbers.
+
+Read the files of a corpus, in the formats of PEARL's published ones (Zenodo record 10676475), which load unchanged.
 
     freq_phrase.txt         CLASS__phrase <TAB> frequency           CLASS: NP, VP, PP, ADVP or ADJP
     phrase_with_etype.txt   phrase <TAB> entity type
@@ -8,21 +10,46 @@ r"""Read the files of a corpus, in the formats of PEARL's published ones (Zenodo
     entities.jsonl          {"entity": "kb:id", "names": [...], "types": [...]}     ours: the entities of bases
 
 A phrase may contain `__`: a row is split once. Readers stream, and accept any compression that `ingest` knows.
+
+Turn bases into training data: typed names, and aliases that are positives of each other.
+
+Read a corpus as training examples: our own files, or PEARL's published ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+import unicodedata
+from array import array
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_NAME, TOO_FEW_COLUMNS, ReadReport
 from ingest.io.streams import Source
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
+from pearl_qdrant.records import Entity
+from training.examples.example import Example, one_class
+
+
+def phrase_key(phrase: str) -> int:
+    """Return a number in [0, 2^64); among ten million phrases, two share a key with probability 3e-6."""
+    data = phrase.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def normalise_name(name: str) -> str:
+    """Return a name in Unicode's composed form with white space normalised; case is kept."""
+    return " ".join(unicodedata.normalize("NFC", name).split())
+
 
 FREQUENCIES = "freq_phrase.txt"
 ENTITY_TYPES_FILE = "phrase_with_etype.txt"
@@ -163,3 +190,107 @@ def _rows(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[in
                 yield number, line
     finally:
         source.close()
+
+
+_KNOWN = frozenset(ENTITY_TYPES)
+
+
+def base_key(path: Path) -> str:
+    """Return the prefix of the keys of a base's entities: its name, and a digest of its path.
+
+    The name alone is not enough: `a/names.tsv` and `b/names.tsv` may both have an entity 1.
+    """
+    place = str(path.resolve()).encode("utf-8", "surrogateescape")
+    return f"{path.name.partition('.')[0]}-{blake2b(place, digest_size=4).hexdigest()}"
+
+
+def entity_row(entity: Entity, *, kb: str) -> EntityRow | None:
+    """Convert an entity to a row of entities.jsonl; None if it has neither a type nor a second name."""
+    types = tuple(kind for kind in entity.types if kind in _KNOWN)
+    names = tuple(dict.fromkeys(name for name in entity.names() if name.strip()))
+    if not names or (len(names) < 2 and not types):
+        return None
+    return EntityRow(f"{kb}:{entity.entity_id}", names, types)
+
+
+def typed_names(rows: Iterable[EntityRow]) -> Iterator[tuple[str, str]]:
+    """Yield each name of an entity with each of its types."""
+    for row in rows:
+        for kind in row.types:
+            for name in row.names:
+                yield name, kind
+
+
+def entity_examples(rows: Iterable[EntityRow]) -> Iterator[Example]:
+    """Yield an example per entity: its other names are positives, its types the target of the type head."""
+    for row in rows:
+        yield Example(row.names[0], row.names[1:], row.entity, one_class("NP", row.types))
+
+
+class PhraseTypes:
+    """Entity types by phrase, 9 bytes per phrase."""
+
+    def __init__(self, path: Path, report: ReadReport) -> None:
+        """Read phrase_with_etype.txt. Raises as `read_entity_types`."""
+        place = {kind: i for i, kind in enumerate(ENTITY_TYPES)}
+        keys, kinds = array("Q"), array("B")
+        for phrase, kind in read_entity_types(path, report):
+            keys.append(phrase_key(phrase))
+            kinds.append(place[kind])
+        unsorted = np.array(keys, np.uint64)
+        order = np.argsort(unsorted, kind="stable")
+        self._keys, self._kinds = unsorted[order], np.array(kinds, np.uint8)[order]
+
+    def get(self, phrase: str) -> str | None:
+        """Return the type of a phrase, or None."""
+        key = np.uint64(phrase_key(phrase))
+        place = int(np.searchsorted(self._keys, key))
+        if place < len(self._keys) and self._keys[place] == key:
+            return ENTITY_TYPES[int(self._kinds[place])]
+        return None
+
+
+def corpus_phrases(folder: Path, *, min_count: int = 1, report: ReadReport | None = None) -> Iterator[str]:
+    """Yield the phrases of a corpus; adjacent rows of one phrase count once. Raises as `corpus_examples`."""
+    _check_there(folder, FREQUENCIES)
+    rows = read_frequencies(folder / FREQUENCIES, report or ReadReport())
+    return (phrase for phrase, _ in groupby(phrase for phrase, _, count in rows if count >= min_count))
+
+
+def corpus_examples(folder: Path, report: ReadReport, *, min_count: int = 1) -> Iterator[Example]:
+    """Yield an example per phrase of a corpus, with the lexical class and entity type of the files.
+
+    A phrase with two classes in adjacent rows allows either. A phrase without an entity type has no label: unknown is
+    not OTHER.
+
+    Args:
+        folder: Has freq_phrase.txt and phrase_with_etype.txt, our own or the published ones.
+        report: Counts rows of both files, and those skipped.
+        min_count: Phrases that occur less often are skipped.
+
+    Raises:
+        FormatError: If a file is missing or is of another format.
+        TooManyErrorsError: If more rows are bad than the report allows.
+    """
+    for name in (FREQUENCIES, ENTITY_TYPES_FILE):
+        _check_there(folder, name)
+    return _examples(folder, report, min_count)
+
+
+def _examples(folder: Path, report: ReadReport, min_count: int) -> Iterator[Example]:
+    types = PhraseTypes(folder / ENTITY_TYPES_FILE, report)
+    rows = (row for row in read_frequencies(folder / FREQUENCIES, report) if row[2] >= min_count)
+    for phrase, same in groupby(rows, key=lambda row: row[0]):
+        kind = types.get(phrase)
+        labels = (
+            {}
+            if kind is None
+            else dict.fromkeys(i for _, lexical_class, _ in same for i in one_class(lexical_class, [kind]))
+        )
+        yield Example(phrase, (), f"name:{phrase.casefold()}", tuple(labels))
+
+
+def _check_there(folder: Path, name: str) -> None:
+    if not (folder / name).exists():
+        message = f"is not a corpus: {name} is missing. Make one with: pearl-qdrant train corpus TEXT --out {folder}"
+        raise FormatError(str(folder), None, message)

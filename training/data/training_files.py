@@ -28,18 +28,20 @@ from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
-from training.corpus.bases import base_key, entity_examples
-from training.corpus.examples import PhraseTypes, corpus_examples
 from training.corpus.files import (
     ENTITIES,
     FREQUENCIES,
     NOT_A_ROW,
+    PhraseTypes,
+    base_key,
+    corpus_examples,
+    entity_examples,
     entity_type_of,
     read_entities,
     read_entity_types,
     read_frequencies,
 )
-from training.corpus.typing.typed_lists import read_typed_names
+from training.corpus.typing import read_typed_names
 from training.events import TrainingEvents
 from training.examples.example import Example, Phrase, any_class, one_class, sort_examples
 from training.options import MIN_COUNT, Paths, as_paths

@@ -12,18 +12,14 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import MissingDataError, OptionError, SettingsError
 from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
-from training.evaluation.bm25 import Bm25Method
-from training.evaluation.datasets.data import Data, FolderData
-from training.evaluation.datasets.hub import REPOSITORY, HubData
-from training.evaluation.datasets.own_base import OwnBase
-from training.evaluation.linking.everyday import EverydayLinker
+from training.evaluation.data import Data, FolderData, OwnBase
+from training.evaluation.hub import REPOSITORY, HubData
 from training.evaluation.linking.loaded_bases import LoadedBases
-from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LinkingMethod
+from training.evaluation.linking.methods import Ablation, Dense, EverydayLinker, Fusion, Linker, LinkingMethod
 from training.evaluation.linking.peers import everyday_peers, peers
-from training.evaluation.methods import EncoderMethod, Method
+from training.evaluation.methods import Bm25Method, EncoderMethod, Method, StringMethod
 from training.evaluation.requirements import check_installed
 from training.evaluation.run import Report, evaluate
-from training.evaluation.strings import StringMethod
 from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
 from training.options import (
     DEFAULT_DISTRACTORS,
@@ -161,7 +157,7 @@ def _run_tasks(run: _Run, tasks: Sequence[Task], *, bases: Path | None, ablation
         reports.append(_run_everyday(run, everyday, bases))
     report = _join_reports(reports)
     if figure is not None and report.results:
-        from training.evaluation.reports.figure import draw_figure
+        from training.evaluation.figures import draw_figure
 
         draw_figure(figure, run.data, [method for method in methods if isinstance(method, EncoderMethod)])
         run.progress(f"drew {figure}")

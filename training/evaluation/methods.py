@@ -1,12 +1,25 @@
 """The methods that are evaluated: encoders and string similarities.
 
 Cost: each distinct string is encoded once in a run, over all tasks, and takes 4 x dim bytes of memory.
+
+String similarities as baselines: Jaccard of character n-grams, and character TF-IDF.
+
+BM25 as a baseline of retrieval: the sum over the words of the query of IDF times a saturated count.
+
+    score(q, d) = sum over words w of q: idf(w) * f(w, d) * (k1 + 1) / (f(w, d) + k1 * (1 - b + b * |d| / mean |d|))
+    idf(w) = log((N - n(w) + 0.5) / (n(w) + 0.5)); a negative one is 0.25 times the mean of all
+
+A word that the query repeats counts each time. Words are case-folded.
+Source: Robertson & Zaragoza 2009, section 3.4; constants and the floor of negative IDF as in the library rank-bm25.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -145,3 +158,135 @@ class EncoderMethod:
                 marginal = encoded.type_probabilities.reshape(-1, len(LEXICAL_CLASSES), len(ENTITY_TYPES)).sum(1)
                 self._types = np.concatenate([self._types, marginal.argmax(1).astype(np.int8)])
         return np.fromiter((self._row[name] for name in names), dtype=np.int64, count=len(names))
+
+
+_NGRAM = 3
+_ROWS = 128
+"""Mentions that are compared with all names at once."""
+
+StringKind = Literal["jaccard", "tfidf"]
+
+_NEEDS: dict[StringKind, frozenset[Need]] = {
+    "jaccard": frozenset({"similarity", "ranking"}),
+    "tfidf": frozenset({"similarity", "ranking", "arithmetic"}),
+}
+
+
+class StringMethod:
+    """Similarity of case-folded character 3-grams within words: Jaccard of sets, or cosine of TF-IDF weights.
+
+    `pair_scores` takes the document frequencies from both sides, `nearest` from the names.
+    """
+
+    def __init__(self, kind: StringKind) -> None:
+        self.name: str = kind
+        self.supports: frozenset[Need] = _NEEDS[kind]
+
+    def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
+        vectorizer = self._fitted([*left, *right])
+        a, b = vectorizer.transform(left), vectorizer.transform(right)
+        shared = np.asarray(a.multiply(b).sum(axis=1)).ravel()
+        if self.name == "tfidf":
+            return shared.astype(np.float64)
+        return _jaccard(shared, _sizes(a), _sizes(b))
+
+    def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
+        found = [scores.argmax(axis=1) for scores in self._blocks(mentions, names)]
+        nearest: IntArray = np.concatenate(found).astype(np.int64)
+        return nearest
+
+    def score_matrix(self, queries: Sequence[str], candidates: Sequence[str]) -> FloatArray:
+        """Scores of all candidates for each query, (n, m)."""
+        return np.concatenate(list(self._blocks(queries, candidates))).astype(np.float64)
+
+    def offset_scores(self, a: Sequence[str], b: Sequence[str], c: Sequence[str], d: Sequence[str]) -> FloatArray:
+        """Cosine of c + b - a and d for each row, (n,); TF-IDF only. The document frequencies come from all strings."""
+        vectorizer = self._fitted(list(dict.fromkeys([*a, *b, *c, *d])))
+        first, second, third, fourth = (vectorizer.transform(part) for part in (a, b, c, d))
+        offset = third + second - first
+        lengths = np.sqrt(np.asarray(offset.multiply(offset).sum(axis=1), dtype=np.float64).ravel())
+        # scikit-learn's rows have length 1, or 0 for a string without n-grams.
+        products = np.asarray(offset.multiply(fourth).sum(axis=1), dtype=np.float64).ravel()
+        scores: FloatArray = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+        return scores
+
+    def _blocks(self, mentions: Sequence[str], names: Sequence[str]) -> Iterator[Any]:
+        """Scores of all names, for some mentions at a time, (up to `_ROWS`, m)."""
+        vectorizer = self._fitted(names)
+        # The size of a mention's set includes n-grams that no name has.
+        sizes = (
+            [_sizes(self._fitted(part).transform(part)) for part in (mentions, names)] if self.name != "tfidf" else []
+        )
+        rows, columns = vectorizer.transform(mentions), vectorizer.transform(names).T.tocsr()
+        for start in range(0, rows.shape[0], _ROWS):
+            scores = (rows[start : start + _ROWS] @ columns).toarray()
+            if sizes:
+                scores = _jaccard(scores, sizes[0][start : start + _ROWS, None], sizes[1][None, :])
+            yield scores
+
+    def _fitted(self, strings: Sequence[str]) -> Any:
+        from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+        shape = {"analyzer": "char_wb", "ngram_range": (_NGRAM, _NGRAM), "dtype": np.float32}
+        made = TfidfVectorizer(**shape) if self.name == "tfidf" else CountVectorizer(binary=True, **shape)
+        # scikit-learn refuses input without any n-gram, such as blank strings alone.
+        return made.fit([*strings, "blank"])
+
+
+def _sizes(counts: Any) -> FloatArray:
+    sizes: FloatArray = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    return sizes
+
+
+def _jaccard(shared: Any, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Number of shared n-grams over number of all n-grams of both."""
+    union: FloatArray = left + right - shared
+    scores: FloatArray = np.divide(shared, union, out=np.zeros_like(union), where=union > 0)
+    return scores
+
+
+_K1 = 1.5
+_B = 0.75
+_FLOOR = 0.25
+_WORD = re.compile(r"\w+")
+_DECIMALS = 9
+"""Rounding, so that equal scores are equal whatever the order of summation."""
+
+
+class Bm25Method:
+    """BM25 of words; the document frequencies come from the candidates."""
+
+    name = "bm25"
+    supports: frozenset[Need] = frozenset({"ranking"})
+
+    def score_matrix(self, queries: Sequence[str], candidates: Sequence[str]) -> FloatArray:
+        """Scores of all candidates for each query, (n, m)."""
+        documents = [Counter(_words(candidate)) for candidate in candidates]
+        idf = _idf(documents)
+        column = {word: i for i, word in enumerate(idf)}
+        weights = np.zeros((len(candidates), len(column)))
+        lengths = [sum(document.values()) for document in documents]
+        mean = max(sum(lengths) / max(len(lengths), 1), 1)
+        for row, document, length in zip(weights, documents, lengths, strict=True):
+            saturation = _K1 * (1 - _B + _B * length / mean)
+            for word, count in document.items():
+                row[column[word]] = idf[word] * count * (_K1 + 1) / (count + saturation)
+        counts = np.zeros((len(queries), len(column)))
+        for row, query in zip(counts, queries, strict=True):
+            for word in _words(query):
+                if word in column:
+                    row[column[word]] += 1
+        scores: FloatArray = np.round(counts @ weights.T, _DECIMALS)
+        return scores
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _idf(documents: Sequence[Counter[str]]) -> dict[str, float]:
+    """Inverse document frequency of each word."""
+    n_with = Counter(word for document in documents for word in document)
+    raw = {word: math.log((len(documents) - n + 0.5) / (n + 0.5)) for word, n in n_with.items()}
+    floor = _FLOOR * sum(raw.values()) / max(len(raw), 1)
+    return {word: value if value >= 0 else floor for word, value in raw.items()}

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from training.evaluation.task import Task
 from training.evaluation.tasks import (
+    analogy,
     clustering,
     entity_types,
     everyday,
     fuzzy_join,
+    geogranno,
+    glue,
     linking,
     paraphrase,
     retrieval,
     short_text,
     similarity,
+    squad,
 )
-from training.evaluation.tasks.universal import analogy, glue, squad
-from training.evaluation.tasks.universal import retrieval as question_retrieval
 
 TASKS: tuple[Task, ...] = (
     *paraphrase.TASKS,
@@ -29,7 +31,7 @@ TASKS: tuple[Task, ...] = (
     *short_text.TASKS,
     *entity_types.TASKS,
     *analogy.TASKS,
-    *question_retrieval.TASKS,
+    *geogranno.TASKS,
 )
 """Tasks that run by default."""
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.evaluation.bootstrap import Difference, paired_bootstrap
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
 from training.evaluation.methods import Method
-from training.evaluation.outcome import Outcome
+from training.evaluation.outcome import Difference, Outcome, paired_bootstrap
 from training.evaluation.task import EvaluationOptions, Task
 
 _log = logging.getLogger(__name__)

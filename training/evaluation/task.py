@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
 from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome
 from training.options import (

@@ -16,8 +16,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from training.ngrams.files import MarkedSequence, NgramSpan
-from training.ngrams.words import word_pattern
+from training.ngrams.files import MarkedSequence, NgramSpan, word_pattern
 
 Strategy = Literal["lowest_score", "random_ngram", "random_span", "entity"]
 
@@ -29,7 +28,7 @@ MAX_SPAN_WORDS = 6
 
 
 class SpanScorer(Protocol):
-    """Gives scores to spans; the lowest one of a sequence is chosen. See `training.ulr.scoring`."""
+    """Gives scores to spans; the lowest one of a sequence is chosen. See `training.ulr.views`."""
 
     def __call__(self, texts: Sequence[str], spans: Sequence[tuple[int, int]]) -> Sequence[float]:
         """Return the score of a span of each text; NaN for one that must not be chosen.

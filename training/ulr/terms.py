@@ -19,12 +19,10 @@ from training.events import TrainingEvents
 from training.loop.distributed import shard_of_environment
 from training.networks.checkpoints import BaseModel
 from training.networks.phrase_vectors import device_of, find_precision
-from training.ulr.drawing import UlrData, ViewDrawer
-from training.ulr.mlm_head import MlmHead, open_head
-from training.ulr.network import UlrNetwork
+from training.ulr.drawing import UlrData, ViewDrawer, open_sequences
+from training.ulr.network import MlmHead, UlrNetwork, open_head
 from training.ulr.objective import UlrLosses, backward
 from training.ulr.request import UlrConfig, UlrRequest
-from training.ulr.sequences import open_sequences
 from training.ulr.views import open_masking
 
 

@@ -14,7 +14,7 @@ from pearl_qdrant.cli.train.output import training_stage
 from training.options import CorpusOptions
 
 if TYPE_CHECKING:
-    from training.corpus.make import CorpusReport
+    from training.corpus.make_corpus import CorpusReport
 
 _option = option_of(CorpusOptions)
 

@@ -14,7 +14,7 @@ from pearl_qdrant.cli.train.output import training_stage
 from training.options import MAX_NGRAM_WORDS, NgramOptions
 
 if TYPE_CHECKING:
-    from training.ngrams.pipeline import NgramReport
+    from training.ngrams.find_ngrams import NgramReport
 
 _option = option_of(NgramOptions)
 

@@ -25,8 +25,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
-from training.evaluation.linking.rankings import DEPTH, Ranking, rank_entities
-from training.evaluation.linking.sets import Base, LinkingSet, MentionQuery
+from training.evaluation.linking.sets import DEPTH, Base, LinkingSet, MentionQuery, Ranking, rank_entities
 from training.evaluation.methods import Need
 
 _ROWS = 32

@@ -5,21 +5,30 @@ There are two protocols, since a base contains most aliases of its entities:
     left_out    the base has all names, but the mention's own string is excluded on its entity
 Each mention has a NIL twin: its entity is excluded, with all entities that share a folded name with it. The SHA-1 of
 the entity id divides entities into splits (`training.examples.example`); an option says which splits give mentions.
+
+Rankings of entities: their accuracy, and the reliability of the linker's probabilities.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.calibration.metrics import Answers, measure
+from pearl_qdrant.linking.calibration.samples import Samples
+from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
+from training.evaluation.outcome import FloatArray
 from training.evaluation.task import LinkingOptions
 from training.examples.example import split_of
 
@@ -209,3 +218,85 @@ def _nil_twins(queries: Sequence[MentionQuery], entities: Iterable[Entity]) -> t
         excluded = query.gold.union(*(owners.get(name, ()) for name in names))
         twins.append(MentionQuery(query.mention, frozenset(), excluded))
     return tuple(twins)
+
+
+DEPTH = 64
+"""Number of candidates that a method returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The entities that a method finds for a mention.
+
+    Attributes:
+        ids: Entity ids, best first.
+        n_tied: Number of first entities with equal scores: 1 for a single best one, 0 without entities.
+    """
+
+    ids: tuple[str, ...]
+    n_tied: int
+
+    def expected_accuracy(self, gold: frozenset[str], depth: int = 1) -> float:
+        """Probability that a gold entity is among the first `depth`, with tied entities in random order."""
+        if self.n_tied <= depth:
+            return float(not gold.isdisjoint(self.ids[:depth]))
+        n_wrong = self.n_tied - sum(key in gold for key in self.ids[: self.n_tied])
+        return 1 - math.comb(n_wrong, depth) / math.comb(self.n_tied, depth)
+
+
+def rank_entities(scored: Sequence[tuple[str, float]], *, tolerance: float = 1e-6) -> Ranking:
+    """Rank entities by score, highest first, then by id; those within the tolerance of the best one are tied."""
+    if not scored:
+        return Ranking((), 0)
+    ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0]))
+    n_tied = sum(ordered[0][1] - score <= tolerance for _, score in ordered)
+    return Ranking(tuple(key for key, _ in ordered), n_tied)
+
+
+def expected_accuracies(
+    sets: Sequence[LinkingSet], rankings: Sequence[Sequence[Ranking]], depth: int = 1
+) -> FloatArray:
+    """Expected accuracy of each mention that has an entity, in the order of the sets, (n,)."""
+    return np.array(
+        [
+            ranking.expected_accuracy(query.gold, depth)
+            for one, of_set in zip(sets, rankings, strict=True)
+            for query, ranking in zip(one.queries, of_set, strict=True)
+        ]
+    )
+
+
+def reliability_details(
+    samples: Samples, nil_samples: Samples, calibration: Calibration, shares: Sequence[float]
+) -> Mapping[str, float]:
+    """Reliability of the probabilities at each share of NIL mentions, in percent, by name and share.
+
+    Args:
+        samples: Samples of n mentions with an entity.
+        nil_samples: Samples of the same mentions, with their entities removed from the base.
+        calibration: Calibration of the linker.
+        shares: Shares in [0, 1) of the mentions that are replaced by their NIL twins; drawn once.
+    """
+    details: dict[str, float] = {}
+    n = len(samples)
+    order = np.random.default_rng(0).permutation(n)
+    known, unknown = samples.answers(calibration), nil_samples.answers(calibration)
+    for share in shares:
+        n_nil = round(share * n)
+        answers = Answers.joined([known.take(order[n_nil:]), unknown.take(order[:n_nil])])
+        found = measure(answers, calibration.threshold, rng=np.random.default_rng(0))
+        figures = {
+            "precision": found.precision,
+            "coverage": found.coverage,
+            "ece": found.ece,
+            "ece_low": found.ece_interval[0],
+            "ece_high": found.ece_interval[1],
+            "brier": found.brier,
+            "auroc": found.auroc,
+            "first_ece": found.first_ece,
+            "first_auroc": found.first_auroc,
+            "nil_f1": found.nil_f1,
+        }
+        # Undefined figures are skipped, such as the F1 of NIL without NIL mentions.
+        details |= {f"{key}_{share:.0%}": 100 * value for key, value in figures.items() if math.isfinite(value)}
+    return details

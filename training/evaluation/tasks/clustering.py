@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pearl_qdrant.errors import FormatError
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import Outcome, nmi_outcome
 from training.evaluation.paper import paper_figures

@@ -1,4 +1,11 @@
-"""Type classification: accuracy of the type head on names that training never saw.
+"""Makes percentages, ordinals, times and amounts of money in forms that the training rules never make.
+
+Real lists of such names are short. Training uses the rules of `training.examples.numbers`; a head that has learned only
+their patterns fails on the names made here.
+
+Scores of predicted entity types: accuracy, and F1 by type.
+
+Type classification: accuracy of the type head on names that training never saw.
 
 Names are the typed names of the test split (by case-folded name with digits as 0), without those whose key the training
 rules for numbers can make. The natural sample has the distribution of the table. The balanced sample has up to 200
@@ -9,19 +16,191 @@ as correct.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import FloatArray, Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, Task
-from training.evaluation.tasks.number_names import training_keys, unseen_number_names
-from training.evaluation.tasks.type_scores import TypeScores, resolve_types, score_predictions
 from training.examples.example import TEST_SPLITS, name_key, split_of
+from training.examples.numbers import number_names, ordinal_words_of, words_of
+
+_HALF_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+
+def _percent(rng: random.Random) -> str:
+    low, high, tenth = rng.randrange(1, 60), rng.randrange(60, 100), rng.randrange(10)
+    words = words_of(rng.randrange(2, 99))
+    return rng.choice(
+        (
+            f"between {low} and {high} percent",
+            f"{low}-{high}%",
+            f"{low} to {high} per cent",
+            f"nearly {high}%",
+            f"up to {low}.{tenth} percent",
+            f"just over {low} per cent",
+            f"less than {words} percent",
+            f"{low}.{tenth} pct",
+            f"minus {low} percent",
+            f"+{low}.{tenth}%",
+            f"-{low}%",
+            f"a mere {low}.{tenth} %",
+            f"roughly {words} per cent",
+            f"{low} and a half percent",
+            f"half of {words} percent",
+            f"({low}%)",
+        )
+    )
+
+
+def _ordinal(rng: random.Random) -> str:
+    number = rng.randrange(1, 100)
+    thousands = rng.randrange(1000, 10_000)
+    ending = "th" if thousands % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(thousands % 10, "th")
+    return rng.choice(
+        (
+            f"{thousands:,}{ending}",
+            f"{thousands}{ending}",
+            f"{words_of(rng.randrange(1, 10))} hundred and {ordinal_words_of(number)}",
+            f"the {words_of(rng.randrange(1, 10))} hundred and {ordinal_words_of(number)}",
+            f"one hundred {ordinal_words_of(number)}",
+            f"{rng.choice(_HALF_TENS)} {ordinal_words_of(rng.randrange(1, 10))}",
+            f"the very {ordinal_words_of(number)}",
+            f"{ordinal_words_of(number)}-to-last",
+            f"{words_of(number)} thousandth",
+            f"{words_of(number)} hundredth",
+            f"his {ordinal_words_of(number)}",
+            f"every {ordinal_words_of(number)}",
+        )
+    )
+
+
+def _time(rng: random.Random) -> str:
+    hour, minute = rng.randrange(1, 13), rng.randrange(1, 60)
+    words, many = words_of(hour), rng.randrange(2, 50)
+    return rng.choice(
+        (
+            f"{hour}.{minute:02d} {rng.choice(('am', 'pm'))}",
+            f"{rng.randrange(24):02d}:{minute:02d}:{rng.randrange(60):02d}",
+            f"{hour}:{minute:02d} in the {rng.choice(('morning', 'evening', 'afternoon'))}",
+            f"{words_of(minute)} minutes past {words}",
+            f"{rng.choice(('ten', 'twenty', 'five'))} to {words}",
+            f"quarter past {words}",
+            f"{many} hours and {minute} minutes",
+            f"{rng.randrange(24):02d}{minute:02d} hours",
+            f"{words} and a half hours",
+            f"just after {hour} {rng.choice(('am', 'pm', 'a.m.', 'p.m.'))}",
+            f"{hour}:{minute:02d} {rng.choice(('GMT', 'UTC', 'EST', 'CET'))}",
+            f"about {many} minutes",
+            f"{rng.choice(('early', 'late'))} {rng.choice(('last night', 'in the afternoon', 'this evening'))}",
+            f"{words} in the morning",
+            f"a few {rng.choice(('minutes', 'seconds', 'hours'))}",
+            f"{many} min {minute} s",
+        )
+    )
+
+
+def _money(rng: random.Random) -> str:
+    low, high = rng.randrange(1, 50), rng.randrange(50, 1000)
+    words = words_of(rng.randrange(1, 100))
+    return rng.choice(
+        (
+            f"{rng.choice('$€£')}{low}.{rng.randrange(10)}{rng.choice(('bn', 'm', 'k'))}",
+            f"between ${low} and ${high}",
+            f"{words} {rng.choice(('Canadian', 'Australian', 'Hong Kong'))} dollars",
+            f"{high} {rng.choice(('Swedish kronor', 'roubles', 'zloty', 'Swiss francs', 'dirhams', 'shillings'))}",
+            f"{low} crore rupees",
+            f"{rng.choice(('HK$', 'C$', 'R$', '₹', '₩'))}{high}",
+            f"{high} {rng.choice(('EUR', 'USD', 'GBP', 'INR'))}",
+            f"nearly ${high} million",
+            f"{words} dollars and fifty cents",
+            f"several {rng.choice(('million', 'thousand', 'hundred'))} {rng.choice(('euros', 'dollars', 'pounds'))}",
+            f"half a million {rng.choice(('pounds', 'dollars', 'euros'))}",
+            f"{words} thousand {rng.choice(('pounds', 'yen', 'euros'))}",
+            f"as much as £{high}",
+            f"${high} a month",
+            f"{high}p",
+            f"{words} quid",
+        )
+    )
+
+
+_MAKERS: dict[str, Callable[[random.Random], str]] = {
+    "MONEY": _money,
+    "ORDINAL": _ordinal,
+    "PERCENT": _percent,
+    "TIME": _time,
+}
+
+_TRAINING_NAMES = 10_000
+"""Names of each type that are drawn to learn what the training rules make; training draws fewer."""
+
+
+@cache
+def training_keys() -> frozenset[str]:
+    """Keys (`splits.name_key`) of the names that the training rules make."""
+    return frozenset(name_key(name) for name, _ in number_names(_TRAINING_NAMES, random.Random(0)))
+
+
+def unseen_number_names(n_each: int, rng: random.Random, *, seen: frozenset[str]) -> dict[str, list[str]]:
+    """Up to `n_each` names of each type, with distinct keys that are not in `seen`."""
+    made: dict[str, list[str]] = {}
+    for kind, make in _MAKERS.items():
+        names: dict[str, str] = {}
+        for _ in range(50 * n_each):
+            name = make(rng)
+            if len(names) < n_each and name_key(name) not in seen:
+                names.setdefault(name_key(name), name)
+        made[kind] = list(names.values())
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class TypeScores:
+    """Scores on a set of names.
+
+    Attributes:
+        accuracy: Share of names whose predicted entity type is one of theirs, in [0, 1].
+        macro_f1: Mean F1 over the types that occur, in [0, 1].
+        f1: F1 by type.
+        n: Number of names.
+        support: Number of names by type.
+    """
+
+    accuracy: float
+    macro_f1: float
+    f1: dict[str, float]
+    n: int
+    support: dict[str, int]
+
+
+def resolve_types(predicted: Sequence[str], types: Sequence[Collection[str]]) -> list[str]:
+    """The type that counts for each name: the predicted one if it is correct, else the first correct one by name."""
+    return [p if p in right else min(right) for p, right in zip(predicted, types, strict=True)]
+
+
+def score_predictions(predicted: Sequence[str], types: Sequence[Collection[str]]) -> TypeScores:
+    """Score predicted types.
+
+    Args:
+        predicted: The predicted type of each name.
+        types: The correct types of each name, at least one.
+    """
+    actual = resolve_types(predicted, types)
+    f1 = {}
+    for kind in sorted(set(actual)):
+        hits = sum(p == a == kind for p, a in zip(predicted, actual, strict=True))
+        f1[kind] = 2 * hits / (predicted.count(kind) + actual.count(kind))
+    n_right = sum(p == a for p, a in zip(predicted, actual, strict=True))
+    support = {kind: actual.count(kind) for kind in f1}
+    return TypeScores(n_right / len(predicted), sum(f1.values()) / len(f1), f1, len(predicted), support)
+
 
 READS = "typed_names/onto_typed_names.tsv"
 _NATURAL = 8000

@@ -18,9 +18,8 @@ import numpy as np
 
 from pearl_qdrant.linking.mention_kinds.kinds import KINDS
 from pearl_qdrant.linking.mention_kinds.make import MadeMention
-from training.evaluation.datasets.data import Data
-from training.evaluation.datasets.own_base import OwnBase
-from training.evaluation.linking.everyday import EverydayMethod, EverydaySet, make_set
+from training.evaluation.data import Data, OwnBase
+from training.evaluation.linking.methods import EverydayMethod, EverydaySet, make_set
 from training.evaluation.linking.peers import Answers
 from training.evaluation.linking.sets import Base, read_base
 from training.evaluation.outcome import Outcome, mean_outcome

@@ -1,4 +1,6 @@
-"""Fuzzy join (AutoFJ): accuracy of the nearest left title for each right title that has a match.
+"""Makes typos: one random character edit in a name.
+
+Fuzzy join (AutoFJ): accuracy of the nearest left title for each right title that has a match.
 
 The figure is accuracy@1 in each set, then the mean over sets. `autofj_typos` adds one random character edit to each
 right title; each seed has other edits.
@@ -12,12 +14,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from pearl_qdrant.errors import FormatError
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
 from training.evaluation.methods import Similarity
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
 from training.evaluation.paper import paper_figures
 from training.evaluation.task import EvaluationOptions, Task
-from training.evaluation.tasks.typos import one_edit
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def one_edit(name: str, rng: random.Random) -> str:
+    """The name with one character swapped with the next, deleted, inserted, or replaced.
+
+    The result differs from the name and is not blank. An empty name stays empty.
+    """
+    if not name:
+        return name
+    while True:
+        at = rng.randrange(len(name))
+        edit = rng.choice(("swap", "delete", "insert", "substitute"))
+        if edit == "swap":
+            edited = name[:at] + name[at + 1 : at + 2] + name[at] + name[at + 2 :]
+        elif edit == "delete":
+            edited = name[:at] + name[at + 1 :]
+        else:
+            edited = name[:at] + rng.choice(_LETTERS) + name[at + (edit == "substitute") :]
+        if edited.strip() and edited != name:
+            return edited
+
 
 _READS = ("autofj/left.tsv", "autofj/right.tsv", "autofj/gt.tsv")
 

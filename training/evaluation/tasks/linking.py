@@ -19,10 +19,17 @@ from collections.abc import Callable
 import numpy as np
 
 from pearl_qdrant.linking.calibration.samples import Samples
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
 from training.evaluation.linking.methods import Linker, LinkingMethod
-from training.evaluation.linking.rankings import expected_accuracies, reliability_details
-from training.evaluation.linking.sets import LinkingSet, Protocol, SetSource, read_joins, read_set
+from training.evaluation.linking.sets import (
+    LinkingSet,
+    Protocol,
+    SetSource,
+    expected_accuracies,
+    read_joins,
+    read_set,
+    reliability_details,
+)
 from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, LinkingOptions, Task

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
 from training.evaluation.methods import Similarity
 from training.evaluation.outcome import Outcome, mean_outcome
 from training.evaluation.paper import paper_figures

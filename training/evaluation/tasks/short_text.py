@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from pearl_qdrant.errors import FormatError
-from training.evaluation.datasets.data import Data
+from training.evaluation.data import Data
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import Outcome, mean_outcome
 from training.evaluation.paper import paper_figures

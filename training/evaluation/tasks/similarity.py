@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from training.evaluation.datasets.data import Data, as_number
+from training.evaluation.data import Data, as_number
 from training.evaluation.methods import Similarity
 from training.evaluation.outcome import Outcome, mean_outcome, pearson_outcome
 from training.evaluation.paper import paper_figures

@@ -1,0 +1,364 @@
+"""Paraphrase phrases with a sequence-to-sequence model, once, and store the result in `phrase_aug.jsonl`.
+
+The paper's model is Parrot (T5, `prithivida/parrot_paraphraser_on_T5`), which needs "paraphrase: " before the phrase.
+Any other model of the hub or in a folder works too. Rows are appended as they are made, so that an interrupted run
+resumes.
+
+Find neighbours of words among word vectors, from a `.vec` file of FastText (or GloVe's text format).
+
+Format: an optional header `n dim`, then a line `word v1 ... vdim` per word, the most frequent words first.
+Cost: comparing 50,000 words of 300 dimensions takes 1.5 x 10^12 operations, in blocks of 1,024 words.
+
+Augmentation of a corpus, computed once: what `pearl-qdrant train paraphrase` and `train synonyms` do.
+
+from pearl_qdrant import find_synonyms, paraphrase_corpus
+
+paraphrase_corpus("corpus")
+find_synonyms("corpus", "crawl-300d-2M.vec")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.io.lines import BadLine, byte_lines
+from ingest.io.streams import Source
+from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
+from training.augment.draw import NEIGHBOURS
+from training.corpus.files import PHRASE_VARIANTS, corpus_phrases, encode_row, parse_variants, phrase_key
+from training.options import (
+    DEFAULT_PARAPHRASER,
+    DEFAULT_THRESHOLD,
+    MIN_COUNT,
+    ParaphraseOptions,
+    StrPath,
+    SynonymOptions,
+)
+
+_MAX_PHRASE_TOKENS = 64
+
+
+class Paraphraser:
+    """A model that paraphrases phrases."""
+
+    def __init__(
+        self, model: str = DEFAULT_PARAPHRASER, *, options: ParaphraseOptions | None = None, device: str = "cpu"
+    ) -> None:
+        """Load a model.
+
+        Args:
+            model: Folder, or hub id as OWNER/NAME[@REVISION], with weights in safetensors.
+            options: How to generate.
+            device: Device, as torch names it.
+
+        Raises:
+            ModelNotFoundError: If there is no such model.
+            DeviceError: If torch has no such device.
+        """
+        import torch
+        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+        self._options = options or ParaphraseOptions()
+        name, _, revision = model.partition("@")
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision or None)
+            network = AutoModelForSeq2SeqLM.from_pretrained(name, revision=revision or None, use_safetensors=True)
+        except Exception as error:  # a damaged file can raise anything in transformers and safetensors
+            message = f"'{model}' cannot be loaded as a sequence-to-sequence model: {error}"
+            raise ModelNotFoundError(model, message) from error
+        try:
+            self._network: Any = network.eval().to(torch.device(device))
+        except (RuntimeError, AssertionError) as error:
+            raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
+        self._device = device
+
+    def paraphrase(self, phrases: Sequence[str]) -> list[tuple[str, ...]]:
+        """Paraphrase each phrase; blank variants and those equal except for case and punctuation are dropped."""
+        import torch
+
+        options = self._options
+        batch = self._tokenizer(
+            [options.prefix + phrase for phrase in phrases],
+            padding=True,
+            truncation=True,
+            max_length=_MAX_PHRASE_TOKENS,
+            return_tensors="pt",
+        )
+        how: dict[str, Any] = {"num_beams": max(2, options.n_variants)}
+        if options.sample:
+            how = {"do_sample": True, "top_k": 50, "top_p": 0.95}
+        with torch.inference_mode(), torch.random.fork_rng():
+            # The seed depends on the phrases too, so that a resumed run draws the same as an uninterrupted one.
+            torch.manual_seed((options.seed + phrase_key("\n".join(phrases))) % 2**63)
+            made = self._network.generate(
+                input_ids=batch["input_ids"].to(self._device),
+                attention_mask=batch["attention_mask"].to(self._device),
+                num_return_sequences=options.n_variants,
+                max_new_tokens=options.max_new_tokens,
+                **how,
+            )
+        texts = self._tokenizer.batch_decode(made, skip_special_tokens=True)
+        n = options.n_variants
+        return [_kept(phrase, texts[i * n : (i + 1) * n]) for i, phrase in enumerate(phrases)]
+
+
+def write_paraphrases(
+    phrases: Iterable[str],
+    paraphraser: Paraphraser,
+    path: Path,
+    *,
+    batch_size: int = 64,
+    on_phrases: Callable[[int], None] = lambda n: None,
+) -> int:
+    """Append a row for each phrase to a file, after the rows that it has.
+
+    Args:
+        phrases: In the same order in each run.
+        paraphraser: Makes the paraphrases.
+        path: `phrase_aug.jsonl`; created if absent. An incomplete last batch is made again.
+        batch_size: Phrases per batch; a resumed run must use the same number.
+        on_phrases: Called with the number of phrases done since the last call.
+
+    Returns:
+        Number of rows written by this call.
+
+    Raises:
+        FormatError: If the file has rows of other phrases.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    iterator = iter(phrases)
+    on_phrases(_skip_written(iterator, path, batch_size))
+    n_written = 0
+    with path.open("a", encoding="utf-8", errors="replace", newline="\n") as file:
+        while some := list(islice(iterator, batch_size)):
+            for phrase, variants in zip(some, paraphraser.paraphrase(some), strict=True):
+                file.write(encode_row({"phrase": phrase, "aug": variants}) + "\n")
+            file.flush()
+            n_written += len(some)
+            on_phrases(len(some))
+    return n_written
+
+
+def _skip_written(phrases: Iterator[str], path: Path, batch_size: int) -> int:
+    """Skip the phrases of complete batches in the file, and truncate the rest; returns the number of skipped ones."""
+    if not path.exists():
+        return 0
+    with path.open("rb+") as file:
+        n_whole = sum(line.endswith(b"\n") for line in file)
+        n_kept = n_whole - n_whole % batch_size
+        file.seek(0)
+        for number, phrase in enumerate(islice(phrases, n_kept), 1):
+            row = parse_variants(file.readline())
+            if row is None or row[0] != phrase:
+                message = f"is not of {phrase!r}. The file is of other phrases. Write to another file"
+                raise FormatError(str(path), number, message)
+        file.truncate(file.tell())
+    return n_kept
+
+
+def _kept(phrase: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts without blanks, repetitions and copies of the phrase."""
+    seen = {_key(phrase)}
+    kept = []
+    for text in (" ".join(text.split()) for text in texts):
+        if _key(text) not in seen and _key(text):
+            seen.add(_key(text))
+            kept.append(text)
+    return tuple(kept)
+
+
+def _key(text: str) -> str:
+    return "".join(c for c in text.casefold() if c.isalnum())
+
+
+_MAX_LINE = 1 << 20
+_BLOCK = 1024
+
+FloatArray = npt.NDArray[np.float32]
+
+
+def read_vectors(
+    path: Path, *, words: Collection[str] | None = None, limit: int | None = None
+) -> tuple[list[str], FloatArray]:
+    """Read words with their vectors.
+
+    Args:
+        path: A `.vec` file, compressed or not.
+        words: Only these words, best as a set; None for all.
+        limit: At most this many words, the most frequent ones.
+
+    Returns:
+        The words, and their vectors normalised to length 1, (n, dim). Zero vectors are skipped.
+
+    Raises:
+        FormatError: If the file has another format, or a row another number of values than the first.
+    """
+    found: list[str] = []
+    rows: list[FloatArray] = []
+    seen: set[str] = set()
+    source = Source(path)
+    try:
+        dim = 0
+        for number, line in byte_lines(source, max_bytes=_MAX_LINE):
+            if isinstance(line, BadLine):
+                raise FormatError(str(path), number, f"is not a row of word vectors: {line.reason}")
+            cells = line.rstrip().split(b" ")
+            if number == 1 and len(cells) == 2 and all(cell.isdigit() and len(cell) < 19 for cell in cells):
+                dim = int(cells[1])
+                continue
+            if line.strip():
+                dim = dim or len(cells) - 1
+                word = b" ".join(cells[:-dim]).decode("utf-8", "replace")
+                if word not in seen and (words is None or word in words):
+                    vector = _vector(path, number, cells[-dim:], dim)
+                    if vector is not None:
+                        seen.add(word)
+                        found.append(word)
+                        rows.append(vector)
+            if limit is not None and len(found) >= limit:
+                break
+    finally:
+        source.close()
+    return found, np.stack(rows) if rows else np.zeros((0, max(dim, 1)), np.float32)
+
+
+def find_neighbours(
+    words: list[str], vectors: FloatArray, *, threshold: float = DEFAULT_THRESHOLD, limit: int = 10
+) -> dict[str, tuple[str, ...]]:
+    """Find the nearest other words of each word, above a threshold.
+
+    Args:
+        words: n words.
+        vectors: (n, dim), norm 1.
+        threshold: Cosine, in (0, 1].
+        limit: Neighbours per word, at most.
+
+    Returns:
+        Neighbours, the nearest first; words without any are skipped. Words that differ only in case are not neighbours.
+
+    Raises:
+        ValueError: If the numbers of words and vectors differ, or the threshold is out of range.
+    """
+    if len(words) != len(vectors):
+        raise ValueError(f"{len(words)} words, but {len(vectors)} vectors")
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold must be in (0, 1], not {threshold}")
+    found = {}
+    for start in range(0, len(words), _BLOCK):
+        scores = vectors[start : start + _BLOCK] @ vectors.T  # (block, n)
+        for row, i in enumerate(range(start, min(start + _BLOCK, len(words)))):
+            near = np.flatnonzero(scores[row] >= threshold)
+            near = near[np.argsort(-scores[row, near], kind="stable")]
+            folded = words[i].casefold()
+            others = tuple(words[j] for j in near[: limit + 8] if words[j].casefold() != folded)[:limit]
+            if others:
+                found[words[i]] = others
+    return found
+
+
+def write_neighbours(
+    path: Path, words: Collection[str], out: Path, *, threshold: float, limit: int, max_words: int
+) -> int:
+    """Write the neighbours of words in the format of `token_aug.jsonl`; returns the number of rows."""
+    kept, vectors = read_vectors(path, words=words, limit=max_words)
+    if not kept:
+        raise FormatError(str(path), None, f"has none of the {len(words)} words of the corpus")
+    found = find_neighbours(kept, vectors, threshold=threshold, limit=limit)
+    with out.open("w", encoding="utf-8", newline="\n") as file:
+        for word, others in found.items():
+            file.write(encode_row({"phrase": word, "synonyms": others}) + "\n")
+    return len(found)
+
+
+def _vector(path: Path, number: int, cells: list[bytes], dim: int) -> FloatArray | None:
+    """Parse the values of a row, normalised to length 1; None for a zero vector."""
+    try:
+        values = np.array(cells, dtype=np.float32)
+    except ValueError as error:
+        raise FormatError(str(path), number, f"expected {dim} numbers after the word: {error}") from error
+    norm = float(np.linalg.norm(values))
+    if len(values) != dim or not np.isfinite(norm):
+        raise FormatError(str(path), number, f"expected {dim} finite numbers after the word, found {len(values)}")
+    return values / np.float32(norm) if norm else None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that was written.
+
+    Attributes:
+        path: The file.
+        rows: Rows written by this call.
+    """
+
+    path: Path
+    rows: int
+
+
+def paraphrase_corpus(
+    corpus: StrPath,
+    out: StrPath | None = None,
+    *,
+    model: str = DEFAULT_PARAPHRASER,
+    options: ParaphraseOptions | None = None,
+    min_count: int = MIN_COUNT,
+    device: str = "cpu",
+    on_phrases: Callable[[int], None] = lambda n: None,
+) -> WrittenFile:
+    """Paraphrase the phrases of a corpus with a model; the same call resumes a run that was interrupted.
+
+    Args:
+        corpus: A folder with freq_phrase.txt.
+        out: The file to write; by default phrase_aug.jsonl in the corpus.
+        model: Sequence-to-sequence model: a folder, or a hub id as OWNER/NAME[@REVISION].
+        options: How to generate.
+        min_count: Phrases that occur less often are skipped.
+        device: Where the model runs, as torch names it.
+        on_phrases: Called with the number of phrases done since the last call.
+
+    Raises:
+        FormatError: If the folder is not a corpus, or the file is of other phrases.
+        ModelNotFoundError: If the model does not exist.
+        DeviceError: If torch has no such device.
+    """
+    options = options or ParaphraseOptions()
+    phrases = corpus_phrases(Path(corpus), min_count=min_count)
+    path = Path(corpus) / PHRASE_VARIANTS if out is None else Path(out)
+    paraphraser = Paraphraser(model, options=options, device=device)
+    rows = write_paraphrases(phrases, paraphraser, path, batch_size=options.batch_size, on_phrases=on_phrases)
+    return WrittenFile(path, rows)
+
+
+def find_synonyms(
+    corpus: StrPath, vectors: StrPath, out: StrPath | None = None, *, options: SynonymOptions | None = None
+) -> WrittenFile:
+    """Find the nearest neighbours of the words of a corpus among word vectors, and write them to a file.
+
+    Args:
+        corpus: A folder with freq_phrase.txt.
+        vectors: A .vec file of FastText, or GloVe's text format.
+        out: The file to write; by default word_neighbours.jsonl in the corpus.
+        options: Which neighbours count as synonyms.
+
+    Raises:
+        FormatError: If the folder is not a corpus, or the vectors cannot be read or have none of its words.
+    """
+    options = options or SynonymOptions()
+    words = {word for phrase in corpus_phrases(Path(corpus), min_count=1) for word in phrase.split()}
+    path = Path(corpus) / NEIGHBOURS if out is None else Path(out)
+    rows = write_neighbours(
+        Path(vectors),
+        words,
+        path,
+        threshold=options.threshold,
+        limit=options.neighbours,
+        max_words=options.max_words,
+    )
+    return WrittenFile(path, rows)

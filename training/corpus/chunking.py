@@ -1,0 +1,517 @@
+"""English words of the closed classes, which WordNet lacks or knows only in a rare sense.
+
+A class is a letter of `tagger`; a word of several classes has several letters, the likeliest first.
+
+Interfaces of the corpus stage: a phrase, a parser that finds phrases, a typer that assigns types to them.
+
+The parts of speech that an English word may have, with weights: WordNet, its exception lists, and endings.
+
+Inflected forms are reduced as by WordNet's own look-up (morphy(7WN)): first the exception lists (`noun.exc`, ...),
+then endings. An unknown word is classified by its ending. The weight is the number of times that the word has this tag
+in WordNet's corpora (`cntlist.rev`, if there is one) plus its number of senses.
+
+Split English text into tokens, with a part of speech for each, without a model.
+
+    text -> paragraphs -> tokens -> one letter per token, chosen by
+        weight of the letter for the word  x  fit to the letter before  x  fit to the likeliest letter after
+
+Letters: D determiner, F "of", P preposition, O pronoun, W subordinator, C coordinator, X be/have/do, M modal,
+T "to" before a verb, ! negation, N noun, E name, K month, 1 number, J adjective, L participle before a noun,
+V verb (past participles too), G verb in -ing, R adverb, A "ago" and similar words, S 's, "," comma, "." any end of a
+phrase. There is no sentence splitter: the end of a sentence is a letter that no phrase crosses.
+
+Cost: about 150,000 words per second on one core.
+
+The built-in parser: finds phrases of the five classes by patterns over parts of speech. English, no download.
+
+It finds what a constituency parse of simple clauses has, nested phrases included: base noun phrases, noun phrases
+joined by "of" or "and", prepositional phrases, adverbs and times ("two years later"), adjectives after a verb or with
+an adverb, and verb phrases. It cannot decide what a prepositional phrase is attached to ("of" apart): noun phrases
+that contain another preposition are not found, and verb phrases end early. A pronoun alone is not a phrase.
+
+Cost: about 60,000 words per second on one core; memory: the lexicon, about 100 MB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from pearl_qdrant.errors import FormatError
+from training.examples.wordnet import read_synsets
+from training.options import DEFAULT_MAX_WORDS
+
+_CLASSES: dict[str, str] = {
+    "D": (
+        "the a an this these those each every some any no all both either neither another such what my your his its "
+        "our their many several few most more other own same whose"
+    ),
+    "F": "of",
+    "P": (
+        "in on at by for with from into onto upon about against between among during through throughout across along "
+        "around behind beside besides beyond despite except inside near outside toward towards under underneath "
+        "unlike until till via within without per amid amongst atop below beneath versus vs. including concerning "
+        "regarding following"
+    ),
+    "PR": "over up down off out above past before after since aboard as",
+    "PT": "to",
+    "PV": "like",
+    "O": (
+        "i you he she it we they me him us them himself herself itself themselves myself ourselves yourself who whom "
+        "someone somebody something anyone anybody anything everyone everybody everything nobody nothing none mine "
+        "yours hers ours theirs one's"
+    ),
+    "DO": "her",
+    "WD": "that which",
+    "W": "because although though if when while whereas whether where why how unless than lest once wherever whenever",
+    "C": "and or but nor & plus",
+    "X": (
+        "be is are was were been being am have has had having do does did doing 're 've 'm isn aren wasn weren hasn "
+        "haven hadn don doesn didn"
+    ),
+    "M": "can could may might must shall should will would 'll 'd cannot ought couldn shouldn wouldn",
+    "!": "not never n't 't",
+    "A": "ago later earlier afterwards thereafter",
+    "R": (
+        "very too so also just only even still already often always sometimes then there here now again soon almost "
+        "quite rather perhaps maybe however therefore thus hence well much away back together ever yet later "
+        "instead otherwise nevertheless moreover furthermore today tomorrow yesterday tonight further"
+    ),
+    "JR": "first",
+    "S": "'s ' ’s ’",
+    "K": (
+        "january february march april may june july august september october november december jan. feb. aug. sept. "
+        "oct. nov. dec."
+    ),
+    "1": (
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+        "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion "
+        "trillion dozen"
+    ),
+    "J": (
+        "second third fourth fifth sixth seventh eighth ninth tenth last next former latter certain various numerous "
+        "main major new old early late good high long little different"
+    ),
+}
+
+MONTHS = frozenset(_CLASSES["K"].split())
+"""Months; they count as months only when capitalised, since `may` and `march` are other words too."""
+
+
+def _closed() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for letters, words in _CLASSES.items():
+        for word in words.split():
+            if letters != "K" or word not in ("may", "march"):
+                found[word] = found.get(word, "") + letters
+    return found
+
+
+CLOSED_CLASS: dict[str, str] = _closed()
+"""Letters by word, in lower case."""
+
+EMPTY_WORDS = frozenset(word for word, letters in CLOSED_CLASS.items() if letters[0] not in "KJ1RA")
+"""Words that do not make a phrase on their own."""
+
+
+class Phrase(NamedTuple):
+    """A phrase of a text with white space normalised, and its lexical class (NP, VP, PP, ADVP or ADJP)."""
+
+    text: str
+    lexical_class: str
+
+
+class PhraseParser(Protocol):
+    """Finds phrases in texts."""
+
+    def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
+        """Yield the phrases of each text, in the order of the texts; nested and repeated phrases are included."""
+        ...
+
+
+class PhraseTyper(Protocol):
+    """Assigns entity types to phrases without context."""
+
+    def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
+        """Return one of `ENTITY_TYPES` for each phrase; None (which is not OTHER) if the type is unknown."""
+        ...
+
+
+Weights = dict[str, float]
+"""Weights by letter of a part of speech; see `tagger`."""
+
+_LETTER = {"NP": "N", "VP": "V", "ADJP": "J", "ADVP": "R"}
+_SENSE_LETTER = {"1": "N", "2": "V", "3": "J", "4": "R", "5": "J"}  # senseidx(5WN): ss_type
+_CACHE = 500_000
+
+_NOUN_ENDINGS = (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("ses", "s"), ("men", "man"), ("s", ""))
+_VERB_S_ENDINGS = (("ies", "y"), ("es", "e"), ("es", ""), ("s", ""))
+_PAST_ENDINGS = (("ied", "y"), ("ed", "e"), ("ed", ""))
+_ING_ENDINGS = (("ing", "e"), ("ing", ""))
+_DEGREE_ENDINGS = (("iest", "y"), ("ier", "y"), ("est", "e"), ("est", ""), ("er", "e"), ("er", ""))
+
+_UNKNOWN: tuple[tuple[re.Pattern[str], Weights], ...] = (
+    (re.compile(r"ly$"), {"R": 8, "J": 1}),
+    (re.compile(r"ing$"), {"G": 4, "N": 2, "J": 2}),
+    (re.compile(r"ed$"), {"V": 5, "L": 4}),
+    (re.compile(r"(?:ous|ful|ive|able|ible|less|ish|ic|ical|ary|ese|ian|al)$"), {"J": 5, "N": 1}),
+    (re.compile(r".-(?:based|born|like|style|old|term|year|level|time|class|made)$"), {"J": 5, "N": 1}),
+)
+
+
+class Lexicon:
+    """Parts of speech of words in lower case."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read a WordNet `dict` folder.
+
+        Raises:
+            FormatError: If the folder has no WordNet, or its files cannot be read.
+        """
+        self._known: dict[str, Weights] = {}
+        self._irregular: dict[str, Weights] = {}
+        self._cache: dict[str, Weights] = {}
+        try:
+            self._read_words(folder)
+            self._read_counts(folder / "cntlist.rev")
+            self._read_exceptions(folder)
+        except (OSError, ValueError, LookupError) as error:
+            raise FormatError(str(folder), None, f"cannot be read as WordNet: {error}") from error
+
+    def is_common(self, word: str) -> bool:
+        """Return whether a lower-cased word is a word of the language rather than a name."""
+        is_listed = word in CLOSED_CLASS or word in self._known or word in self._irregular
+        return is_listed or next(self._inflected(word), None) is not None
+
+    def weights(self, word: str) -> Weights:
+        """Return the letters that a lower-cased word may have, each with a weight > 0; never empty."""
+        found = self._cache.get(word)
+        if found is None:
+            if len(self._cache) >= _CACHE:
+                self._cache.clear()
+            found = self._cache[word] = self._look_up(word)
+        return found
+
+    def _look_up(self, word: str) -> Weights:
+        if word in CLOSED_CLASS:
+            return {letter: 4.0 / (1 + i) for i, letter in enumerate(CLOSED_CLASS[word])}
+        found = dict(self._known.get(word, {}))
+        for letter, weight in [*self._irregular.get(word, {}).items(), *self._inflected(word)]:
+            found[letter] = found.get(letter, 0.0) + weight
+        if "-" in word and not found:
+            head = self._known.get(word.rpartition("-")[2], {})
+            found = {"J": 2.0, "N": 3.0} if "N" in head else {"J": 3.0, "N": 1.0}
+        if not found:
+            found = next((dict(weights) for ending, weights in _UNKNOWN if ending.search(word)), {"N": 1.0})
+        if "J" in found and word.endswith("ed"):
+            # WordNet lists many participles as adjectives; the context decides whether one precedes its noun.
+            found["L"] = found.get("L", 0.0) + found["J"]
+        return found
+
+    def _inflected(self, word: str) -> Iterator[tuple[str, float]]:
+        """Yield the letters of the words of which this may be an inflected form."""
+        if word.endswith("s") and not word.endswith("ss"):
+            yield from self._reduced(word, _NOUN_ENDINGS, "N", "N")
+            yield from self._reduced(word, _VERB_S_ENDINGS, "V", "V")
+        elif word.endswith("ed"):
+            yield from self._reduced(word, _PAST_ENDINGS, "V", "VL")
+        elif word.endswith("ing"):
+            yield from self._reduced(word, _ING_ENDINGS, "V", "GJ")
+        elif word.endswith(("er", "est")):
+            yield from self._reduced(word, _DEGREE_ENDINGS, "J", "J")
+
+    def _reduced(
+        self, word: str, endings: tuple[tuple[str, str], ...], wanted: str, letters: str
+    ) -> Iterator[tuple[str, float]]:
+        """Yield the letters, with the weight of the first base form that is known as `wanted`."""
+        for ending, replacement in endings:
+            if not word.endswith(ending):
+                continue
+            stem = word[: -len(ending)]
+            doubled = stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] and not replacement else stem
+            for base in (stem + replacement, doubled):
+                weight = self._known.get(base, {}).get(wanted, 0.0)
+                if weight:
+                    yield from ((letter, weight / (1 + i)) for i, letter in enumerate(letters))
+                    return
+
+    def _read_words(self, folder: Path) -> None:
+        for synset in read_synsets(folder):
+            letter = _LETTER[synset.lexical_class]
+            for name in synset.names:
+                if not synset.is_instance and " " not in name and name == name.lower():
+                    weights = self._known.setdefault(name, {})
+                    weights[letter] = weights.get(letter, 0.0) + 1
+
+    def _read_counts(self, path: Path) -> None:
+        """Add how often words were tagged; a line is `lemma%ss_type:... sense_number tag_cnt`."""
+        if not path.exists():
+            return
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                key, _, count = line.split()
+                lemma, _, sense = key.partition("%")
+                letter = _SENSE_LETTER[sense[0]]
+                if letter in self._known.get(lemma, {}):
+                    self._known[lemma][letter] += int(count)
+
+    def _read_exceptions(self, folder: Path) -> None:
+        """Read irregular forms; a line is `form base...`."""
+        for part, letter in (("noun", "N"), ("verb", "V"), ("adj", "J"), ("adv", "R")):
+            path = folder / f"{part}.exc"
+            if not path.exists():
+                continue
+            with path.open(encoding="utf-8") as file:
+                for line in file:
+                    form, *bases = line.split()
+                    weight = max((self._known.get(base, {}).get(letter, 0.0) for base in bases), default=0.0) or 1.0
+                    letters = letter if letter != "V" else "GJ" if form.endswith("ing") else "VL"
+                    weights = self._irregular.setdefault(form, {})
+                    for i, one in enumerate(letters):
+                        weights[one] = weights.get(one, 0.0) + weight / (1 + i)
+
+
+def is_month(word: str) -> bool:
+    """Whether a capitalised word is a month."""
+    return word.lower() in MONTHS
+
+
+_TOKEN = re.compile(
+    r"""
+    (?:[A-Z]\.){2,}                                   # U.S.
+    | (?:[A-Z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|Lt|Capt|Rev|Sen|Rep|Gov|No|Vol|Mt|Ft)\.(?=\s*[\w(])
+    | (?:Jan|Feb|Aug|Sept|Oct|Nov|Dec)\.(?=\s*\d)
+    | (?:vs|etc|e\.g|i\.e|cf|c|ca|approx)\.
+    | [$£€¥]?\d+(?:[.,:/–-]\d+)*(?:%|st\b|nd\b|rd\b|th\b|s\b|[a-zA-Z]{1,3}\b)?   # 1,000  3.5%  10:30  21st  1990s  5km
+    | \w+(?:[-&.’']\w+)*?(?=['’]s\b|n['’]t\b)         # the word before 's and n't
+    | n['’]t\b | ['’](?:s|re|ve|ll|d|m)\b
+    | \w+(?:[-&]\w+|['’](?!s\b)\w\w+|\.(?:com|org|net)\b)*
+    | ['’]
+    | \S
+    """,
+    re.VERBOSE,
+)
+_NUMBER = re.compile(r"[$£€¥]?\d")
+
+_AFTER: dict[str, dict[str, float]] = {
+    # For each letter: how well other letters follow it; 1 if not listed.
+    "D": {"N": 3, "J": 3, "L": 2, "G": 0.1, "V": 0.01, "R": 0.3, "W": 0.02, "O": 0.1, "P": 0.1, "X": 0.1, "T": 0.1},
+    "S": {"N": 3, "J": 3, "L": 2, "G": 0.1, "V": 0.01, "R": 0.3},
+    "J": {"N": 4, "V": 0.05, "L": 0.5, "G": 0.2, "D": 0.1},
+    "L": {"N": 4, "V": 0.05, "G": 0.2},
+    "1": {"N": 4, "V": 0.2, "J": 1.5, "L": 1, "G": 0.2},
+    "P": {"N": 2, "J": 2, "L": 1, "V": 0.02, "R": 0.4, "G": 1.5, "P": 0.5, "W": 0.3},
+    "F": {"N": 2, "J": 2, "L": 1, "V": 0.02, "R": 0.3, "G": 1.5, "W": 0.1},
+    "T": {"V": 20, "N": 0.05, "J": 0.05, "L": 0.02, "G": 0.02, "R": 0.5},
+    "M": {"V": 20, "N": 0.05, "J": 0.05, "L": 0.02, "R": 1, "X": 3, "D": 0.5},
+    "!": {"V": 4, "N": 0.3, "J": 2},
+    "O": {"V": 6, "N": 0.05, "J": 0.3, "L": 0.05, "X": 2, "R": 1, "G": 1},
+    "X": {"V": 3, "L": 0.2, "J": 2, "N": 0.5, "R": 1.2, "G": 4},
+    "W": {"V": 2, "N": 0.8, "D": 1.5, "O": 2},
+    "N": {"V": 1.5, "N": 0.8, "J": 0.3, "L": 0.02, "W": 3, "D": 0.3, "R": 1, "G": 1, "A": 3},
+    "E": {"V": 2.5, "N": 1, "J": 0.4, "L": 0.02, "W": 3, "D": 0.3, "R": 1.2},
+    "K": {"V": 1, "N": 0.6, "J": 0.2, "L": 0.02},
+    "V": {"V": 0.1, "N": 1, "J": 1, "L": 1, "R": 1.5, "D": 2, "P": 2, "G": 0.7},
+    "G": {"V": 0.1, "N": 1.5, "J": 1.3, "L": 1, "D": 2},
+    "R": {"V": 1.5, "N": 0.3, "J": 1.5, "L": 0.7, "R": 0.8},
+    "C": {"D": 1.2},
+    ",": {"W": 3, "L": 0.3},
+    ".": {"L": 0.3, "D": 1.5, "P": 1.5, "G": 0.7},
+}
+
+_BEFORE: dict[str, dict[str, float]] = {
+    # For each letter: how well it precedes the likeliest letter of the next word; 1 if not listed.
+    "J": {"N": 2, "E": 1.3, "J": 1.5, "F": 0.2, "P": 0.6, ".": 0.6, ",": 0.7, "X": 0.2, "V": 0.4, "M": 0.2},
+    "L": {"N": 3, "J": 1.5, "E": 1, "F": 0.05, "P": 0.05, ".": 0.05, ",": 0.05, "D": 0.05, "X": 0.05, "C": 0.3},
+    "N": {"N": 0.7, "J": 0.3, "F": 4, "P": 1.3, ".": 1.5, ",": 1.3, "X": 2, "V": 1.2, "M": 2, "D": 0.4, "E": 0.5},
+    "V": {"D": 3, "P": 1.5, "O": 2, "F": 0.3, "X": 0.2, "M": 0.1, "E": 1.2, "R": 1.5, "N": 0.7, "S": 0.01},
+    "G": {"D": 3, "P": 1.5, "O": 2, "F": 0.3, "N": 0.8},
+    "R": {"J": 2, "V": 1.5, "N": 0.3, "L": 1.5, ".": 1.5, ",": 1.5, "P": 1.3, "D": 1, "1": 1.5},
+    "D": {"N": 2, "J": 2, "E": 1.5, "1": 1.5, "L": 1, "X": 0.1, "M": 0.1, "P": 0.3, ".": 0.2, ",": 0.2, "F": 0.7},
+    "W": {"X": 2, "M": 2, "O": 2, "D": 2, "V": 2, "E": 1, "N": 0.5},
+    "P": {"D": 3, "N": 1.5, "E": 2, "1": 2, "J": 1.5, "O": 2, "K": 3, ".": 0.05, ",": 0.1, "P": 0.3, "F": 0.2},
+    "T": {"V": 4, "D": 0.02, "E": 0.02, "1": 0.05, "O": 0.1, "N": 0.4, "X": 4, "J": 0.1, "K": 0.02},
+    "O": {"V": 1.5, "P": 1.5, ".": 2, ",": 1.5},
+}
+
+
+class Token(NamedTuple):
+    """Start and end of a token in its text."""
+
+    start: int
+    end: int
+
+
+class Tagger:
+    """Finds the tokens and letters of a paragraph."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self._lexicon = lexicon
+
+    def tag(self, text: str) -> tuple[list[Token], str]:
+        """Return the tokens of a text, and a string with a letter for each."""
+        tokens: list[Token] = []
+        options: list[Weights] = []
+        is_start = True
+        for match in _TOKEN.finditer(text):
+            word = match.group()
+            tokens.append(Token(match.start(), match.end()))
+            options.append(self._options(word, is_start))
+            is_start = word in ".!?:" or (is_start and not word[0].isalnum())
+        return tokens, _choose(_unlikely_starts(text, tokens, options))
+
+    def _options(self, word: str, is_start: bool) -> Weights:
+        """Return the letters that a word may have at this place."""
+        first = word[0]
+        if not (first.isalnum() or first in "'’n$£€¥&%"):
+            return _COMMA if first == "," else _END
+        if _NUMBER.match(word):
+            return _ORDINAL if word[-2:] in ("st", "nd", "rd", "th") else _ONE
+        lower = word.lower().replace("’", "'")
+        if not first.isupper():
+            return self._lexicon.weights(lower)
+        if is_month(lower):
+            return _MONTH
+        if lower in CLOSED_CLASS and (word == "I" or not word.isupper() or (is_start and word == "A")):
+            return self._lexicon.weights(lower)
+        if is_start and not word.isupper() and self._lexicon.is_common(lower):
+            return {**self._lexicon.weights(lower), "E": 1.0}
+        return _NAME
+
+
+_COMMA: Weights = {",": 1.0}
+_END: Weights = {".": 1.0}
+_ONE: Weights = {"1": 1.0}
+_ORDINAL: Weights = {"J": 1.0}
+_MONTH: Weights = {"K": 1.0}
+_NAME: Weights = {"E": 1.0}
+_NOTHING: dict[str, float] = {}
+
+
+def _unlikely_starts(text: str, tokens: list[Token], options: list[Weights]) -> list[Weights]:
+    """Decide whether a common word at the start of a sentence is part of a name: "Church Street was ..."."""
+    for i, weights in enumerate(options[:-1]):
+        if len(weights) > 1 and "E" in weights:
+            follows = options[i + 1] is _NAME and text[tokens[i].end : tokens[i + 1].start] == " "
+            options[i] = _NAME if follows and ("N" in weights or "J" in weights) else _without_name(weights)
+    return options
+
+
+def _without_name(weights: Weights) -> Weights:
+    return {letter: weight for letter, weight in weights.items() if letter != "E"}
+
+
+def _choose(options: list[Weights]) -> str:
+    """Choose the best letter of each token, from left to right."""
+    likeliest = [next(iter(o)) if len(o) == 1 else max(o, key=o.__getitem__) for o in options]
+    likeliest.append(".")
+    letters = []
+    before = "."
+    for i, weights in enumerate(options):
+        letter = likeliest[i]
+        if len(weights) > 1:
+            after, best = likeliest[i + 1], 0.0
+            fits = _AFTER.get(before, _NOTHING)
+            for one, weight in weights.items():
+                score = weight**0.5 * fits.get(one, 1.0) * _BEFORE.get(one, _NOTHING).get(after, 1.0)
+                if score > best:
+                    letter, best = one, score
+        letters.append(letter)
+        before = letter
+    return "".join(letters)
+
+
+_BEFORE_NOUN = r"(?:R(?=[JL])|[JLE]|(?<!1)K1,1|K1?)"
+# A number starts or ends a phrase: "in Paris two years" has two, "Apollo 11" is one.
+_COUNT = "(?:J?1+)"
+_HEADED = rf"(?:{_COUNT}?(?:{_BEFORE_NOUN}*N+E*|{_BEFORE_NOUN}+(?<=[EK1])(?:1(?![NJL1]))?)|{_COUNT})"
+_BASE = rf"(?:D{{0,2}}{_HEADED}S)?D{{0,2}}{_HEADED}"
+_NOUN = rf"{_BASE}(?:F{_BASE})*"
+_OBJECT = rf"(?:{_NOUN}|O)"
+_PREPOSITIONAL = rf"P?[PF]{_OBJECT}"
+_FURTHER = rf"(?:{_PREPOSITIONAL}(?!A)|{_BASE}A|[RA]+|R*J)"
+_VERBAL = rf"(?:[XMT][!RA]*)*[VGX]R*(?:T[!R]*[VX]R*)*{_OBJECT}?(?:{_NOUN}(?!A))?{_FURTHER}*"
+
+_BASE_NP = re.compile(_BASE)
+_JOINED_NPS = re.compile(rf"{_NOUN}(?:F{_BASE})|{_BASE}C{_BASE}")
+_PP = re.compile(rf"(?=({_PREPOSITIONAL}))(?<!P)[PF]|(?<=P)(?=([PF]{_OBJECT}))")
+_ADVP = re.compile(rf"{_BASE}A|[RA]+(?![JLRA])")
+_ADJP = re.compile(r"R*J(?:CJ)?")
+_COMPLEMENT = re.compile(rf"P{_NOUN}")  # complement of an adjective after a verb: famous for its bridges
+_DEGREE_ADJP = re.compile(r"R+J(?=[JNE])")
+_VP = re.compile(rf"(?=({_VERBAL}))")
+_PIECE = re.compile(r"[^.]{1,200}")  # no phrase crosses a full stop; patterns cost the square of a run's length
+_ALONE = re.compile(r"X+[!RA]*")
+
+
+class ChunkParser:
+    """A `PhraseParser` that uses WordNet's parts of speech and patterns."""
+
+    def __init__(self, wordnet: Path | Lexicon, *, max_words: int = DEFAULT_MAX_WORDS) -> None:
+        """Read a WordNet `dict` folder.
+
+        Args:
+            wordnet: The folder, as in Debian's `wordnet-base`; or a lexicon read from one.
+            max_words: Longer phrases are skipped.
+
+        Raises:
+            FormatError: If the folder has no WordNet.
+        """
+        self._tagger = Tagger(Lexicon(wordnet) if isinstance(wordnet, Path) else wordnet)
+        self._max_words = max_words
+
+    def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
+        """Yield the phrases of each text; a newline ends a sentence."""
+        for text in texts:
+            yield [phrase for line in text.split("\n") if line for phrase in self._phrases(line)]
+
+    def _phrases(self, line: str) -> Iterator[Phrase]:
+        tokens, letters = self._tagger.tag(line)
+        for start, end, lexical_class in chunks(letters):
+            if end - start <= self._max_words:
+                text = _text(line, tokens[start:end])
+                if text is not None:
+                    yield Phrase(text, lexical_class)
+
+
+def chunks(letters: str) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and class of each phrase in a string of parts of speech, nested phrases included."""
+    for piece in _PIECE.finditer(letters):
+        for start, end, lexical_class in _chunks_of(piece.group()):
+            yield piece.start() + start, piece.start() + end, lexical_class
+
+
+def _chunks_of(letters: str) -> Iterator[tuple[int, int, str]]:
+    bare = list(letters)
+    for match in _BASE_NP.finditer(letters):
+        yield *match.span(), "NP"
+        bare[match.start() : match.end()] = "_" * (match.end() - match.start())
+    for match in _JOINED_NPS.finditer(letters):
+        yield *match.span(), "NP"
+    for pattern, lexical_class in ((_PP, "PP"), (_VP, "VP")):
+        for match in pattern.finditer(letters):
+            group = 1 if match.group(1) else 2
+            start, end = match.span(group)
+            if not _ALONE.fullmatch(letters, start, end):
+                yield start, end, lexical_class
+    for match in _DEGREE_ADJP.finditer(letters):
+        yield *match.span(), "ADJP"
+    outside = "".join(bare)
+    for match in _ADJP.finditer(outside):
+        start, end = match.span()
+        with_complement = _COMPLEMENT.match(letters, end) if letters[start - 1 : start] in ("X", "!") else None
+        yield start, with_complement.end() if with_complement else end, "ADJP"
+    for match in _ADVP.finditer(letters):
+        if match.group()[-1] == "A" or "_" not in outside[match.start() : match.end()]:
+            yield *match.span(), "ADVP"
+
+
+def _text(line: str, tokens: list[Token]) -> str | None:
+    """Return the phrase as written, white space normalised; None if it has only function words."""
+    text = " ".join(line[tokens[0].start : tokens[-1].end].split())
+    words = text.lower().split()
+    if all(word in EMPTY_WORDS for word in words) or not any(c.isalnum() for c in text):
+        return None
+    return text

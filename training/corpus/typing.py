@@ -1,0 +1,387 @@
+"""Recognise dates, times, money, percentages, quantities, ordinals and cardinals by their form. English.
+
+Read lists of names with their entity types: TSV with a header, or PEARL's `phrase <TAB> entity type`.
+
+Assign entity types without a model: names of known type, and rules for numbers and times (distant supervision).
+
+A phrase gets a type if, without leading prepositions and articles, it is a name of that type or has the form of a date,
+an amount and so on. An unknown capitalised phrase gets no type, since it may be anything. Every other phrase is OTHER.
+
+Assign entity types by a token-classification model, as in the paper (DeBERTa on OntoNotes).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import NO_NAME, TOO_FEW_COLUMNS, ReadReport
+from ingest.io.streams import Source
+from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
+from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
+from training.corpus.chunking import CLOSED_CLASS, EMPTY_WORDS
+from training.corpus.files import UNKNOWN_TYPE, entity_type_of, normalise_name, phrase_key
+from training.examples.wordnet import Synset
+
+_ONES = (
+    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|"
+    "eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+)
+_SCALES = "hundred|thousand|million|billion|trillion|dozen"
+_WORDS = rf"(?:(?:{_ONES}|{_SCALES}|a|half a|half)(?:[- ](?:and )?(?:{_ONES}|{_SCALES}))*)"
+_FIGURE = r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?"
+_NUMBER = rf"(?:{_FIGURE}(?:[ -](?:{_SCALES}|[mb]n))?|{_WORDS})"
+_ABOUT = (
+    r"(?:(?:about|around|some|nearly|almost|over|under|only|roughly|approximately|exactly|up to|at least|at most|"
+    r"more than|less than|fewer than|no more than|as many as|another|the|every|each|these|those|its|their)[ ])*"
+)
+_RANGE = rf"{_ABOUT}{_NUMBER}(?:(?: ?[-–] ?| to | or | and ){_NUMBER})?"
+
+_MONTH = (
+    r"(?:january|february|march|april|may|june|july|august|september|october|november|december|jan\.?|feb\.?|mar\.?|"
+    r"apr\.?|jun\.?|jul\.?|aug\.?|sept?\.?|oct\.?|nov\.?|dec\.?)"
+)
+_DAY = r"(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)s?"
+_ORDINAL_WORDS = (
+    "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|thirteenth|fourteenth|fifteenth|"
+    "sixteenth|seventeenth|eighteenth|nineteenth|twentieth|thirtieth|fortieth|fiftieth|sixtieth|seventieth|eightieth|"
+    "ninetieth|hundredth|thousandth|millionth"
+)
+_ORDINAL = (
+    rf"(?:\d+(?:,\d{{3}})*(?:st|nd|rd|th)|(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-)?"
+    rf"(?:{_ORDINAL_WORDS}))"
+)
+_YEAR = r"(?:1\d{3}|20\d{2})"
+_ERA = r"(?: ?(?:bc|ad|bce|ce|b\.c\.|a\.d\.))"
+_SPAN = r"(?:days?|nights?|weeks?|weekends?|months?|quarters?|years?|decades?|centur(?:y|ies)|millenni(?:um|a))"
+_CLOCK = r"(?:minutes?|seconds?|hours?|milliseconds?|mins?|hrs?)"
+_HALF_DAY = r"(?:[ap]\.?m\b\.?)"
+_DAYTIME = r"(?:morning|afternoon|evening|night|midday|noon|midnight|dawn|dusk|sunrise|sunset)"
+_WHICH = r"(?:last|next|this|that|the (?:last|next|past|previous|following|same|early|late|mid)|early|late|mid|every)"
+_SEASON = r"(?:spring|summer|autumn|fall|winter)"
+_CURRENCY = (
+    r"(?:(?:us |u\.s\. |american |canadian |australian |hong kong )?dollars?|euros?|pounds?(?: sterling)?|yen|yuan|"
+    r"francs?|rupees?|pesos?|cents?|rubles?|roubles?|won|marks?|lire?|kronor?|krone|reais|real|shillings?|pence)"
+)
+_CODE = r"(?:usd|eur|gbp|jpy|chf|cny|inr|cad|aud|rmb)"
+_SIGN = r"(?:(?:us|a|c|hk|nz|s|can)?\$|€|£|¥|₹)"
+_UNIT = (
+    r"(?:(?:square |cubic |sq\.? |nautical )?(?:kilomet(?:re|er)s?|met(?:re|er)s?|centimet(?:re|er)s?|"
+    r"millimet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|km|cm|mm|m|mi|yd|in)|km2|m2|m³|km²|m²|kilograms?|"
+    r"grams?|milligrams?|kg|g|mg|lbs?|oz|ounces?|pounds?|tonnes?|tons?|lit(?:re|er)s?|ml|l|gallons?|barrels?|"
+    r"hectares?|ha|acres?|degrees?|°[cf]?|mph|km/h|kph|knots?|[kmgt]?hz|[kmgt]b|gigabytes?|megabytes?|[kmg]?w|"
+    r"watts?|kilowatts?|megawatts?|volts?|v|amps?|calories|kcal|kilojoules|horsepower|hp|bhp|light[- ]years?)"
+)
+
+_RULES: tuple[tuple[str, str], ...] = (
+    ("PERCENT", rf"{_RANGE} ?(?:%|percent|per cent|percentage points?)"),
+    ("MONEY", rf"{_ABOUT}(?:{_SIGN}|{_CODE}) ?{_FIGURE}(?: ?(?:{_SCALES}|[kmb]n?))?(?: ?[-–] ?{_SIGN}?{_FIGURE})?"),
+    ("MONEY", rf"{_RANGE} (?:{_CURRENCY}|{_CODE})"),
+    ("TIME", rf"{_ABOUT}\d{{1,2}}[:.]\d\d(?::\d\d)? ?(?:{_HALF_DAY})?(?: ?(?:gmt|utc|est|pst))?"),
+    ("TIME", rf"{_ABOUT}\d{{1,2}} ?{_HALF_DAY}|{_ABOUT}(?:\d{{1,2}}|{_ONES}) o'clock"),
+    ("TIME", rf"(?:half past|(?:a )?quarter (?:to|past)|{_NUMBER} (?:minutes )?(?:to|past)) (?:\d{{1,2}}|{_ONES})"),
+    ("ORDINAL", rf"(?:the )?{_ORDINAL}"),
+    ("TIME", rf"{_RANGE}[ -]{_CLOCK}(?: (?:ago|later|earlier))?|an? {_CLOCK}|half an hour"),
+    ("TIME", rf"(?:(?:{_WHICH}|the|yesterday|tomorrow|{_DAY}) )?{_DAYTIME}|tonight|overnight"),
+    ("DATE", rf"(?:{_DAY},? )?(?:the )?(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? )?{_MONTH}(?:,? (?:of )?{_YEAR})?"),
+    ("DATE", rf"(?:{_DAY},? )?{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?: ?[-–] ?\d{{1,2}})?(?:,? {_YEAR})?"),
+    ("DATE", rf"(?:{_WHICH} )?(?:in )?(?:{_YEAR}|{_MONTH}(?: {_YEAR})?)(?:{_ERA})?"),
+    ("DATE", rf"{_YEAR} ?[-–/] ?(?:\d\d|{_YEAR})|\d{{4}}-\d\d-\d\d|\d{{1,2}}[./-]\d{{1,2}}[./-](?:\d\d){{1,2}}"),
+    ("DATE", rf"\d{{1,4}}{_ERA}|ad \d{{1,4}}"),
+    ("DATE", rf"(?:the )?(?:(?:early|late|mid)[- ])?(?:the )?(?:{_YEAR}s|'\d0s)"),
+    ("DATE", rf"(?:the )?(?:(?:early|late|mid)[- ])?{_ORDINAL}[ -]century(?:{_ERA})?"),
+    ("DATE", rf"(?:{_RANGE}[ -]|an? ){_SPAN}(?: (?:ago|later|earlier|old|before|after))?"),
+    ("DATE", rf"(?:{_WHICH}|the) (?:{_DAY}|{_SPAN}|{_SEASON}|{_MONTH})|{_DAY}|today|yesterday|tomorrow"),
+    ("DATE", rf"(?:the )?{_SEASON}(?: of)? {_YEAR}|(?:the )?{_YEAR} {_SEASON}"),
+    ("QUANTITY", rf"{_RANGE}[ -]?{_UNIT}(?: (?:long|wide|high|tall|deep))?"),
+    ("CARDINAL", rf"{_RANGE}|zero|dozens|hundreds|thousands|millions|billions|a pair|a couple|a few|both"),
+)
+_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _RULES)
+_STARTS = re.compile(
+    r"[\d$€£¥₹+'-]|(?:us|a|c|hk|nz|s|can)\$|(?:usd|eur|gbp|jpy|chf|cny|inr|cad|aud|rmb|ad) ?\d|[a-z]+", re.IGNORECASE
+)
+_FIRST_WORDS = frozenset(
+    re.findall(
+        r"[a-z]+",
+        f"{_ONES} {_SCALES} {_ABOUT} {_MONTH} {_ORDINAL_WORDS} {_DAYTIME} {_WHICH} {_SEASON} a an half tonight "
+        "overnight today yesterday tomorrow zero dozens hundreds thousands millions billions both quarter "
+        "jan feb mar apr jun jul aug sept oct nov dec monday tuesday wednesday thursday friday saturday sunday "
+        "mondays tuesdays wednesdays "
+        "thursdays fridays saturdays sundays usd eur gbp jpy chf cny inr cad aud rmb ad us c hk nz s can",
+    )
+)
+
+
+def numeric_type(phrase: str) -> str | None:
+    """Return CARDINAL, DATE, MONEY, ORDINAL, PERCENT, QUANTITY or TIME if the whole phrase has that form, else None.
+
+    A bare number from 1000 to 2099 is a DATE (a year); "10 pounds" is MONEY.
+    """
+    start = _STARTS.match(phrase)
+    if start is None or (start.group().isalpha() and start.group().lower() not in _FIRST_WORDS):
+        return None
+    lower = phrase.lower().replace("’", "'")
+    for kind, pattern in _COMPILED:
+        if pattern.fullmatch(lower):
+            # "may" and "march" are months only next to other words or when capitalised.
+            return kind if lower not in ("may", "march", "mar", "a", "half", "second") or phrase[0].isupper() else None
+    return None
+
+
+_NAME_HEADERS = ("name", "phrase", "text")
+_TYPE_HEADERS = ("onto_type", "entity_type", "type")
+
+
+def read_typed_names(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, str]]:
+    """Yield names with their types.
+
+    A header has one of the columns `name`, `phrase`, `text` and one of `onto_type`, `entity_type`, `type`. Without a
+    header the name is the first column and the type the last. Raises as `read_lines`.
+    """
+    source = Source(path)
+    try:
+        lines = read_lines(source)
+        first = next(lines)
+        columns = None if isinstance(first[1], BadLine) else _header(first[1].split("\t"))
+        if columns is None:
+            lines, columns = chain([first], lines), (0, -1)
+        for number, line in lines:
+            if not isinstance(line, BadLine) and not line.strip():
+                continue
+            report.rows += 1
+            found = line.reason if isinstance(line, BadLine) else _typed(line.split("\t"), columns)
+            if isinstance(found, tuple):
+                yield found
+            else:
+                text = line.text if isinstance(line, BadLine) else line
+                report.skip(found, path=source.path, line=number, text=text)
+    finally:
+        source.close()
+
+
+def _header(cells: list[str]) -> tuple[int, int] | None:
+    """Return the columns of name and type, if these cells are a header."""
+    lower = [cell.strip().lower() for cell in cells]
+    name = next((lower.index(one) for one in _NAME_HEADERS if one in lower), None)
+    kind = next((lower.index(one) for one in _TYPE_HEADERS if one in lower), None)
+    return None if name is None or kind is None else (name, kind)
+
+
+def _typed(cells: list[str], columns: tuple[int, int]) -> tuple[str, str] | str:
+    """Return a name with its type; or the reason why the row is skipped."""
+    if len(cells) < 2 or len(cells) <= max(columns):
+        return TOO_FEW_COLUMNS
+    name, kind = cells[columns[0]].strip(), entity_type_of(cells[columns[1]])
+    if not name:
+        return NO_NAME
+    return UNKNOWN_TYPE if kind is None else (name, kind)
+
+
+_PLACE = {kind: i for i, kind in enumerate(ENTITY_TYPES)}
+_LEAD = frozenset(word for word, letters in CLOSED_CLASS.items() if letters[0] in "PFD")
+
+_INSTANCE_TYPES = {4: "EVENT", 15: "GPE", 17: "LOC", 18: "PERSON", 14: "ORG"}
+"""WordNet's lexicographer files whose named individuals have one likely type."""
+
+
+class NameTypes:
+    """Types by name, as sorted arrays with 9 bytes per name. Case matters: Turkey is a place, turkey is not.
+
+    A name of several types gets the type of most of its entities; among equals the first in `ENTITY_TYPES`.
+    """
+
+    def __init__(self, typed_names: Iterable[tuple[str, str]]) -> None:
+        """Read names with their types; repeated pairs count each time.
+
+        Raises:
+            ValueError: If a type is not in `ENTITY_TYPES`.
+        """
+        keys, kinds = array("Q"), array("B")
+        for name, kind in typed_names:
+            place = _PLACE.get(kind)
+            if place is None:
+                raise ValueError(
+                    f"{kind!r} (of {name!r}) is not an entity type. The types are {', '.join(ENTITY_TYPES)}"
+                )
+            keys.append(phrase_key(normalise_name(name)))
+            kinds.append(place)
+        self._keys, self._kinds = _most_common(np.array(keys, np.uint64), np.array(kinds, np.uint8))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def get(self, name: str) -> str | None:
+        """Return the type of a name, or None."""
+        key = np.uint64(phrase_key(normalise_name(name)))
+        place = int(np.searchsorted(self._keys, key))
+        if place < len(self._keys) and self._keys[place] == key:
+            return ENTITY_TYPES[int(self._kinds[place])]
+        return None
+
+
+class DistantTyper:
+    """A `PhraseTyper` that uses lists of names, and rules."""
+
+    def __init__(self, names: NameTypes, *, is_common: Callable[[str], bool] = lambda word: False) -> None:
+        """Take names with their types.
+
+        Args:
+            names: Names from bases, lists, and WordNet.
+            is_common: Whether a lower-cased word is a word of the language. A single capitalised word of the language
+                is not typed by lists of names, in which almost every word occurs: it may just start a sentence.
+        """
+        self._names = names
+        self._is_common = is_common
+
+    def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
+        """Return the type of each phrase."""
+        return [self._type(phrase) for phrase in phrases]
+
+    def _type(self, phrase: str) -> str | None:
+        words = phrase.split()
+        for start in range(min(3, len(words))):
+            rest = " ".join(words[start:])
+            kind = numeric_type(rest) or self._named(rest)
+            if kind is not None:
+                return kind
+            if words[start].lower() not in _LEAD:
+                break
+        return None if any(_is_capitalised(word) for word in words[1:]) or self._begins_as_name(words[0]) else "OTHER"
+
+    def _named(self, name: str) -> str | None:
+        if name == name.lower() or (" " not in name and self._is_common(name.lower())):
+            return None  # lists have "the ship" and "Friends" as titles, but in running text they rarely are titles
+        return self._names.get(name)
+
+    def _begins_as_name(self, word: str) -> bool:
+        return _is_capitalised(word) and not self._is_common(word.lower()) and word.lower() not in CLOSED_CLASS
+
+
+def _is_capitalised(word: str) -> bool:
+    return word[:1].isupper()
+
+
+def _most_common(
+    keys: npt.NDArray[np.uint64], kinds: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+    """Return each key once, in order, with its most frequent kind."""
+    order = np.lexsort((kinds, keys))
+    keys, kinds = keys[order], kinds[order]
+    is_new = np.ones(len(keys), dtype=np.bool_)
+    is_new[1:] = (keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])
+    starts = np.flatnonzero(is_new)
+    counts = np.diff(np.append(starts, len(keys)))
+    keys, kinds = keys[starts], kinds[starts]
+    best = np.lexsort((kinds, -counts, keys))
+    keys, kinds = keys[best], kinds[best]
+    first = np.ones(len(keys), dtype=np.bool_)
+    first[1:] = keys[1:] != keys[:-1]
+    return keys[first], kinds[first]
+
+
+def wordnet_names(synsets: Iterable[Synset]) -> Iterable[tuple[str, str]]:
+    """Yield the names of WordNet's individuals that have a clear type."""
+    for synset in synsets:
+        kind = _INSTANCE_TYPES.get(synset.lex_file)
+        if synset.is_instance and kind is not None and synset.lexical_class == LEXICAL_CLASSES[0]:
+            yield from ((name, kind) for name in synset.names)
+
+
+MAX_TOKENS = 64
+
+
+class NerTyper:
+    """A `PhraseTyper` that uses a NER model.
+
+    A phrase gets the most frequent type of its content words, if at least half of these words have it.
+    """
+
+    def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu", batch_size: int = 256) -> None:
+        """Load a model.
+
+        Args:
+            model: Folder or hub id of a token-classification model with OntoNotes labels, weights in safetensors.
+            revision: Commit, tag or branch of a hub id.
+            device: Device, as torch names it.
+            batch_size: Phrases per forward pass.
+
+        Raises:
+            ModelNotFoundError: If there is no such model.
+            ModelError: If its labels are not entity types, or its tokenizer does not know words.
+            DeviceError: If torch has no such device.
+        """
+        import torch
+        from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(model, revision=revision, add_prefix_space=True)
+            network = AutoModelForTokenClassification.from_pretrained(model, revision=revision, use_safetensors=True)
+        except Exception as error:  # a damaged file can raise anything in transformers and safetensors
+            message = f"'{model}' cannot be loaded as a token-classification model: {error}"
+            raise ModelNotFoundError(model, message) from error
+        if not tokenizer.is_fast:
+            raise ModelError(f"The tokenizer of '{model}' has no tokenizer.json, which maps tokens to words")
+        self._types = _types_of(model, network.config.id2label)
+        try:
+            self._network: Any = network.eval().to(torch.device(device))
+        except (RuntimeError, AssertionError) as error:
+            raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
+        self._tokenizer: Any = tokenizer
+        self._device = device
+        self._batch_size = batch_size
+
+    def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
+        """Return the type of each phrase; OTHER if the model finds no entity."""
+        order = sorted(range(len(phrases)), key=lambda i: len(phrases[i]))
+        found: list[str | None] = [None] * len(phrases)
+        for start in range(0, len(order), self._batch_size):
+            chosen = order[start : start + self._batch_size]
+            words = [phrases[i].split() or [phrases[i]] for i in chosen]
+            for i, kind in zip(chosen, self._types_of_words(words), strict=True):
+                found[i] = kind
+        return found
+
+    def _types_of_words(self, phrases: list[list[str]]) -> list[str]:
+        import torch
+
+        batch = self._tokenizer(
+            phrases, is_split_into_words=True, padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt"
+        )
+        inputs = {name: tensor.to(self._device) for name, tensor in batch.items()}
+        with torch.inference_mode():
+            labels = self._network(**inputs).logits.argmax(-1).tolist()  # (b, t)
+        found = []
+        for i, words in enumerate(phrases):
+            kinds: dict[int, str] = {}
+            for place, word in enumerate(batch.word_ids(i)):
+                if word is not None:
+                    kinds.setdefault(word, self._types[labels[i][place]])  # the first token decides
+            found.append(type_of_words(words, [kinds.get(j, "OTHER") for j in range(len(words))]))
+        return found
+
+
+def type_of_words(words: Sequence[str], kinds: Sequence[str]) -> str:
+    """Return the type of a phrase: the most frequent type if at least half of the content words have it."""
+    content = [kind for word, kind in zip(words, kinds, strict=True) if word.lower() not in EMPTY_WORDS]
+    content = content or list(kinds)
+    named = Counter(kind for kind in content if kind != "OTHER").most_common(1)
+    return named[0][0] if named and 2 * named[0][1] >= len(content) else "OTHER"
+
+
+def _types_of(model: str, labels: dict[int, str]) -> dict[int, str]:
+    """Return the entity type of each label id."""
+    known = {i: entity_type_of(label) for i, label in labels.items()}
+    # Labels such as CoNLL's MISC are not OntoNotes types; a model without any entity type is not a NER model.
+    if not any(kind not in (None, "OTHER") for kind in known.values()):
+        shown = ", ".join(list(labels.values())[:8])
+        raise ModelError(f"The labels of '{model}' ({shown}) are not entity types. Use a model trained on OntoNotes")
+    return {i: kind or "OTHER" for i, kind in known.items()}

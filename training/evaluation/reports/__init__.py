@@ -1,1 +1,0 @@
-"""Shows evaluation results as tables and figures."""

@@ -1,0 +1,143 @@
+"""GEOGRANNO as the paper uses it: questions, and canonical utterances that paraphrase them.
+
+The paper states 546 pairs and 158 candidates. Its percentages fit 365 queries, which are the distinct questions of the
+splits train and dev; the distinct canonical utterances of these rows are the 158 candidates. The lengths of its Table 9
+fit questions in which the placeholders have the values of the canonical utterances, without the question mark:
+
+    how long is the _river_ river ?  ->  how long is the colorado river river
+
+Question retrieval on GEOGRANNO: how often a correct paraphrase is among the first 1, 5 or 10 candidates.
+
+Candidates with equal scores stand in random order, and the figure is the mean over these orders: BM25 gives many equal
+scores, and a fixed order moves its figures by up to 3 points. The task of the first 10 also has the groups of Table 9
+by length, in words: |q| is the length of the question, and the difference is that to the nearest correct candidate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from training.evaluation.data import Data
+from training.evaluation.methods import Ranking
+from training.evaluation.outcome import FloatArray, Outcome, mean_outcome
+from training.evaluation.paper import RETRIEVAL
+from training.evaluation.task import EvaluationOptions, Task
+
+PATH = "geogranno/geo_pairs.tsv"
+
+_SPLITS = frozenset({"train", "dev"})
+_VALUES = {
+    "_state_": "california",
+    "_city_": "sacramento",
+    "_country_": "usa",
+    "_river_": "colorado river",
+    "_place_": "death valley",
+}
+"""What the canonical utterances of GEOGRANNO say for each placeholder of the questions."""
+
+_PLACEHOLDER = re.compile(r"_\w+?_")
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Distinct questions, distinct candidates, and the indices of the correct candidates of each question."""
+
+    questions: list[str]
+    candidates: list[str]
+    gold: list[frozenset[int]]
+
+
+def plain_question(question: str) -> str:
+    """The question with values for placeholders, and without words that have neither letter nor digit."""
+    filled = _PLACEHOLDER.sub(lambda found: _VALUES.get(found[0], found[0].strip("_")), question)
+    return " ".join(word for word in filled.split() if any(character.isalnum() for character in word))
+
+
+def read_questions(data: Data) -> Questions:
+    """The questions of the splits train and dev; of all rows if the file has neither.
+
+    Raises:
+        FormatError: If the table is broken.
+    """
+    rows = data.rows(PATH, "split", "question", "canonical")
+    rows = [row for row in rows if row[0] in _SPLITS] or rows
+    candidates = {canonical: i for i, canonical in enumerate(dict.fromkeys(row[2] for row in rows))}
+    gold: dict[str, set[int]] = {}
+    for _, question, canonical in rows:
+        gold.setdefault(plain_question(question), set()).add(candidates[canonical])
+    return Questions(list(gold), list(candidates), [frozenset(found) for found in gold.values()])
+
+
+_EQUAL = 1e-9
+"""Scores that differ by less are equal."""
+
+_LENGTHS = {"1 to 6 words": (1, 6), "7 or 8 words": (7, 8), "9 words or more": (9, 10**9)}
+_DIFFERENCES = {"differ by 2 or more": 2, "differ by 3 or more": 3}
+
+
+def found_within(scores: FloatArray, gold: frozenset[int], depth: int) -> float:
+    """Probability that a correct candidate is among the first `depth`, with equal scores in random order.
+
+    Args:
+        scores: Of all candidates, (m,); higher is better.
+        gold: Indices of the correct candidates, at least one.
+        depth: At least 1.
+    """
+    best = max(scores[i] for i in gold)
+    places = depth - int(np.count_nonzero(scores > best + _EQUAL))
+    equal = int(np.count_nonzero(np.abs(scores - best) <= _EQUAL))
+    correct = sum(bool(abs(scores[i] - best) <= _EQUAL) for i in gold)
+    if places <= 0:
+        return 0.0
+    return 1.0 if places >= equal else 1 - comb(equal - correct, places) / comb(equal, places)
+
+
+def _groups(questions: Questions, correct: FloatArray) -> dict[str, float]:
+    """Accuracy and size of the groups of Table 9 that are not empty."""
+    lengths = np.array([len(question.split()) for question in questions.questions])
+    sizes = [len(candidate.split()) for candidate in questions.candidates]
+    differences = np.array(
+        [min(abs(n - sizes[i]) for i in gold) for n, gold in zip(lengths.tolist(), questions.gold, strict=True)]
+    )
+    groups = {name: (lengths >= low) & (lengths <= high) for name, (low, high) in _LENGTHS.items()}
+    groups |= {name: differences >= least for name, least in _DIFFERENCES.items()}
+    details: dict[str, float] = {}
+    for name, own in groups.items():
+        if own.any():
+            details |= {name: 100 * float(correct[own].mean()), f"n {name}": float(own.sum())}
+    return details
+
+
+def _run(depth: int, *, by_length: bool) -> Callable[[Data, Ranking, EvaluationOptions], Outcome]:
+    def run(data: Data, method: Ranking, options: EvaluationOptions) -> Outcome:
+        questions = read_questions(data)
+        scores = method.score_matrix(questions.questions, questions.candidates)
+        correct = np.array(
+            [found_within(row, gold, depth) for row, gold in zip(scores, questions.gold, strict=True)],
+            dtype=np.float64,
+        )
+        details = {"candidates": float(len(questions.candidates))}
+        details |= _groups(questions, correct) if by_length else {}
+        return mean_outcome([(np.arange(len(correct)), correct)], details=details)
+
+    return run
+
+
+TASKS = tuple(
+    Task(
+        name=f"geogranno_top{depth}",
+        head=f"top-{depth}",
+        group="Question Retrieval",
+        metric=f"accuracy@{depth} among all canonical utterances",
+        needs="ranking",
+        reads=(PATH,),
+        run=_run(depth, by_length=depth == max(RETRIEVAL)),
+        paper=figures,
+    )
+    for depth, figures in RETRIEVAL.items()
+)

@@ -1,1 +1,0 @@
-"""The evaluation of universal language representations (Li & Zhao 2021): analogies and question retrieval."""

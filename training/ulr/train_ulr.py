@@ -1,0 +1,276 @@
+"""Open the encoder that ULR training starts from, and write the one it ends with.
+
+The folder written is one of sentence-transformers: transformer, pooling and normalisation. Its weights are those of the
+model with its MLM head, under the names of transformers, so that a later run has a head to start from.
+
+ULR training from texts to an encoder in one call: what `pearl-qdrant train ulr` does.
+
+from pearl_qdrant import UlrRequest, train_ulr
+
+train_ulr(UlrRequest(base="all-MiniLM-L6-v2/", texts="articles.jsonl.gz", out="ulr/"))
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pearl_qdrant.encoder.checkpoint import PEARL_JSON, TORCH_FILE, is_checkpoint, open_checkpoint
+from pearl_qdrant.encoder.find_model import find_model
+from pearl_qdrant.encoder.json_files import read_json
+from pearl_qdrant.encoder.plain_model import read_plain_model
+from pearl_qdrant.encoder.runtime.transformer import load_transformer
+from pearl_qdrant.encoder.tokens import open_tokenizer
+from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
+from training.events import TrainingEvents
+from training.loop.distributed import shard_of_environment
+from training.networks.checkpoints import find_device, phrase_tensors
+from training.options import as_paths, refuse_overwriting
+from training.ulr.drawing import UlrData, open_sequences
+from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
+from training.ulr.objective import UlrRecord, fit_ulr
+from training.ulr.request import Pooling, UlrConfig, UlrRequest, UlrResult
+from training.ulr.views import open_masking
+
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+_NOTICES = ("NOTICE*", "LICENSE*")
+
+_MODULES = [
+    {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+    for i, (kind, path) in enumerate([("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")])
+]
+
+
+@dataclass(frozen=True, slots=True)
+class UlrBase:
+    """The encoder to start from.
+
+    Attributes:
+        network: In float32 on the CPU.
+        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
+        folder: Has config.json and the tokenizer files.
+        prefix: Text before each text.
+        max_length: Tokens that the model reads.
+        lowercase: Whether texts are lower-cased first.
+        has_head: Whether its MLM head is that of the checkpoint.
+    """
+
+    network: UlrNetwork
+    tokenizer: Any
+    folder: Path
+    prefix: str
+    max_length: int
+    lowercase: bool
+    has_head: bool
+
+
+def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
+    """Load the encoder to start from.
+
+    Args:
+        model: A folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch.
+        pooling: Instead of the model's own.
+        seed: Seed of a new MLM head.
+
+    Raises:
+        ModelNotFoundError: If there is no such model.
+        CheckpointError: If it has no weights for torch, or is broken.
+        ModelError: If its family cannot be trained.
+    """
+    folder = find_model(model).folder
+    if is_checkpoint(folder):
+        checkpoint = open_checkpoint(folder)
+        if checkpoint.torch_path is None:
+            raise CheckpointError(
+                str(folder),
+                f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR --torch",
+            )
+        config = checkpoint.config
+        weights: tuple[Path, ...]
+        weights, own_pooling, prefix = (checkpoint.torch_path,), config.pooling, config.prefix
+        max_length, lowercase = config.max_length, False
+    else:
+        plain = read_plain_model(folder, pooling=None if pooling is None else "mean")
+        folder, weights, own_pooling, prefix = plain.folder, plain.safetensors, plain.pooling, plain.prefix
+        max_length, lowercase = plain.max_length, plain.lowercase
+    encoder = load_transformer(folder)
+    head, has_head = open_head(encoder, weights, seed=seed)
+    chosen: Any = pooling or own_pooling
+    network = UlrNetwork(encoder, head, pooling=chosen)
+    tokenizer = open_tokenizer(folder / "tokenizer.json")
+    if tokenizer.get_vocab_size(with_added_tokens=True) > len(head.bias):
+        raise CheckpointError(
+            str(folder),
+            f"its tokenizer has {tokenizer.get_vocab_size(with_added_tokens=True):,} tokens, but its weights "
+            f"{len(head.bias):,}: it belongs to another model. Fetch both again",
+        )
+    return UlrBase(network, tokenizer, folder, prefix, max_length, lowercase, has_head)
+
+
+def refuse_other_model(folder: Path) -> None:
+    """Stop where files that stay in a folder would be loaded in place of the encoder that is written there.
+
+    Raises:
+        OptionError: If the folder holds a PEARL checkpoint or an ONNX graph.
+    """
+    for name in (PEARL_JSON, "onnx/model.onnx", "model.onnx"):
+        if (folder / name).exists():
+            raise OptionError("out", f"{folder} holds another model ({name}). Write to another folder.")
+
+
+def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -> None:
+    """Write the network of `base` as a folder that loads as a plain encoder.
+
+    Args:
+        folder: Created if absent; the files of an encoder in it are replaced.
+        base: Its network has been trained; it is moved to the CPU.
+        training: Record of the run, for ulr.json.
+    """
+    from safetensors.torch import save_file
+
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    (folder / "2_Normalize").mkdir(exist_ok=True)
+    network = base.network.cpu()
+    encoder: Any = network.encoder
+    names = head_names(encoder.config.model_type)
+    tensors = {f"{encoder.base_model_prefix}.{name}": tensor for name, tensor in phrase_tensors(encoder).items()}
+    part = folder / "model.safetensors.part"
+    save_file(tensors | head_tensors(network.head, names), part, metadata={"format": "pt"})
+    part.replace(folder / "model.safetensors")
+    for name in _TOKENIZER_FILES:
+        if (base.folder / name).is_file():
+            _copy(base.folder / name, folder / name)
+    for path in sorted(path for pattern in _NOTICES for path in base.folder.glob(pattern)):
+        _copy(path, folder / path.name)
+    config = read_json(base.folder / "config.json") | {
+        "architectures": [names.model_class],
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    config.pop("torch_dtype", None)
+    _write_json(folder / "config.json", config)
+    _write_json(folder / "modules.json", _MODULES)
+    _write_json(folder / "1_Pooling" / "config.json", _pooling(int(encoder.config.hidden_size), network.pooling))
+    _write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": base.max_length, "do_lower_case": base.lowercase}
+    )
+    prompts = folder / "config_sentence_transformers.json"
+    if base.prefix:
+        _write_json(prompts, {"prompts": {"default": base.prefix}, "default_prompt_name": "default"})
+    else:
+        prompts.unlink(missing_ok=True)
+    _write_json(folder / "ulr.json", dict(training))
+
+
+def _pooling(dim: int, pooling: Pooling) -> dict[str, Any]:
+    """1_Pooling/config.json in a form that old and new versions of sentence-transformers can read."""
+    modes = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+    return {
+        "word_embedding_dimension": dim,
+        **{f"pooling_mode_{name}": mode == pooling for mode, name in modes.items()},
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.resolve() != target.resolve():
+        shutil.copyfile(source, target)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+
+
+TRAINING = "training"
+"""Folder within `out` for state, log and curves."""
+
+
+def train_ulr(
+    request: UlrRequest,
+    *,
+    events: TrainingEvents | None = None,
+    on_step: Callable[[UlrRecord], None] = lambda _: None,
+) -> UlrResult:
+    """Train an encoder with ULR; the same call resumes a run that was interrupted.
+
+    Args:
+        request: What to train on, how, and where to write.
+        events: Gets `examples_read`: the sequences, and the rows that were skipped.
+        on_step: Called with the figures of each step.
+
+    Raises:
+        OptionError: If arguments contradict each other, or `out` is an input.
+        InputError: If an input cannot be read, or has too many bad rows.
+        ModelError: If the base cannot be loaded or trained.
+        TrainingError: If `out` holds the state of another run, the loss diverges, or there are several processes.
+    """
+    request.check()
+    refuse_overwriting(request.out, request.base, request.ngrams, *as_paths(request.texts))
+    if shard_of_environment().world_size > 1:
+        raise TrainingError("ULR training runs in one process. Start it without torchrun")
+    out, device = Path(request.out), find_device(request.device)
+    refuse_other_model(out)
+    base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
+    with ExitStack() as stack:
+        sequences, digest = open_sequences(request, events or TrainingEvents(), stack)
+        config = _config(request, base, min(request.sequences, len(sequences)))
+        data = UlrData(
+            sequences,
+            base.tokenizer,
+            open_masking(
+                base.tokenizer, share=config.mask_share if config.mlm_weight else 0.0, on_rest=config.mlm_on_rest
+            ),
+            prefix=base.prefix,
+            lowercase=base.lowercase,
+            digest=digest,
+            limit=request.sequences,
+        )
+        base.network.to(device)
+        fit_ulr(
+            base.network,
+            data,
+            config,
+            out / TRAINING,
+            resume=not request.restart,
+            tensorboard=request.tensorboard,
+            on_step=on_step,
+        )
+    record = {"base": str(request.base), **data.identity(), **asdict(config)}
+    write_encoder(out, base, training=record)
+    return UlrResult(out, config.steps, config.head_steps, len(data), not base.has_head, pooling=config.pooling)
+
+
+def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
+    """The settings of the loop for a model and a number of sequences."""
+    steps = request.steps or max(1, math.ceil(request.epochs * n_sequences / request.batch_size))
+    head_steps = request.find_head_steps(steps, has_head=base.has_head)
+    if head_steps >= steps:
+        raise OptionError("head_steps", f"'head_steps' {head_steps} leaves none of {steps} steps.")
+    max_tokens = min(request.max_tokens, base.max_length)
+    n_frame = len(base.tokenizer.encode(base.prefix).ids)
+    if max_tokens < n_frame + 2:
+        raise OptionError(
+            "max_tokens", f"'max_tokens' {max_tokens} leaves no room beside {n_frame} special tokens and prefix tokens."
+        )
+    return request.config(
+        steps=steps,
+        head_steps=head_steps,
+        pooling=base.network.pooling,
+        max_tokens=max_tokens,
+    )
