@@ -1,19 +1,20 @@
 """Options of all stages, each written once; imports nothing heavy, so that the command line can show the defaults.
 
 Requests that are records of their own (`FitRequest`, `UlrRequest`, `RefreshRequest`) stand beside their stage.
-
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM, DEFAULT_CHARACTER_SHARE, DEFAULT_MAX_ERRORS
+
+T = TypeVar("T")
 
 StrPath = str | os.PathLike[str]
 Paths = StrPath | Sequence[StrPath]
@@ -24,6 +25,13 @@ def as_paths(paths: Paths) -> list[Path]:
     """Return one path or several as a list."""
     many = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [Path(path) for path in many]
+
+
+def project(record: type[T], source: object, **changes: Any) -> T:
+    """Return a dataclass with the values of the fields of the same name of another one, but for the changes."""
+    names = {field.name for field in fields(cast("Any", source))}
+    shared = (field.name for field in fields(cast("Any", record)) if field.name in names)
+    return record(**{name: getattr(source, name) for name in shared} | changes)
 
 
 def refuse_overwriting(out: StrPath, *inputs: StrPath | None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.common.options import RenamedOption, device_option, json_option
+from pearl_qdrant.cli.common.options import device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MODEL
 from training.options import (
@@ -69,9 +69,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
 @click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Also draw t-SNE by type, as PNG.")
 @click.option(
     "--split",
-    "--fold",
     "splits",
-    cls=RenamedOption,
     type=click.IntRange(0, 9),
     multiple=True,
     help="Linking: entities whose aliases are the mentions, by SHA-1 of their id mod 10; repeatable.  [default: "

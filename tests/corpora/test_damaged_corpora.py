@@ -97,7 +97,7 @@ def test_a_wordnet_that_is_not_there_is_reported(run: Run, tmp_path: Path) -> No
     base = tmp_path / "base.tsv"
     base.write_text("id\tname\taliases\n1\tnew york\tcity\n2\taspirin\tdrug\n", encoding="utf-8")
     bert, out = make_bert(tmp_path / "bert"), tmp_path / "out"
-    words = ["--base", str(bert), "--aliases", str(base), "--steps", "1", "--out", str(out)]
+    words = ["--base-model", str(bert), "--aliases", str(base), "--steps", "1", "--out", str(out)]
 
     done = run("train", "fit", *words, "--wordnet", str(tmp_path / "none"))
     assert done.status == 1

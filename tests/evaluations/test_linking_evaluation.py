@@ -267,8 +267,7 @@ def test_options_out_of_range_are_errors(wrong: dict[str, object]) -> None:
 def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
     """`evaluate --task linking_doid --json` has the figure, its details, peers and ablations."""
     words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid", "--ablation", "--mentions", "3"]
-    splits = [word for number in range(9) for word in ("--split", str(number))]
-    splits += ["--fold", "9"]  # the former name still works
+    splits = [word for number in range(10) for word in ("--split", str(number))]
 
     done = run("evaluate", *words, *splits, "--nil-share", "0.5", "--json")
 

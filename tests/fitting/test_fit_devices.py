@@ -62,7 +62,7 @@ def words(tmp_path: Path) -> list[str]:
     (tmp_path / "base.tsv").write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
     (tmp_path / "phrases.txt").write_text("NP__heart attack\t7\n", encoding="utf-8")
     bert, base, phrases = make_bert(tmp_path / "bert"), tmp_path / "base.tsv", tmp_path / "phrases.txt"
-    words = ["train", "fit", "--base", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
+    words = ["train", "fit", "--base-model", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
     return [*words, "--teacher", str(bert), "--distil", str(phrases)]
 
 
@@ -89,7 +89,7 @@ def test_a_process_alone_uses_the_gpu_that_was_named(run: Run, gpus: TwoGpus, wo
 
 def test_a_teacher_with_a_tokenizer_of_its_own_gets_the_strings(run: Run, gpus: TwoGpus, words: list[str]) -> None:
     """It is loaded as any encoder is, on the same GPU."""
-    path = Path(words[words.index("--base") + 1])
+    path = Path(words[words.index("--base-model") + 1])
     other = path.with_name("other")
     shutil.copytree(path, other)
     (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text("utf-8") + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from training.loop.curves import read_log
 def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: Path, run: Run) -> None:
     """`train fit --paper-settings` goes from PEARL's files to a checkpoint that encodes and types names."""
     files, out = write_corpus(tmp_path / "corpus"), tmp_path / "pearl"
-    words = ["--base", str(bert), "--phrases", str(files), "--batch", "24", "--max-tokens", "12"]
+    words = ["--base-model", str(bert), "--phrases", str(files), "--batch", "24", "--max-tokens", "12"]
     negatives = ["--hard-negatives", str(files / "hard_negative.txt")]
     done = run("train", "fit", *words, *negatives, "--paper-settings", "--save-every", "5", "--out", str(out))
 
@@ -30,7 +30,7 @@ def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: P
     assert len(read_log(out / "training")) == 20
     encoded = load_encoder(str(out), device="cpu", runtime="torch").encode(["new york w1", "heart attack"])
     assert encoded.type_probabilities is not None
-    again = run("train", "fit", *words, *negatives, "--faithful", "--seed", "5", "--out", str(out))
+    again = run("train", "fit", *words, *negatives, "--paper-settings", "--seed", "5", "--out", str(out))
     assert again.status == 1
     assert "seed 0, now 5" in again.err
     contradiction = run("train", "fit", *words, "--paper-settings", "--temperature", "1", "--out", "x")
@@ -43,7 +43,7 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     rows = "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
     base.write_text(f"id\tname\ttypes\taliases\n{rows}", encoding="utf-8")
     done = run(
-        *("train", "fit", "--base", str(bert), "--aliases", str(base), "--objective", "multi-similarity"),
+        *("train", "fit", "--base-model", str(bert), "--aliases", str(base), "--objective", "multi-similarity"),
         *("--steps", "3", "--batch", "16", "--cache-gradients", "--name", "mine", "--out", str(out)),
         *("--distil", str(write_corpus(tmp_path / "corpus")), "--distil-misspelt", "0.5"),
     )
@@ -52,21 +52,22 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     assert "12 examples" in done.err
     assert read_config(out).name == "mine"
     assert read_log(out / "training")[-1]["distillation"] > 0
-    unused = run("train", "fit", "--base", str(bert), "--aliases", str(base), "--distil-weight", "1", "--out", "x")
+    start = ("train", "fit", "--base-model", str(bert))
+    unused = run(*start, "--aliases", str(base), "--distil-weight", "1", "--out", "x")
     assert "--distil-weight needs --distil" in unused.err
-    unused = run("train", "fit", "--base", str(bert), "--aliases", str(base), "--distil-misspelt", "1", "--out", "x")
+    unused = run(*start, "--aliases", str(base), "--distil-misspelt", "1", "--out", "x")
     assert "--distil-misspelt needs --distil" in unused.err
     fitted = read_config(out).training["fit"]
     assert fitted["plain"] == 40
     assert fitted["misspelt_plain"] == 0.5
-    assert run("train", "fit", "--base", str(bert), "--out", str(out)).status == 2
-    assert "not a list of phrases" in run("train", "fit", "--base", str(bert), "--phrases", str(base), "--out", "x").err
+    assert run(*start, "--out", str(out)).status == 2
+    assert "not a list of phrases" in run(*start, "--phrases", str(base), "--out", "x").err
 
 
 def test_a_head_is_fitted_on_a_frozen_encoder(bert: Path, tmp_path: Path, run: Run) -> None:
     """`train head` gives a plain encoder phrase types, and leaves its vectors as they were."""
     typed, out = write_corpus(tmp_path / "corpus") / "phrase_with_etype.txt", tmp_path / "typed"
-    words = ["--base", str(bert), "--phrases", str(typed), "--epochs", "60"]
+    words = ["--base-model", str(bert), "--phrases", str(typed), "--epochs", "60"]
     done = run("train", "head", *words, "--out", str(out), "--json")
 
     assert done.status == 0, done.err
@@ -79,4 +80,4 @@ def test_a_head_is_fitted_on_a_frozen_encoder(bert: Path, tmp_path: Path, run: R
     assert predict_types(made.type_probabilities).phrase_types == ["NP-GPE", "NP-PERSON"]
     untyped = tmp_path / "freq.txt"
     untyped.write_text("NP__new york\t3\n", encoding="utf-8")
-    assert "entity type" in run("train", "head", "--base", str(bert), "--phrases", str(untyped), "--out", "x").err
+    assert "entity type" in run("train", "head", "--base-model", str(bert), "--phrases", str(untyped), "--out", "x").err

@@ -23,7 +23,7 @@ from training.finetune.losses import (
     same_meaning,
 )
 from training.finetune.objective import batch_losses
-from training.finetune.request import FitConfig, paper_config
+from training.finetune.request import PAPER, FitConfig
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -228,7 +228,7 @@ def test_in_batch_synonyms_are_positives_of_the_multi_similarity_loss() -> None:
 
 def test_the_paper_settings_mask_nothing_and_decay_as_in_the_paper() -> None:
     """`--paper-settings`: Adam at 3e-5 for all, x 0.98 every 2,000 steps, temperature 0.07, no mask."""
-    config = paper_config(steps=10_000)
+    config = FitConfig(steps=10_000, **PAPER)
 
     assert (config.learning_rate, config.temperature, config.optimizer, config.mask) == (3e-5, 0.07, "adam", "none")
     assert (config.head_rate, config.character_rate, config.type_weight) == (1, 1, 1)

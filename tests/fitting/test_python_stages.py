@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from cli_runner import Run
 from fit_cases import write_corpus
 
 from pearl_qdrant import (
@@ -214,16 +213,3 @@ def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:
     for name, default in expected.items():
         if name not in ("base_model", "out") and default not in (None, (), False):
             assert options[name] == default, name
-
-
-def test_former_names_of_options_still_work(run: Run, bert: Path, base: Path, tmp_path: Path) -> None:
-    """--base, --run and --faithful are accepted, and --help shows the new names only."""
-    words = ["train", "fit", "--base", str(bert), "--aliases", str(base), "--steps", "1", "--batch", "16"]
-    fitted = run(*words, "--run", "2", "--out", str(tmp_path / "a"))
-    paper = run(*words, "--faithful", "--out", str(tmp_path / "b"))
-    shown = run("train", "fit", "--help").out + run("train", "fit", "--out", "x").err
-
-    assert (fitted.status, paper.status) == (0, 0), fitted.err + paper.err
-    assert read_config(tmp_path / "b").training["fit"]["negatives_as_pairs"]
-    assert all(f"{flag} " in shown for flag in ("--base-model", "--neighbours", "--paper-settings"))
-    assert not any(f"{flag} " in shown or f"{flag}," in shown for flag in ("--base", "--run", "--faithful"))

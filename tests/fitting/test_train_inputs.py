@@ -33,8 +33,8 @@ def contents(folder: Path) -> dict[str, bytes]:
         "average {model} {other} {other}",
         "export {model} {model}",
         "love {model} {model}",
-        "fit --base {model} --aliases {base} --out {model}",
-        "head --base {model} --aliases {base} --out {model}",
+        "fit --base-model {model} --aliases {base} --out {model}",
+        "head --base-model {model} --aliases {base} --out {model}",
         "negatives --aliases {base} --model {model} --out {base}",
     ],
 )

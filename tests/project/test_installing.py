@@ -75,8 +75,8 @@ def test_every_named_extra_exists() -> None:
     [
         "train paraphrase {folder}",
         "train corpus {folder}/texts.txt --wordnet {folder} --typer ner --ner-model a/b --out {folder}/out",
-        "train fit --base {folder} --aliases {folder}/base.tsv --out {folder}/out",
-        "train head --base {folder} --aliases {folder}/base.tsv --out {folder}/out",
+        "train fit --base-model {folder} --aliases {folder}/base.tsv --out {folder}/out",
+        "train head --base-model {folder} --aliases {folder}/base.tsv --out {folder}/out",
         "train love {folder} {folder}/out",
         "train ulr {folder} {folder}/out --text {folder}/texts.txt",
         "train average {folder} {folder} {folder}/out",

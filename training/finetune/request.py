@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
-from training.options import MIN_COUNT, BatchOptions, Paths, StrPath, as_paths
+from training.options import MIN_COUNT, BatchOptions, Paths, StrPath, as_paths, project
 from training.ulr.request import Sampling, UlrRequest
 
 _MAY_CHANGE = frozenset({"save_every", "save_seconds", "evaluate_every", "workers"})
@@ -123,33 +123,26 @@ class FitConfig:
         return 0.5 * (1 + math.cos(math.pi * (done - warm) / max(1, self.steps - warm)))
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that affect what is learnt; a run resumes only with the same ones.
-
-        A saved state stores them by field name, so renaming a field would break old states.
-        """
+        """Return the settings that affect what is learnt; a run resumes only with the same ones."""
         may_change = _MAY_CHANGE | ({"steps"} if self.schedule == "exponential" else set())
-        # Without the terms of ULR, states from before there were any can be resumed.
-        unused = {name for name in ("misad_weight", "mlm_weight") if not getattr(self, name)}
-        return {name: value for name, value in asdict(self).items() if name not in may_change | unused}
+        return {name: value for name, value in asdict(self).items() if name not in may_change}
 
 
-def paper_config(*, steps: int) -> FitConfig:
-    """Return the settings of the paper (section 4.2): Adam with one rate for all parameters, no masking."""
-    return FitConfig(
-        steps=steps,
-        learning_rate=3e-5,
-        head_rate=1.0,
-        character_rate=1.0,
-        schedule="exponential",
-        optimizer="adam",
-        objective="nt-xent",
-        temperature=0.07,
-        type_weight=1.0,
-        mask="none",
-        clip=0.0,
-        dropout=True,
-        freeze_words=False,
-    )
+PAPER: dict[str, Any] = {
+    "learning_rate": 3e-5,
+    "head_rate": 1.0,
+    "character_rate": 1.0,
+    "schedule": "exponential",
+    "optimizer": "adam",
+    "objective": "nt-xent",
+    "temperature": 0.07,
+    "type_weight": 1.0,
+    "mask": "none",
+    "clip": 0.0,
+    "dropout": True,
+    "freeze_words": False,
+}
+"""Settings of the paper (section 4.2): Adam with one rate for all parameters, no masking."""
 
 
 _CONFIG = FitConfig(steps=1)
@@ -339,43 +332,19 @@ class FitRequest:
 
     def batch_options(self) -> BatchOptions:
         """Return how batches are made."""
-        return BatchOptions(
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            n_negatives=self.n_negatives,
-            neighbours=self.neighbours,
-            paper_settings=self.paper_settings,
-            misspelt_plain=self.distil_misspelt,
-            seed=self.seed,
-        )
+        return project(BatchOptions, self, misspelt_plain=self.distil_misspelt)
 
     def fit_config(self, *, steps: int, device: str = "cpu") -> FitConfig:
         """Return the settings of the training loop for a number of steps on a device."""
-        config = FitConfig(
+        config = project(
+            FitConfig,
+            self,
             steps=steps,
-            learning_rate=self.learning_rate,
-            schedule=self.schedule,
-            temperature=self.temperature,
-            objective=self.objective,
-            type_weight=self.type_weight,
-            mask=self.mask,
-            distil_weight=self.distil_weight,
-            dropout=self.dropout,
             freeze_words=not self.train_words,
-        )
-        return replace(
-            paper_config(steps=steps) if self.paper_settings else config,
-            misad_weight=self.misad_weight,
-            mlm_weight=self.mlm_weight,
-            cache_gradients=self.cache_gradients,
             micro_batch=self.micro_batch or default_micro_batch(device, cached=self.cache_gradients),
-            max_tokens=self.max_tokens,
-            precision=self.precision,
-            workers=self.workers,
-            save_every=self.save_every,
             evaluate_every=self.evaluate_every if self.evaluation_data else 0,
-            seed=self.seed,
         )
+        return replace(config, **PAPER) if self.paper_settings else config
 
 
 @dataclass(frozen=True, slots=True)

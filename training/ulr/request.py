@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
-from training.options import DEFAULT_FIELD, Paths, StrPath, as_paths
+from training.options import DEFAULT_FIELD, Paths, StrPath, as_paths, project
 
 Pooling = Literal["mean", "cls", "max"]
 """How the vectors of tokens become one vector."""
@@ -228,29 +228,15 @@ class UlrRequest:
         self, *, steps: int, head_steps: int, pooling: Pooling, max_tokens: int, dropout: bool | None = None
     ) -> UlrConfig:
         """Return the settings of the training loop."""
-        return UlrConfig(
+        return project(
+            UlrConfig,
+            self,
             steps=steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            warmup=self.warmup,
-            schedule=self.schedule,
             head_steps=head_steps,
-            head_learning_rate=self.head_learning_rate,
             pooling=pooling,
-            misad_weight=self.misad_weight,
-            mlm_weight=self.mlm_weight,
-            renormalise=self.renormalise,
-            hold=self.hold,
-            mlm_on_rest=self.mlm_on_rest,
-            mask_share=self.mask_share,
-            sampling=self.find_sampling(),
-            n_scored=self.n_scored,
-            dropout=self.dropout if dropout is None else dropout,
             max_tokens=max_tokens,
-            micro_batch=self.micro_batch,
-            precision=self.precision,
-            save_every=self.save_every,
-            seed=self.seed,
+            sampling=self.find_sampling(),
+            dropout=self.dropout if dropout is None else dropout,
         )
 
 

@@ -101,22 +101,6 @@ def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
     return open_store(location, access=ServerAccess.from_environment(), wait_s=wait_s)
 
 
-class RenamedOption(click.Option):
-    """An option that is still accepted by its former names, which help and errors do not show."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Show the first name only."""
-        names, self.opts = self.opts, self.opts[:1]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = names
-
-    def get_error_hint(self, ctx: click.Context | None) -> str:
-        """Name the first name only."""
-        return f"'{self.opts[0]}'"
-
-
 class InputFile(click.File):
     """A file opened for reading bytes; - is standard input. A named pipe without a writer is reported."""
 

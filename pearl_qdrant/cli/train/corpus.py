@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,28 +44,7 @@ _option = option_of(CorpusOptions)
 @_option("--limit", "limit", type=click.IntRange(1), help="Read at most this many texts.")
 @_option("--max-errors", "max_errors", type=click.IntRange(0), help="Bad rows that each input may have.")
 @json_option
-def corpus(
-    inputs: tuple[str, ...],
-    out: Path,
-    field: str,
-    parser: Literal["builtin", "benepar"],
-    wordnet: Path | None,
-    spacy_model: str,
-    benepar_model: str,
-    typer: Literal["distant", "ner"],
-    ner_model: str | None,
-    device: str,
-    bases: tuple[Path, ...],
-    type_columns: tuple[str, ...],
-    typed_names: tuple[Path, ...],
-    min_count: int,
-    max_words: int,
-    max_keys: int,
-    workers: int,
-    limit: int | None,
-    max_errors: int,
-    as_json: bool,
-) -> None:
+def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Make phrases with lexical classes and entity types from text, and positives from bases.
 
     INPUT is plain text or JSON Lines, compressed or not; - is standard input. Writes freq_phrase.txt and
@@ -78,17 +57,11 @@ def corpus(
     """
     from tqdm import tqdm
 
-    options = CorpusOptions(
-        parser=parser, typer=typer, wordnet=wordnet, field=field, min_count=min_count, max_words=max_words,
-        max_keys=max_keys, workers=workers, limit=limit, bases=bases, type_columns=type_columns,
-        typed_names=typed_names, max_errors=max_errors, spacy_model=spacy_model, benepar_model=benepar_model,
-        ner_model=ner_model, device=device,
-    )  # fmt: skip
     bar = tqdm(unit=" texts", unit_scale=True, desc="parsing", dynamic_ncols=True, disable=None)
     with bar, training_stage():
         from pearl_qdrant import make_corpus
 
-        report = make_corpus(inputs, out, options, on_texts=bar.update)
+        report = make_corpus(inputs, out, CorpusOptions(**options), on_texts=bar.update)
     if as_json:
         echo_json(_as_record(report, out))
     else:

@@ -39,14 +39,14 @@ _option = option_of(FitRequest)
          help="token_aug.jsonl; may be repeated.")  # fmt: skip
 @_option("--wordnet", "wordnet", type=PATH, metavar="DIR", help="WordNet's dict folder, for synonyms.")
 @_option("--character-encoder", "character_encoder", type=PATH, metavar="DIR", help="Folder that `train love` wrote.")
-@_option("--paper-settings", "paper_settings", former=("--faithful",), is_flag=True,
+@_option("--paper-settings", "paper_settings", is_flag=True,
          help="Train as in the paper: see above.")  # fmt: skip
 @_option("--epochs", "epochs", type=RATE, help="How often each phrase is an anchor.")
 @_option("--steps", "steps", type=click.IntRange(1), help="Optimizer steps, instead of --epochs.")
 @_option("--batch", "batch_size", type=click.IntRange(4),
          help="Phrases per step on all processes, variants and hard negatives included.")  # fmt: skip
 @_option("--negatives", "n_negatives", type=click.IntRange(0), help="Hard negatives drawn for each anchor.")
-@_option("--neighbours", "neighbours", former=("--run",), type=click.IntRange(1),
+@_option("--neighbours", "neighbours", type=click.IntRange(1),
          help="Alphabetical neighbours drawn together: hard negatives at no cost.")  # fmt: skip
 @_option("--learning-rate", "learning_rate", type=RATE, help="Peak learning rate of the phrase encoder.")
 @_option("--schedule", "schedule", type=click.Choice(["exponential", "cosine"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 
@@ -19,6 +19,7 @@ from pearl_qdrant.cli.train.options import (
     min_count_option,
     option_of,
     phrases_option,
+    taken,
 )
 from pearl_qdrant.cli.train.output import training_stage
 from training.options import HeadOptions
@@ -47,26 +48,7 @@ _option = option_of(HeadOptions)
 @max_errors_option
 @device_option
 @json_option
-def head(
-    base_model: str,
-    out: Path,
-    phrases: tuple[Path, ...],
-    typed_names: tuple[Path, ...],
-    aliases: tuple[Path, ...],
-    epochs: int,
-    learning_rate: float,
-    balance: float,
-    max_each: int,
-    no_hold_out: bool,
-    name: str | None,
-    pooling: Literal["mean", "cls"] | None,
-    prefix: str | None,
-    seed: int,
-    min_count: int,
-    max_errors: int,
-    device: str,
-    as_json: bool,
-) -> None:
+def head(base_model: str, out: Path, no_hold_out: bool, as_json: bool, **others: Any) -> None:
     """Fit a type head on a frozen encoder, and write both as a checkpoint.
 
     A tenth of the names is held out and scored.
@@ -78,21 +60,8 @@ def head(
     with training_stage() as output:
         from pearl_qdrant import train_head
 
-        scores = train_head(
-            base_model,
-            out,
-            phrases=phrases,
-            aliases=aliases,
-            typed_names=typed_names,
-            options=HeadOptions(epochs, learning_rate, balance, max_each, not no_hold_out, seed),
-            name=name,
-            pooling=pooling,
-            prefix=prefix,
-            min_count=min_count,
-            max_errors=max_errors,
-            device=device,
-            events=output,
-        )
+        options = taken(HeadOptions, others, hold_out=not no_hold_out)
+        scores = train_head(base_model, out, options=options, events=output, **others)
     if as_json:
         found = {} if scores is None else {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "n": scores.n}
         echo_json({"model": str(out), **found})

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pearl_qdrant.cli.common.options import json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.cli.train.options import FOLDER, RATE, option_of
+from pearl_qdrant.cli.train.options import FOLDER, RATE, option_of, taken
 from pearl_qdrant.cli.train.output import training_stage
-from training.options import CharacterWidths, LoveConfig, Mimic
+from training.options import CharacterWidths, LoveConfig
 
 _width = option_of(CharacterWidths)
 _option = option_of(LoveConfig)
@@ -49,26 +50,7 @@ _option = option_of(LoveConfig)
 @_option("--seed", "seed", type=int, help="Determines everything.")
 @click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
 @json_option
-def love(
-    base_model: Path,
-    out: Path,
-    vectors: Path | None,
-    mimic: Mimic,
-    max_words: int | None,
-    char_dim: int,
-    share: float,
-    continuation_share: float | None,
-    embedding_dim: int,
-    word_dim: int,
-    no_wordpieces: bool,
-    epochs: int,
-    batch: int,
-    learning_rate: float,
-    hard_negatives: int,
-    seed: int,
-    restart: bool,
-    as_json: bool,
-) -> None:
+def love(base_model: Path, out: Path, no_wordpieces: bool, restart: bool, as_json: bool, **others: Any) -> None:
     """Pre-train a character encoder for the encoder in folder BASE_MODEL, by mimicry of word vectors (LOVE).
 
     The same command resumes a run that was interrupted. Give OUT to `pearl-qdrant train fit` as --character-encoder.
@@ -80,24 +62,10 @@ def love(
     with training_stage():
         from pearl_qdrant import pretrain_character_encoder
 
+        widths = taken(CharacterWidths, others, wordpieces=not no_wordpieces)
+        config = taken(LoveConfig, others)
         mimicry = pretrain_character_encoder(
-            base_model,
-            out,
-            vectors=vectors,
-            mimic=mimic,
-            max_words=max_words,
-            widths=CharacterWidths(
-                char_dim,
-                share,
-                embedding_dim,
-                word_dim,
-                wordpieces=not no_wordpieces,
-                continuation_share=continuation_share,
-            ),
-            config=LoveConfig(
-                epochs=epochs, batch=batch, learning_rate=learning_rate, hard_negatives=hard_negatives, seed=seed
-            ),
-            resume=not restart,
+            base_model, out, widths=widths, config=config, resume=not restart, **others
         )
     if as_json:
         echo_json({"character_encoder": str(out), **asdict(mimicry)})

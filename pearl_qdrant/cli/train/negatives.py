@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from pearl_qdrant.cli.train.options import (
     min_count_option,
     option_of,
     phrases_option,
+    taken,
 )
 from pearl_qdrant.cli.train.output import training_stage
 from pearl_qdrant.settings import DEFAULT_MODEL
@@ -44,23 +46,7 @@ _option = option_of(MiningConfig)
 @min_count_option
 @max_errors_option
 @device_option
-def negatives(
-    phrases: tuple[Path, ...],
-    aliases: tuple[Path, ...],
-    out: Path,
-    model: str,
-    teacher: str | None,
-    max_cosine: float,
-    kept: int,
-    pool: int,
-    neighbours: int,
-    max_share: float,
-    different_type: bool,
-    threads: int,
-    min_count: int,
-    max_errors: int,
-    device: str,
-) -> None:
+def negatives(out: Path, pool: int, kept: int, **others: Any) -> None:
     """Find hard negatives: phrases that are spelled almost like a phrase and mean something else.
 
     A hard negative is never of the same entity, equal after case and punctuation folding, or close in meaning to the
@@ -70,28 +56,9 @@ def negatives(
     pearl-qdrant train negatives --phrases corpus --out corpus/hard_negative.txt
     pearl-qdrant train negatives --aliases umls.tsv --model all-MiniLM-L6-v2/ --out hard_negative.jsonl
     """
-    config = MiningConfig(
-        kept=kept,
-        pool=max(pool, kept),
-        neighbours=neighbours,
-        max_share=max_share,
-        max_cosine=max_cosine,
-        different_type=different_type,
-        threads=threads,
-    )
+    config = taken(MiningConfig, others, kept=kept, pool=max(pool, kept))
     with training_stage() as output:
         from pearl_qdrant import mine_negatives
 
-        n_rows = mine_negatives(
-            out,
-            phrases=phrases,
-            aliases=aliases,
-            model=model,
-            teacher=teacher,
-            config=config,
-            min_count=min_count,
-            max_errors=max_errors,
-            device=device,
-            events=output,
-        )
+        n_rows = mine_negatives(out, config=config, events=output, **others)
     echo(f"{out}: {n_rows:,} phrases with hard negatives", err=True)

@@ -1,18 +1,18 @@
-"""Options of the training commands: defaults come from the library's records, and former names still work."""
+"""Options of the training commands; their defaults come from the library's records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
-from pearl_qdrant.cli.common.options import RenamedOption
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 from training.options import MIN_COUNT
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
@@ -29,20 +29,25 @@ def sampling_of(option: str | None) -> str | None:
 def option_of(record: type[Any]) -> Callable[..., Callable[[F], F]]:
     """Return a `click.option` whose default is that of a field of a dataclass.
 
-    It is called as `option(flag, field, *, former=(), **attributes)`: the flag, the field's name, former flags, and
-    what `click.option` takes.
+    It is called as `option(flag, field, **attributes)`: the flag, the field's name, and what `click.option` takes.
     """
     defaults = {field.name: field.default for field in fields(record)}
 
-    def option(flag: str, field: str, *, former: tuple[str, ...] = (), **attributes: Any) -> Callable[[F], F]:
+    def option(flag: str, field: str, **attributes: Any) -> Callable[[F], F]:
         default = defaults[field]
         if default is MISSING:
             attributes["required"] = True
         elif default is not None and default is not False and default != ():
             attributes |= {"default": default, "show_default": True}
-        return click.option(flag, *former, field, cls=RenamedOption, **attributes)
+        return click.option(flag, field, **attributes)
 
     return option
+
+
+def taken(record: type[T], options: dict[str, Any], **changes: Any) -> T:
+    """Return a record of options; its fields are removed from the options of a command, and `changes` win."""
+    found = {field.name: options.pop(field.name) for field in fields(cast("Any", record)) if field.name in options}
+    return record(**found | changes)
 
 
 phrases_option: Callable[[F], F] = click.option(
@@ -79,9 +84,7 @@ max_errors_option: Callable[[F], F] = click.option(
 
 base_model_option: Callable[[F], F] = click.option(
     "--base-model",
-    "--base",
     "base_model",
-    cls=RenamedOption,
     required=True,
     metavar="DIR|HUB",
     help="Encoder to start from: a folder or a hub id.",

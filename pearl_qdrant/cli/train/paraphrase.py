@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pearl_qdrant.cli.common.terminal import echo
-from pearl_qdrant.cli.train.options import PATH, option_of
+from pearl_qdrant.cli.train.options import PATH, option_of, taken
 from pearl_qdrant.cli.train.output import training_stage
 from training.options import DEFAULT_PARAPHRASER, MIN_COUNT, ParaphraseOptions, SynonymOptions
 
@@ -28,18 +29,7 @@ _synonym = option_of(SynonymOptions)
 @click.option("--min-count", type=click.IntRange(1), default=MIN_COUNT, show_default=True,
               help="Phrases that occur less often are skipped.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="Where the model runs.")
-def paraphrase(
-    corpus: Path,
-    model: str,
-    out: Path | None,
-    n_variants: int,
-    prefix: str,
-    sample: bool,
-    seed: int,
-    batch_size: int,
-    min_count: int,
-    device: str,
-) -> None:
+def paraphrase(corpus: Path, out: Path | None, **others: Any) -> None:
     """Paraphrase the phrases of a corpus with a model, once; `train fit` draws from the file.
 
     CORPUS is a folder with freq_phrase.txt. The same command resumes a run that was interrupted.
@@ -50,14 +40,12 @@ def paraphrase(
     """
     from tqdm import tqdm
 
-    options = ParaphraseOptions(n_variants=n_variants, sample=sample, seed=seed, prefix=prefix, batch_size=batch_size)
+    options = taken(ParaphraseOptions, others)
     bar = tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None)
     with bar, training_stage():
         from pearl_qdrant import paraphrase_corpus
 
-        written = paraphrase_corpus(
-            corpus, out, model=model, options=options, min_count=min_count, device=device, on_phrases=bar.update
-        )
+        written = paraphrase_corpus(corpus, out, options=options, on_phrases=bar.update, **others)
     echo(f"{written.path}: {written.rows:,} phrases written")
 
 
@@ -70,7 +58,7 @@ def paraphrase(
 @_synonym("--neighbours", "neighbours", type=click.IntRange(1), help="Neighbours per word, at most.")
 @_synonym("--max-words", "max_words", type=click.IntRange(1),
           help="Words of the corpus that are compared; those with the most frequent vectors come first.")  # fmt: skip
-def synonyms(corpus: Path, vectors: Path, out: Path | None, threshold: float, neighbours: int, max_words: int) -> None:
+def synonyms(corpus: Path, vectors: Path, out: Path | None, **options: Any) -> None:
     """Find neighbours of the words of a corpus among word vectors, once; `train fit` draws from the file.
 
     \b
@@ -79,5 +67,5 @@ def synonyms(corpus: Path, vectors: Path, out: Path | None, threshold: float, ne
     with training_stage():
         from pearl_qdrant import find_synonyms
 
-        written = find_synonyms(corpus, vectors, out, options=SynonymOptions(threshold, neighbours, max_words))
+        written = find_synonyms(corpus, vectors, out, options=SynonymOptions(**options))
     echo(f"{written.path}: {written.rows:,} words with neighbours")
