@@ -1,6 +1,4 @@
-"""64-bit keys of phrases, the same in every process, so that large tables are arrays of numbers.
-
-Read the files of a corpus, in the formats of PEARL's published ones (Zenodo record 10676475), which load unchanged.
+"""Read the files of a corpus, in the formats of PEARL's published ones (Zenodo record 10676475), which load unchanged.
 
     freq_phrase.txt         CLASS__phrase <TAB> frequency           CLASS: NP, VP, PP, ADVP or ADJP
     phrase_with_etype.txt   phrase <TAB> entity type
@@ -11,9 +9,8 @@ Read the files of a corpus, in the formats of PEARL's published ones (Zenodo rec
 
 A phrase may contain `__`: a row is split once. Readers stream, and accept any compression that `ingest` knows.
 
-Turn bases into training data: typed names, and aliases that are positives of each other.
-
-Read a corpus as training examples: our own files, or PEARL's published ones.
+Tables of phrases have 64-bit keys, the same in every process, so that they are arrays of numbers. Bases become typed
+names, and aliases that are positives of each other.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import hashlib
 import os
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
@@ -91,7 +88,7 @@ def entity_type_of(label: str) -> str | None:
 
 def read_frequencies(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, str, int]]:
     """Yield phrase, lexical class and frequency of each row of freq_phrase.txt. Raises as `read_lines`."""
-    for number, line in _rows(path, report):
+    for number, line in read_rows(path, report):
         name, tab, count = line.rpartition("\t")
         lexical_class, _, phrase = name.partition("__")
         reason = ""
@@ -116,7 +113,7 @@ def parse_count(text: str) -> int | None:
 
 def read_entity_types(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, str]]:
     """Yield phrase and entity type of each row of phrase_with_etype.txt. Raises as `read_lines`."""
-    for number, line in _rows(path, report):
+    for number, line in read_rows(path, report):
         phrase, tab, label = line.rpartition("\t")
         kind = entity_type_of(label)
         if not tab or kind is None or not phrase.strip():
@@ -128,7 +125,7 @@ def read_entity_types(path: str | os.PathLike[str], report: ReadReport) -> Itera
 
 def read_variants(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield phrase and variants of each row of token_aug.jsonl or phrase_aug.jsonl. Raises as `read_lines`."""
-    for number, line in _rows(path, report):
+    for number, line in read_rows(path, report):
         found = parse_variants(line)
         if found is None:
             report.skip(NOT_A_ROW, path=os.fspath(path), line=number, text=line)
@@ -150,7 +147,7 @@ def parse_variants(line: str | bytes) -> tuple[str, tuple[str, ...]] | None:
 
 def read_entities(path: str | os.PathLike[str], report: ReadReport) -> Iterator[EntityRow]:
     """Yield the rows of entities.jsonl. Raises as `read_lines`."""
-    for number, line in _rows(path, report):
+    for number, line in read_rows(path, report):
         try:
             row = _ENTITY.decode(line)
         except (msgspec.DecodeError, RecursionError):
@@ -177,7 +174,7 @@ def encode_row(row: Any) -> str:
     return msgspec.json.encode(row).decode("utf-8")
 
 
-def _rows(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[int, str]]:
+def read_rows(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines that are not blank; lines that are not text are skipped."""
     source = Source(Path(path))
     try:
@@ -274,19 +271,18 @@ def corpus_examples(folder: Path, report: ReadReport, *, min_count: int = 1) -> 
     """
     for name in (FREQUENCIES, ENTITY_TYPES_FILE):
         _check_there(folder, name)
-    return _examples(folder, report, min_count)
+    types = [PhraseTypes(folder / ENTITY_TYPES_FILE, report)]
+    return frequency_examples(folder / FREQUENCIES, types, report, min_count)
 
 
-def _examples(folder: Path, report: ReadReport, min_count: int) -> Iterator[Example]:
-    types = PhraseTypes(folder / ENTITY_TYPES_FILE, report)
-    rows = (row for row in read_frequencies(folder / FREQUENCIES, report) if row[2] >= min_count)
+def frequency_examples(
+    path: Path, types: Sequence[PhraseTypes], report: ReadReport, min_count: int
+) -> Iterator[Example]:
+    """Yield an example per phrase of freq_phrase.txt, with its type where a table knows it."""
+    rows = (row for row in read_frequencies(path, report) if row[2] >= min_count)
     for phrase, same in groupby(rows, key=lambda row: row[0]):
-        kind = types.get(phrase)
-        labels = (
-            {}
-            if kind is None
-            else dict.fromkeys(i for _, lexical_class, _ in same for i in one_class(lexical_class, [kind]))
-        )
+        kinds = [kind for table in types if (kind := table.get(phrase)) is not None][:1]
+        labels = dict.fromkeys(i for _, lexical_class, _ in same for i in one_class(lexical_class, kinds))
         yield Example(phrase, (), f"name:{phrase.casefold()}", tuple(labels))
 
 

@@ -17,19 +17,16 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_NAME, TOO_FEW_COLUMNS, ReadReport
-from ingest.io.streams import Source
 from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from training.corpus.chunking import CLOSED_CLASS, EMPTY_WORDS
-from training.corpus.files import UNKNOWN_TYPE, entity_type_of, normalise_name, phrase_key
+from training.corpus.files import UNKNOWN_TYPE, entity_type_of, normalise_name, phrase_key, read_rows
 from training.examples.wordnet import Synset
 
 _ONES = (
@@ -147,25 +144,20 @@ def read_typed_names(path: str | os.PathLike[str], report: ReadReport) -> Iterat
     A header has one of the columns `name`, `phrase`, `text` and one of `onto_type`, `entity_type`, `type`. Without a
     header the name is the first column and the type the last. Raises as `read_lines`.
     """
-    source = Source(path)
-    try:
-        lines = read_lines(source)
-        first = next(lines)
-        columns = None if isinstance(first[1], BadLine) else _header(first[1].split("\t"))
+    columns: tuple[int, int] | None = None
+    for number, line in read_rows(path, report):
+        cells = line.split("\t")
         if columns is None:
-            lines, columns = chain([first], lines), (0, -1)
-        for number, line in lines:
-            if not isinstance(line, BadLine) and not line.strip():
+            columns = _header(cells)
+            if columns is not None:
+                report.rows -= 1
                 continue
-            report.rows += 1
-            found = line.reason if isinstance(line, BadLine) else _typed(line.split("\t"), columns)
-            if isinstance(found, tuple):
-                yield found
-            else:
-                text = line.text if isinstance(line, BadLine) else line
-                report.skip(found, path=source.path, line=number, text=text)
-    finally:
-        source.close()
+            columns = (0, -1)
+        found = _typed(cells, columns)
+        if isinstance(found, tuple):
+            yield found
+        else:
+            report.skip(found, path=os.fspath(path), line=number, text=line)
 
 
 def _header(cells: list[str]) -> tuple[int, int] | None:

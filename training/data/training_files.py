@@ -16,14 +16,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from ingest.formats import open_reader
-from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from pearl_qdrant.records import Entity
@@ -37,9 +34,10 @@ from training.corpus.files import (
     corpus_examples,
     entity_examples,
     entity_type_of,
+    frequency_examples,
     read_entities,
     read_entity_types,
-    read_frequencies,
+    read_rows,
 )
 from training.corpus.typing import read_typed_names
 from training.events import TrainingEvents
@@ -75,7 +73,7 @@ def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int =
             if has_entities:
                 examples.extend(entity_examples(read_entities(path / ENTITIES, report)))
         elif kind == "frequencies":
-            examples.extend(_frequency_examples(path, types, report, min_count))
+            examples.extend(frequency_examples(path, types, report, min_count))
         elif kind == "entities":
             examples.extend(entity_examples(read_entities(path, report)))
         elif not has_frequencies:
@@ -93,7 +91,7 @@ def detect_kind(path: Path) -> Kind:
     """
     if path.is_dir():
         return "corpus"
-    first = next((line for _, line in _numbered_lines(path, ReadReport())), "")
+    first = next((line for _, line in read_rows(path, ReadReport())), "")
     if first.startswith("{") and '"names"' in first:
         return "entities"
     if _FREQUENCY.fullmatch(first):
@@ -110,7 +108,7 @@ def detect_kind(path: Path) -> Kind:
 
 def read_negatives(path: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
     """Read phrases with their hard negatives. Raises as `read_examples`."""
-    for number, line in _numbered_lines(path, report):
+    for number, line in read_rows(path, report):
         found = parse_negatives(line)
         if found is None:
             report.skip(NOT_A_ROW, path=str(path), line=number, text=line)
@@ -149,18 +147,6 @@ def with_one_label(example: Example) -> Example:
     return replace(example, others=(), allowed=example.allowed[:1])
 
 
-def _frequency_examples(
-    path: Path, types: Sequence[PhraseTypes], report: ReadReport, min_count: int
-) -> Iterator[Example]:
-    """Read phrases with their classes, and with their types if these are known."""
-    rows = (row for row in read_frequencies(path, report) if row[2] >= min_count)
-    for phrase, same in groupby(rows, key=lambda row: row[0]):
-        classes = [lexical_class for _, lexical_class, _ in same]
-        kinds = [kind for table in types if (kind := table.get(phrase)) is not None]
-        labels = dict.fromkeys(i for lexical_class in classes for i in one_class(lexical_class, kinds[:1]))
-        yield Example(phrase, (), f"name:{phrase.casefold()}", tuple(labels))
-
-
 def type_examples(rows: Iterable[tuple[str, str]]) -> Iterator[Example]:
     """Make examples of typed phrases with an open lexical class; several types of one phrase allow any of them."""
     types: dict[str, dict[str, None]] = {}
@@ -168,20 +154,6 @@ def type_examples(rows: Iterable[tuple[str, str]]) -> Iterator[Example]:
         types.setdefault(phrase, {})[kind] = None
     for phrase, kinds in types.items():
         yield Example(phrase, (), f"name:{phrase.casefold()}", any_class(kinds))
-
-
-def _numbered_lines(path: Path, report: ReadReport) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines that are not blank."""
-    source = Source(path)
-    try:
-        for number, line in read_lines(source):
-            if isinstance(line, BadLine):
-                report.skip(line.reason, path=str(path), line=number, text=line.text)
-            elif line.strip():
-                report.rows += 1
-                yield number, line
-    finally:
-        source.close()
 
 
 def read_training_files(

@@ -94,11 +94,6 @@ class EncoderMethod:
         self.name = name or encoder.info.name
         self.supports: frozenset[Need] = _WITH_HEAD if encoder.info.has_head else _WITHOUT_HEAD
 
-    @property
-    def n_encoded(self) -> int:
-        """Distinct strings encoded so far."""
-        return len(self._row)
-
     def vectors(self, names: Sequence[str]) -> Vectors:
         """Vectors of length 1, (n, dim); zeros for a name that cannot be encoded."""
         rows = self._rows(names)
