@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.records import Annotation, Candidate, Entity, Link, NilReason
-    from training.augment.find_synonyms import WrittenFile, find_synonyms, paraphrase_corpus
+    from training.augment.variants import WrittenFile, find_synonyms, paraphrase_corpus
     from training.corpus.make_corpus import CorpusReport, make_corpus
     from training.evaluation.evaluate_model import evaluate_model, list_tasks
     from training.evaluation.table import report_as_text
@@ -176,12 +176,12 @@ _MODULE_OF = {
     "UlrRequest": "training.ulr.request",
     "UlrResult": "training.ulr.request",
     "UpdateResult": "ingest.load.results",
-    "WrittenFile": "training.augment.find_synonyms",
+    "WrittenFile": "training.augment.variants",
     "average_checkpoint": "training.networks.average",
     "evaluate_model": "training.evaluation.evaluate_model",
     "export_checkpoint": "training.export.export_checkpoint",
     "find_ngrams": "training.ngrams.find_ngrams",
-    "find_synonyms": "training.augment.find_synonyms",
+    "find_synonyms": "training.augment.variants",
     "fit_model": "training.finetune.fit_model",
     "list_tasks": "training.evaluation.evaluate_model",
     "load_base": "ingest.load.load_base",
@@ -190,7 +190,7 @@ _MODULE_OF = {
     "make_corpus": "training.corpus.make_corpus",
     "make_entity": "ingest.base.new_entity",
     "mine_negatives": "training.mining.hard_negatives",
-    "paraphrase_corpus": "training.augment.find_synonyms",
+    "paraphrase_corpus": "training.augment.variants",
     "pretrain_character_encoder": "training.love",
     "read_entities": "ingest.load.read_entities",
     "rebuild_for_torch": "training.export.export_checkpoint",

@@ -1,15 +1,9 @@
-"""Score a type head on names that it never saw.
+"""A type head fitted on a frozen encoder: what `pearl-qdrant train head` does.
 
-Fit a type head: softmax regression on phrase vectors with the marginal type loss.
-
-Cost: each name is encoded once; an epoch over 200,000 vectors takes a few seconds.
-
-Fit a type head on a frozen network, and write both as a checkpoint.
+It is a softmax regression on phrase vectors with the marginal type loss.
 
 Each name is encoded once, which is most of the cost: an epoch over 200,000 vectors takes a few seconds. A tenth of the
 names, chosen by their hash, is held out to measure the head on names that it never saw.
-
-A type head from files to a checkpoint in one call: what `pearl-qdrant train head` does.
 
 from pearl_qdrant import train_head
 

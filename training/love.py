@@ -1,9 +1,7 @@
-"""Word vectors that the character encoder mimics: from a file, or from the phrase encoder that it joins.
+"""Pre-train the character encoder (LOVE): words with typos learn the vectors of the correct words.
 
-The vectors of an encoder are centred (their mean is subtracted): embeddings of a transformer lie in a narrow cone, and
-differences between cosines of 0.9 teach little.
-
-Pre-train the character encoder: words with typos learn the vectors of the correct words.
+The vectors are those of a file, or of the phrase encoder that it joins. Those of an encoder are centred (their mean is
+subtracted): embeddings of a transformer lie in a narrow cone, and differences between cosines of 0.9 teach little.
 
     each step: draw words -> half of them with one edit -> character encoder -> linear layer to the width of the targets
                -> NT-Xent against the words' own vectors, other words of the batch and look-alikes as negatives -> Adam
@@ -15,8 +13,6 @@ Cost: a step of 128 words takes about 30 ms on one core; 22,000 words and 20 epo
 
 Source: LOVE (Chen et al. 2022), sections 4.2 and 4.3: NT-Xent at 0.07, three hard negatives, Adam at 2e-3 decaying by
 0.97 an epoch, 20 epochs. Our batches are larger than the 32 of the paper.
-
-Pre-training of a character encoder in one call: what `pearl-qdrant train love` does.
 
 from pearl_qdrant import pretrain_character_encoder
 
@@ -48,7 +44,7 @@ from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import InputError, TrainingError
 from training.augment.edits import edit_letters
-from training.augment.find_synonyms import read_vectors
+from training.augment.variants import read_vectors
 from training.finetune.losses import nt_xent
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.mining.edit_pairs import edit_pairs

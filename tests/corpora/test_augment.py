@@ -28,7 +28,7 @@ from training.augment.draw import (
     wordnet_synonyms,
 )
 from training.augment.edits import EDITS, edit_letters
-from training.augment.find_synonyms import Paraphraser, find_neighbours, read_vectors, write_paraphrases
+from training.augment.variants import Paraphraser, find_neighbours, read_vectors, write_paraphrases
 from training.corpus.files import read_variants
 from training.options import ParaphraseOptions
 

@@ -15,7 +15,7 @@ from tiny_wordnet import make_sentence_wordnet
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, TrainingError
-from training.augment.find_synonyms import read_vectors
+from training.augment.variants import read_vectors
 from training.corpus.chunking import Lexicon
 from training.corpus.files import parse_variants, read_entities, read_frequencies
 from training.corpus.make_corpus import read_texts

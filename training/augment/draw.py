@@ -1,4 +1,6 @@
-"""Look up variants of millions of phrases on disk: a JSON Lines file, with an index of 16 bytes per phrase in memory.
+"""Draw variants of a phrase as in the paper, from tables on disk, synonyms and edits.
+
+Look up variants of millions of phrases on disk: a JSON Lines file, with an index of 16 bytes per phrase in memory.
 
 Reads `phrase_aug.jsonl` (paraphrases), `token_aug.jsonl` (variants by synonyms) and `entities.jsonl` (aliases), our own
 or the published ones. Rows are read on demand from a memory map: 3 microseconds each.
@@ -17,8 +19,6 @@ level can change the phrase (one or two letters, only digits), it comes back unc
 true: skip such a pair.
 
 Cost: 4 to 10 microseconds per phrase.
-
-The files that augmentation draws from; each process that augments opens them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Edit one character of a word: swap, delete, insert, substitute, keyboard neighbour, OCR confusion.
+"""Variants that need no files: one edited character, or another spelling of the phrase.
+
+An edit of one character is a swap, delete, insert, substitute, keyboard neighbour, OCR confusion.
 
 Only letters are edited, and only in words of at least three letters: another digit is another number, and an edit of
 "US" is another country. The first letter of a phrase is kept.
 
 Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
 
-Respell phrases as people do, and mix the spellings as for the shipped model. Seeded, never empty.
+Other spellings are those that people use, mixed as for the shipped model. All are seeded and never empty.
 """
 
 from __future__ import annotations

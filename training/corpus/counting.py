@@ -1,9 +1,9 @@
-"""Count more phrases than fit into memory: a dict of counts is spilled to sorted runs, which are merged at the end.
+"""Write the files of a corpus from texts and bases, in bounded memory.
+
+Count more phrases than fit into memory: a dict of counts is spilled to sorted runs, which are merged at the end.
 
 Memory is bounded by `max_keys` entries for any text. The runs are temporary files in the system's folder for these.
 The merge yields phrases in order, so that equal phrases are adjacent.
-
-Write the files of a corpus from texts and bases.
 
     bases -> entities.jsonl -> typed names
     texts -> parser -> counts -> phrases seen often enough -> typer -> freq_phrase.txt, phrase_with_etype.txt

@@ -1,6 +1,6 @@
-"""Read the texts of a corpus: plain text, or JSON Lines with a text field; compressed or not.
+"""Make a corpus from texts and bases in one call: what `pearl-qdrant train corpus` does.
 
-Make a corpus from texts and bases in one call: what `pearl-qdrant train corpus` does.
+Texts are plain text, or JSON Lines with a text field; compressed or not.
 
 from pearl_qdrant import CorpusOptions, make_corpus
 

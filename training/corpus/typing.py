@@ -1,4 +1,6 @@
-"""Recognise dates, times, money, percentages, quantities, ordinals and cardinals by their form. English.
+"""Entity types of phrases: by form, by lists of names, or by a model.
+
+Recognise dates, times, money, percentages, quantities, ordinals and cardinals by their form. English.
 
 Read lists of names with their entity types: TSV with a header, or PEARL's `phrase <TAB> entity type`.
 

@@ -1,15 +1,11 @@
-"""Hard negatives as a table in memory, from which training draws, and as a file.
+"""Batches of phrase pairs with hard negatives, each a pure function of (seed, rank, step).
 
-Memory: 4 bytes per negative and about 200 per phrase, besides the phrases themselves.
-
-Batches of phrase pairs with hard negatives, each a pure function of (seed, rank, step).
+Hard negatives are a table in memory: 4 bytes per negative and about 200 per phrase, besides the phrases themselves.
 
 So a resumed run does not draw the same batches again, and any worker process can make any batch.
 
     NeighbourSampler    several sources in fixed proportions, alphabetical neighbours together: free hard negatives
     EpochSampler        each example once per epoch, in random order, as in the paper
-
-Plan the batches of a run: how many steps it takes, and what makes the batches.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Formats what became of each kind of everyday mention: right, wrong and NIL answers of each method.
+"""Figures of the evaluation: t-SNE by type, reliability diagrams, and what became of each kind of everyday mention.
 
-Draws Figure 4 of the paper: t-SNE of the vectors of up to 100 names for each of six types, a panel an encoder.
-
-The paper takes its names from YAGO 4; here they come from the test split (`entity_types`) and from biomedical bases.
-
-Draws reliability diagrams: the share of correct answers by probability.
+Figure 4 of the paper has the vectors of up to 100 names for each of six types, a panel an encoder. The paper takes its
+names from YAGO 4; here they come from the test split (`entity_types`) and from biomedical bases.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The methods that are evaluated: encoders and string similarities.
+"""The methods that are evaluated: encoders, string similarities and BM25.
 
 Cost: each distinct string is encoded once in a run, over all tasks, and takes 4 x dim bytes of memory.
 
-String similarities as baselines: Jaccard of character n-grams, and character TF-IDF.
+String similarities: Jaccard of character n-grams, and character TF-IDF.
 
-BM25 as a baseline of retrieval: the sum over the words of the query of IDF times a saturated count.
+BM25: the sum over the words of the query of IDF times a saturated count.
 
     score(q, d) = sum over words w of q: idf(w) * f(w, d) * (k1 + 1) / (f(w, d) + k1 * (1 - b + b * |d| / mean |d|))
     idf(w) = log((N - n(w) + 0.5) / (n(w) + 0.5)); a negative one is 0.25 times the mean of all

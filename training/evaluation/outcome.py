@@ -1,4 +1,6 @@
-"""The outcome of a task for one method: its figure, and a function that recomputes it on a resample.
+"""The figure of a method on a task, and whether it differs from that of another method.
+
+The outcome of a task for one method: its figure, and a function that recomputes it on a resample.
 
 The bootstrap needs the function: `Outcome.score` takes weights, that is, how often each item was drawn.
 

@@ -1,9 +1,7 @@
-"""Figures of the paper, for comparison.
+"""Figures of both papers, for comparison.
 
 Source: PEARL (Chen et al. 2024), Tables 1 and 2. The paper measures entity retrieval among 572 and 750 thousand names
 with an approximate index. Ours is exact and among fewer names, so the two are not comparable.
-
-Figures of the second paper, for comparison.
 
 Source: Li & Zhao 2021, Pre-training Universal Language Representation, Tables 2, 4 and 9.
 """

@@ -1,12 +1,7 @@
-"""Assign entities and names to the training, development and test split by a hash, never by row number.
+"""A training example: a name, other names of its entity, and the phrase types that are right for it; and its split.
 
-There are ten splits: 0 to 6 train, 7 and 8 are development data, 9 is the test.
-
-Phrases with what is known about them, and the folding under which two phrases count as equal.
-
-One training example: a name, other names of its entity, and the phrase types that are right for it.
-
-Counts and sets of the phrase types that examples allow.
+Entities and names belong to a split by a hash, never by row number. There are ten splits: 0 to 6 train, 7 and 8 are
+development data, 9 is the test.
 """
 
 from __future__ import annotations

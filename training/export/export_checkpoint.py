@@ -1,6 +1,6 @@
-"""Measure how close two forms of a model are: fp32 and int8, torch and ONNX, before and after a conversion.
+"""Export a trained checkpoint in one call: what `pearl-qdrant train export` does.
 
-Export a trained checkpoint in one call: what `pearl-qdrant train export` does.
+Both forms, network and graph, are compared before anything is written.
 
     from pearl_qdrant import export_checkpoint
 

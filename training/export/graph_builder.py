@@ -1,4 +1,6 @@
-"""Quantise matrices to 8 bits from the network only: no text is needed.
+"""What both graphs are built with: nodes and constants, and matrices in 8 bits.
+
+Matrices are quantised from the network only: no text is needed.
 
 Three measures keep the error small; mean 1 - cosine to fp32 of all-MiniLM-L6-v2, all products in 8 bits:
 
@@ -10,8 +12,6 @@ A few input channels of a BERT are ten times larger than the others, and the lar
 token. The range of a channel is measured on random tokens; real names gave the same scales and the same error (0.0008).
 
 Source: SmoothQuant (Xiao et al. 2023), Eq. 4, with the mean error as in Nagel et al. 2019 (DFQ), section 4.2.
-
-Nodes and constants of an ONNX graph under construction.
 """
 
 from __future__ import annotations

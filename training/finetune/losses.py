@@ -2,7 +2,7 @@
 
 L = L_CL + weight * L_CE                                                       Eq. 4
 
-Find the rows of a batch that mean the same, so that they are not used as negatives.
+Rows of a batch that mean the same are not negatives of each other:
 
     by label      pair i and pair j are of one entity, or share a string after case and punctuation folding
     by a teacher  another encoder finds the two closer than the row's own pair (GIST)

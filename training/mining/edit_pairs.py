@@ -1,4 +1,6 @@
-"""Many strings as arrays: substring hashes and character-pair signatures without a Python loop over strings.
+"""Find all pairs of strings within a small edit distance, without comparing every pair.
+
+Strings are arrays, with substring hashes and character-pair signatures without a Python loop over strings.
 
     prefix hash   P[0] = 0,  P[i + 1] = P[i] B + value(c_i)            mod 2^64
     substring     h(a, b) = P[b] - P[a] B^(b - a)
@@ -6,8 +8,6 @@
     two           h(s without i < j) = P[L] + d_j + d_i / B     where d_k = (P[k] - P[k + 1]) B^(L - 1 - k)
 
 B is odd, so it has an inverse modulo 2^64, and a variant with two deletions costs two additions.
-
-Find all pairs of strings within a small edit distance, without comparing every pair.
 
     short strings   two strings within distance d share a variant with up to d characters deleted (SymSpell)
     long strings    of d + 1 segments of a string, at least one is unchanged in any string within distance d, shifted

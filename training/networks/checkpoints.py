@@ -1,13 +1,9 @@
-"""The model card of a checkpoint: README.md with the header that the hub reads.
+"""Networks as checkpoint folders between the stages of training, with and without a character encoder.
 
-Files of a character encoder between its pre-training and the network that it joins.
+A character encoder has files of its own before it joins a network:
 
 character.json              `CharacterConfig`, char_dim and a record of the training
 character.safetensors       its weights
-
-Read and write networks as checkpoint folders with weights for torch, between the stages of training.
-
-Load the network that a training run starts from, with or without a character encoder and a type head.
 """
 
 from __future__ import annotations

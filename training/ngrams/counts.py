@@ -1,6 +1,6 @@
-"""The tokens of a corpus on disk, in blocks of whole documents that are read into memory one at a time.
+"""Counts of all n-grams of a corpus, level by level: words, then pairs, triples and so on.
 
-Counts of all n-grams, level by level: words, then pairs, triples and so on.
+The tokens are on disk, in blocks of whole documents that are read into memory one at a time.
 
 An n-gram that occurs often enough consists of two shorter ones that do. So each level gives a number to its n-grams,
 and the next one has as key the numbers of the first n - 1 and the last n - 1 words: 64 bits, equal for equal n-grams

@@ -1,8 +1,6 @@
-"""Sentences of a text, words of a sentence, and the number that stands for a word.
+"""Sentences, words, and the folder that `find_ngrams` writes: n-grams, and sequences with their spans.
 
-The folder that `find_ngrams` writes: n-grams with count and PMI, and the sequences of the corpus with their spans.
-
-    ngrams.tsv       n-gram <TAB> count <TAB> PMI in nats, after a header; in the order of the first occurrence
+ngrams.tsv       n-gram <TAB> count <TAB> PMI in nats, after a header; in the order of the first occurrence
                      (counts within documents have a column more, the document)
     sequences.txt    the text of each sequence, a line each, UTF-8
     sequences.bin    a record for each sequence, and one more for the end: `SEQUENCE`

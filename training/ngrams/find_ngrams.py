@@ -1,6 +1,4 @@
-"""Writes n-grams, sequences and spans, block by block.
-
-N-grams of a corpus from files to a folder in one call: what `pearl-qdrant train ngrams` does.
+"""N-grams of a corpus from files to a folder in one call: what `pearl-qdrant train ngrams` does.
 
 from pearl_qdrant import find_ngrams
 

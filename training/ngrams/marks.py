@@ -1,7 +1,4 @@
-"""Mentions of given names in sequences, by the words of the names.
-
-PMI of n-grams, the threshold, the best n-grams of each document, and the spans of a block.
-"""
+"""The spans of a block: n-grams by PMI, threshold and document, and mentions of given names."""
 
 from __future__ import annotations
 

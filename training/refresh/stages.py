@@ -1,18 +1,14 @@
-"""The time of a refresh: one budget for all stages, of which each but the fit has a share that it does not exceed.
+"""Parts of a refresh: its time, its state, the tables of the base, and the phrases that stay.
+
+The time of a refresh: one budget for all stages, of which each but the fit has a share that it does not exceed.
 
 phrases, negatives, head, measure    cut to their share: fewer names at the pace that this machine has shown
 start, average, export               take what they take; the last two are foreseen from the first
 fit                                  what is left before those after it; it stops when its time is over
 
-What a refresh has done so far, in its work folder, so that the same call goes on there.
-
-The base as two tables: what is learned, and what is measured afterwards.
-
-Phrases that a refresh keeps where the start has them: words of its vocabulary, alone and in pairs.
-
-They stand for the language that the base does not speak of, and need no other file.
-
-How long a step of fine-tuning takes on this machine, measured on a few names before the run.
+The base becomes two tables: what is learned, and what is measured afterwards. Phrases that stay where the start has
+them are words of its vocabulary, alone and in pairs. They stand for the language that the base does not speak of, and
+need no other file.
 """
 
 from __future__ import annotations

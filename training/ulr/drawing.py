@@ -1,11 +1,11 @@
-"""The sequences to train on: cut from texts, or those of a folder of n-grams with their spans.
+"""What a step of ULR learns from: sequences that are drawn, an n-gram of each, and masks.
+
+Sequences are cut from texts, or are those of a folder of n-grams with their spans.
 
     text -> sentences -> at most `max_words` words each -> as they are, or neighbours packed together
 
 At most `limit` sequences of all texts are kept, each with the same chance (reservoir sampling), so that memory
 is bounded for texts of any size.
-
-What a step of ULR learns from: sequences that are drawn, an n-gram of each, and masks.
 
 All of it is a function of seed and step, so that a resumed run sees the same.
 """

@@ -1,10 +1,10 @@
-"""The head of masked language modelling: token vectors to logits over the vocabulary, tied to the input embeddings.
+"""The network of ULR training: an encoder with pooling, and the MLM head.
+
+The head takes token vectors to logits over the vocabulary, tied to the input embeddings.
 
     logits = LayerNorm(act(h W + b)) E^T + c        E: the encoder's input embeddings, (vocabulary, embedding width)
 
 BERT, ALBERT, ELECTRA (its generator), RoBERTa, MPNet and DistilBERT all have this head, under different names.
-
-The network of ULR training: an encoder with pooling, and the MLM head.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The objective of ULR.
+"""The objective of ULR, and a run of its steps.
 
-    L = misad_weight L_MiSAD + mlm_weight L_MLM
+L = misad_weight L_MiSAD + mlm_weight L_MLM
     L_MiSAD = MSE(E_w + E_R, E_S)       unit vectors of the n-gram, of the rest and of the whole sequence
     L_MLM                               cross-entropy of the masked tokens of S, none of them in w
 
@@ -15,8 +15,6 @@ sequences: for 384 dimensions a squared distance of 1 is a loss of 0.0026.
 The sums over parts of a batch are exact: each part counts by its share of all n-grams and of all masked tokens.
 
 Source: ULR (Li & Zhao 2021), section 3.2.
-
-The steps of ULR training.
 
     each step: draw sequences -> choose an n-gram of each (`training.ngrams.sampling`) -> mask
                -> L = MiSAD + MLM, part by part -> Adam

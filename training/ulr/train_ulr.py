@@ -1,9 +1,7 @@
-"""Open the encoder that ULR training starts from, and write the one it ends with.
+"""ULR training from texts to an encoder in one call: what `pearl-qdrant train ulr` does.
 
 The folder written is one of sentence-transformers: transformer, pooling and normalisation. Its weights are those of the
 model with its MLM head, under the names of transformers, so that a later run has a head to start from.
-
-ULR training from texts to an encoder in one call: what `pearl-qdrant train ulr` does.
 
 from pearl_qdrant import UlrRequest, train_ulr
 

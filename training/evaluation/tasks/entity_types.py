@@ -1,11 +1,9 @@
-"""Makes percentages, ordinals, times and amounts of money in forms that the training rules never make.
+"""Type classification: accuracy of the type head on names that training never saw.
+
+Makes percentages, ordinals, times and amounts of money in forms that the training rules never make.
 
 Real lists of such names are short. Training uses the rules of `training.examples.numbers`; a head that has learned only
 their patterns fails on the names made here.
-
-Scores of predicted entity types: accuracy, and F1 by type.
-
-Type classification: accuracy of the type head on names that training never saw.
 
 Names are the typed names of the test split (by case-folded name with digits as 0), without those whose key the training
 rules for numbers can make. The natural sample has the distribution of the table. The balanced sample has up to 200

@@ -1,6 +1,4 @@
-"""Makes typos: one random character edit in a name.
-
-Fuzzy join (AutoFJ): accuracy of the nearest left title for each right title that has a match.
+"""Fuzzy join (AutoFJ): accuracy of the nearest left title for each right title that has a match.
 
 The figure is accuracy@1 in each set, then the mean over sets. `autofj_typos` adds one random character edit to each
 right title; each seed has other edits.

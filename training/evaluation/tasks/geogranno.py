@@ -1,12 +1,11 @@
-"""GEOGRANNO as the paper uses it: questions, and canonical utterances that paraphrase them.
+"""Question retrieval on GEOGRANNO: how often a correct paraphrase is among the first 1, 5 or 10 candidates.
 
-The paper states 546 pairs and 158 candidates. Its percentages fit 365 queries, which are the distinct questions of the
-splits train and dev; the distinct canonical utterances of these rows are the 158 candidates. The lengths of its Table 9
-fit questions in which the placeholders have the values of the canonical utterances, without the question mark:
+The questions and the canonical utterances that paraphrase them are those of the paper. It states 546 pairs and 158
+candidates. Its percentages fit 365 queries, which are the distinct questions of the splits train and dev; the distinct
+canonical utterances of these rows are the 158 candidates. The lengths of its Table 9 fit questions in which the
+placeholders have the values of the canonical utterances, without the question mark:
 
     how long is the _river_ river ?  ->  how long is the colorado river river
-
-Question retrieval on GEOGRANNO: how often a correct paraphrase is among the first 1, 5 or 10 candidates.
 
 Candidates with equal scores stand in random order, and the figure is the mean over these orders: BM25 gives many equal
 scores, and a fixed order moves its figures by up to 3 points. The task of the first 10 also has the groups of Table 9

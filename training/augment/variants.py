@@ -1,4 +1,6 @@
-"""Paraphrase phrases with a sequence-to-sequence model, once, and store the result in `phrase_aug.jsonl`.
+"""Augmentation of a corpus that is computed once: what `train paraphrase` and `train synonyms` do.
+
+Paraphrase phrases with a sequence-to-sequence model, once, and store the result in `phrase_aug.jsonl`.
 
 The paper's model is Parrot (T5, `prithivida/parrot_paraphraser_on_T5`), which needs "paraphrase: " before the phrase.
 Any other model of the hub or in a folder works too. Rows are appended as they are made, so that an interrupted run
@@ -8,8 +10,6 @@ Find neighbours of words among word vectors, from a `.vec` file of FastText (or 
 
 Format: an optional header `n dim`, then a line `word v1 ... vdim` per word, the most frequent words first.
 Cost: comparing 50,000 words of 300 dimensions takes 1.5 x 10^12 operations, in blocks of 1,024 words.
-
-Augmentation of a corpus, computed once: what `pearl-qdrant train paraphrase` and `train synonyms` do.
 
 from pearl_qdrant import find_synonyms, paraphrase_corpus
 
