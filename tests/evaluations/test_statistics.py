@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training.evaluation.outcome import mean_outcome, nmi_outcome, paired_bootstrap, pearson_outcome
-from training.evaluation.tasks.probe import probe, split_rows
+from training.evaluation.tasks.classification import probe, split_rows
 
 
 def test_a_probe_learns_a_pattern_and_is_reproducible() -> None:

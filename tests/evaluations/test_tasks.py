@@ -14,9 +14,9 @@ from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS, find_tasks
 from training.evaluation.run import evaluate
+from training.evaluation.tasks.classification import split_rows
 from training.evaluation.tasks.fuzzy_join import one_edit
-from training.evaluation.tasks.probe import split_rows
-from training.evaluation.tasks.retrieval import dictionary
+from training.evaluation.tasks.phrases import dictionary
 
 
 def test_turney_is_the_share_of_answers_closer_than_every_distractor(folder: Path) -> None:

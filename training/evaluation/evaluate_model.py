@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import MissingDataError, OptionError, SettingsError
+from pearl_qdrant.installing import install_command
 from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.data import Data, FolderData, OwnBase
@@ -18,16 +20,25 @@ from training.evaluation.linking.loaded_bases import LoadedBases
 from training.evaluation.linking.methods import Ablation, Dense, EverydayLinker, Fusion, Linker, LinkingMethod
 from training.evaluation.linking.peers import everyday_peers, peers
 from training.evaluation.methods import Bm25Method, EncoderMethod, Method, StringMethod
-from training.evaluation.requirements import check_installed
 from training.evaluation.run import Report, evaluate
 from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
-from training.options import (
-    DEFAULT_DISTRACTORS,
-    DEFAULT_MENTIONS,
-    DEFAULT_NIL_SHARES,
-    DEFAULT_SEEDS,
-    DEFAULT_SPLITS,
-)
+from training.options import DEFAULT_DISTRACTORS, DEFAULT_MENTIONS, DEFAULT_NIL_SHARES, DEFAULT_SEEDS, DEFAULT_SPLITS
+
+_LIBRARIES = ("sklearn", "torch")
+
+
+def check_installed(*more: str) -> None:
+    """Check the libraries.
+
+    Args:
+        more: Names of further modules.
+
+    Raises:
+        SettingsError: If one is not installed; the message has the command that installs it.
+    """
+    if absent := [library for library in (*_LIBRARIES, *more) if importlib.util.find_spec(library) is None]:
+        raise SettingsError(f"evaluate needs {', '.join(absent)}: {install_command('train')}")
+
 
 _log = logging.getLogger(__name__)
 

@@ -8,27 +8,22 @@ from __future__ import annotations
 from training.evaluation.task import Task
 from training.evaluation.tasks import (
     analogy,
-    clustering,
+    classification,
     entity_types,
     everyday,
     fuzzy_join,
     geogranno,
     glue,
     linking,
-    paraphrase,
-    retrieval,
-    short_text,
-    similarity,
+    phrases,
     squad,
 )
 
 TASKS: tuple[Task, ...] = (
-    *paraphrase.TASKS,
-    *similarity.TASKS,
-    *retrieval.TASKS,
-    *clustering.TASKS,
+    *classification.PARAPHRASE_TASKS,
+    *phrases.TASKS,
     *fuzzy_join.TASKS,
-    *short_text.TASKS,
+    *classification.SHORT_TEXT_TASKS,
     *entity_types.TASKS,
     *analogy.TASKS,
     *geogranno.TASKS,

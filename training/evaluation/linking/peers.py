@@ -194,17 +194,12 @@ class Tfidf(Peer):
 
     def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
         """Link mentions; a score is a cosine."""
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
         if not mentions:  # which scikit-learn refuses
             return Answers((), 0.0)
         names = Names(base)
-        vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), dtype=np.float32)
-        # scikit-learn refuses input without any n-gram, such as blank names alone.
-        vectorizer.fit([*names.texts, "blank"])
-        matrix = vectorizer.transform(names.texts)
+        rows, matrix = _tfidf([one.mention for one in mentions], names.texts, longest=5)
         start = time.perf_counter()
-        scores = products(vectorizer.transform([one.mention for one in mentions]), matrix)
+        scores = products(rows, matrix)
         best = [names.best(_in_order(row), one) or _Best() for one, row in zip(mentions, scores, strict=True)]
         milliseconds = _milliseconds(start, mentions)
         linked, cutoffs = cut_off(best, mentions)
@@ -333,12 +328,17 @@ def _fuzzy_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
 
 def _tfidf_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
     """TF-IDF of case-folded character 3-grams within words: scispaCy's candidate generation, but exact."""
+    yield from products(*_tfidf(mentions, names, longest=3))
+
+
+def _tfidf(mentions: Sequence[str], names: Sequence[str], *, longest: int) -> tuple[Any, Any]:
+    """Sparse TF-IDF rows of mentions and of names, of character n-grams of 3 and more within words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), dtype=np.float32)
+    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, longest), dtype=np.float32)
     # scikit-learn refuses input without any n-gram, such as blank names alone.
     vectorizer.fit([*names, "blank"])
-    yield from products(vectorizer.transform(mentions), vectorizer.transform(names))
+    return vectorizer.transform(mentions), vectorizer.transform(names)
 
 
 def _ngram_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:

@@ -22,7 +22,7 @@ from training.evaluation.data import Data, as_number
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome, pearson, pearson_outcome
 from training.evaluation.task import EvaluationOptions, Task
-from training.evaluation.tasks.probe import Split, probe
+from training.evaluation.tasks.classification import Split, probe
 
 GROUP = "glue"
 _VALIDATION_SHARE = 0.15

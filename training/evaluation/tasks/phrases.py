@@ -1,0 +1,162 @@
+"""Tasks on phrases and names by their vectors: similarity, retrieval and clustering.
+
+Phrase similarity: Turney (multiple choice) and BIRD (correlation with human ratings).
+
+Turney is scored by the cosine. PEARL's code uses the dot product of raw vectors, but our encoders only give vectors of
+length 1. Choices with equal scores share the point.
+
+Entity retrieval: how often the name nearest to a mention is the canonical name of its entity.
+
+PEARL's dictionaries (572 and 750 thousand names) are on the hub only. With a folder, the dictionary has the canonical
+names of the test set and a sample of the names of the bases in the folder (distractors, seed 0). Search is exact. So
+the figure is not comparable with the paper's; `n_names` in the details is the size of the dictionary.
+
+Entity clustering: how well k-means clusters of mention vectors agree with entity types, by NMI.
+
+K-means has one cluster for each type and ten starts, and runs on all mentions of the test split, with repeats. The
+seeds are those of k-means; the first one is the paper's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from pearl_qdrant.errors import FormatError
+from training.evaluation.data import Data, as_number
+from training.evaluation.methods import EncoderMethod, Similarity
+from training.evaluation.outcome import Outcome, mean_outcome, nmi_outcome, pearson_outcome
+from training.evaluation.paper import paper_figures
+from training.evaluation.task import EvaluationOptions, Task
+
+_TURNEY = "pearl_bench/turney.tsv"
+_BIRD = "pearl_bench/bird.tsv"
+_CHOICES = ("answer", "distractor1", "distractor2", "distractor3", "distractor4")
+
+
+def _turney(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+    """Accuracy of the choice that is most similar to the query."""
+    rows = data.rows(_TURNEY, "query", *_CHOICES)
+    queries = [row[0] for row in rows for _ in _CHOICES]
+    choices = [choice for row in rows for choice in row[1:]]
+    scores = method.pair_scores(queries, choices).reshape(len(rows), len(_CHOICES))
+    firsts = scores >= scores.max(axis=1, keepdims=True)
+    correct = firsts[:, 0] / firsts.sum(axis=1)
+    return mean_outcome([(np.arange(len(rows)), correct)])
+
+
+def _bird(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+    """Pearson's correlation of the similarity with human ratings of relatedness."""
+    rows = data.rows(_BIRD, "term1", "term2", "relatedness")
+    gold = np.array([as_number(row[2], _BIRD, "a relatedness") for row in rows])
+    return pearson_outcome(method.pair_scores([row[0] for row in rows], [row[1] for row in rows]), gold)
+
+
+_SIMILARITY = (
+    Task(
+        "turney",
+        "Turney",
+        "Phrase Similarity",
+        "accuracy",
+        "similarity",
+        (_TURNEY,),
+        _turney,
+        paper_figures("turney"),
+        True,
+    ),
+    Task(
+        "bird",
+        "BIRD",
+        "Phrase Similarity",
+        "Pearson r x 100",
+        "similarity",
+        (_BIRD,),
+        _bird,
+        paper_figures("bird"),
+        True,
+    ),
+)
+
+
+def dictionary(data: Data, canonicals: list[str], bases: str, n_distractors: int) -> list[str]:
+    """The canonical names and `n_distractors` other names of the bases, all distinct, in random order."""
+    own = set(canonicals)
+    others = {name for path in data.paths(bases) for (name,) in data.rows(path, "name")} - own - {""}
+    rng = random.Random(0)
+    names = [*sorted(own), *rng.sample(sorted(others), min(n_distractors, len(others)))]
+    # Random order, so that ties favour neither canonical nor other names.
+    rng.shuffle(names)
+    return names
+
+
+def _retrieval(path: str, bases: str) -> Callable[[Data, Similarity, EvaluationOptions], Outcome]:
+    def run(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+        rows = data.rows(path, "mention", "canonical")
+        names = dictionary(data, [row[1] for row in rows], bases, options.n_distractors)
+        found = method.nearest([row[0] for row in rows], names)
+        correct = np.array([names[i] == row[1] for i, row in zip(found.tolist(), rows, strict=True)], dtype=np.float64)
+        return mean_outcome([(np.arange(len(rows)), correct)], details={"n_names": len(names)})
+
+    return run
+
+
+def _retrieval_task(name: str, head: str, bases: str) -> Task:
+    path = f"pearl_bench/{name}_test.tsv"
+    return Task(
+        name=f"{name}_local",
+        head=f"{head} local",
+        group="Entity Retrieval",
+        metric="accuracy@1, exact search, not the paper's dictionary",
+        needs="similarity",
+        reads=(path,),
+        run=_retrieval(path, bases),
+        paper=paper_figures(name),
+        in_table_3=True,
+    )
+
+
+_RETRIEVAL = (_retrieval_task("yago", "YAGO", "kb/general.tsv"), _retrieval_task("umls", "UMLS", "kb/biomedical/*.tsv"))
+
+
+def _clustering(path: str, types: tuple[str, ...]) -> Callable[[Data, EncoderMethod, EvaluationOptions], Outcome]:
+    def run(data: Data, method: EncoderMethod, options: EvaluationOptions) -> Outcome:
+        from sklearn.cluster import KMeans
+
+        number = {kind.casefold(): i for i, kind in enumerate(types)}
+        rows = data.rows(path, "split", "type", "mention")
+        rows = [row for row in rows if row[0] == "test" and row[1].casefold() in number]
+        if len({row[2] for row in rows}) < len(types):
+            raise FormatError(path, None, f"too few mentions of {', '.join(types)} with split test ({len(rows)}).")
+        labels = np.array([number[kind.casefold()] for _, kind, _ in rows], dtype=np.int64)
+        vectors = method.vectors([mention for _, _, mention in rows])
+        clusters = [
+            KMeans(n_clusters=len(types), n_init=10, random_state=seed).fit_predict(vectors).astype(np.int64)
+            for seed in range(options.n_seeds)
+        ]
+        return nmi_outcome(labels, clusters)
+
+    return run
+
+
+def _clustering_task(name: str, head: str, path: str, types: tuple[str, ...]) -> Task:
+    return Task(
+        name,
+        head,
+        "Entity Clustering",
+        "NMI x 100",
+        "vectors",
+        (path,),
+        _clustering(path, types),
+        paper_figures(name),
+        True,
+    )
+
+
+_CLUSTERING = (
+    _clustering_task("conll", "CoNLL 03", "pearl_bench/conll2003.tsv", ("PER", "LOC", "ORG")),
+    _clustering_task("bc5cdr", "BC5CDR", "pearl_bench/bc5cdr.tsv", ("Chemical", "Disease")),
+)
+
+TASKS = (*_SIMILARITY, *_RETRIEVAL, *_CLUSTERING)
