@@ -142,6 +142,14 @@ def fit_head(
 _CHUNK = 2048  # names between two updates of the progress bar
 
 
+def label_matrix(examples: Sequence[Example]) -> Tensor:
+    """Return which phrase types are right for each example, (n, 95) bool."""
+    allowed = torch.zeros(len(examples), len(PHRASE_TYPES), dtype=torch.bool)
+    for i, example in enumerate(examples):
+        allowed[i, list(example.allowed)] = True
+    return allowed
+
+
 @torch.inference_mode()
 def phrase_vectors(base: BaseModel, names: list[str], *, max_tokens: int = 64, micro_batch: int = 64) -> Tensor:
     """Encode names: vectors before normalisation on the CPU, (n, dim), the input of the head."""
@@ -183,9 +191,7 @@ def run_head(
     if not kept:
         held, kept = [], typed
     vectors = phrase_vectors(base, [e.name for e in kept], max_tokens=base.config.max_length)
-    allowed = torch.zeros(len(kept), len(PHRASE_TYPES), dtype=torch.bool)
-    for i, example in enumerate(kept):
-        allowed[i, list(example.allowed)] = True
+    allowed = label_matrix(kept)
     sizes = Counter(example.allowed for example in kept)
     weights = torch.tensor([sizes[example.allowed] ** -options.balance for example in kept])
     head = fit_head(

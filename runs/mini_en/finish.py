@@ -15,11 +15,10 @@ from mini_en.data import head_examples
 from mini_en.text_head import fit_text_head
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.data.batches import ExampleSource
 from training.examples.example import Example
 from training.export.export_checkpoint import export_checkpoint
-from training.head import fit_head
+from training.head import fit_head, label_matrix
 from training.networks.checkpoints import write_network
 from training.networks.phrase_vectors import pool_phrases
 
@@ -36,9 +35,7 @@ def phrase_vectors(network: PearlNetwork, tokenizer: Any, names: list[str]) -> T
 
 def train_head(network: PearlNetwork, tokenizer: Any, examples: list[Example]) -> tuple[Any, tuple[int, ...]]:
     """Fit a first head on the averaged encoder; returns it, and the number of examples per label."""
-    allowed = torch.zeros(len(examples), len(PHRASE_TYPES), dtype=torch.bool)
-    for i, example in enumerate(examples):
-        allowed[i, list(example.allowed)] = True
+    allowed = label_matrix(examples)
     # Between equal weights for names and equal weights for sets of types; tuned on the development splits.
     kinds = [example.allowed for example in examples]
     sizes = {kind: kinds.count(kind) for kind in set(kinds)}

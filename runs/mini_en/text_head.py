@@ -27,7 +27,6 @@ from torch import Tensor
 from mini_en.data import head_examples, held_out_types
 from pearl_qdrant.encoder.checkpoint import HEAD_FILE, HEAD_TENSOR, ONNX_FILE, read_config, seal, write_config
 from pearl_qdrant.encoder.verify import verify
-from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.data.batches import ExampleSource
 from training.examples.example import (
     DEVELOPMENT_SPLITS,
@@ -39,7 +38,7 @@ from training.examples.example import (
     one_class,
     split_of,
 )
-from training.head import fit_head, score_types
+from training.head import fit_head, label_matrix, score_types
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -118,9 +117,7 @@ def fit_text_head(
         for name, found in text_mentions(data, TRAIN_SPLITS)
     ]
     examples = [*names, *texts]
-    allowed = torch.zeros(len(examples), len(PHRASE_TYPES), dtype=torch.bool)
-    for i, example in enumerate(examples):
-        allowed[i, list(example.allowed)] = True
+    allowed = label_matrix(examples)
     head = fit_head(
         torch.from_numpy(vectors_of([example.name for example in examples])),
         allowed,

@@ -24,7 +24,7 @@ _EVERY = 60.0  # seconds between two drawings
 _SMOOTHING = 0.98  # of the exponential mean of the curves
 _WIDEST = 4000  # points per curve
 
-_UNITS = {"contrastive": "nats", "type_loss": "nats", "misad": "", "mlm": "nats", "learning_rate": ""}
+_UNITS = {"loss": "nats", "contrastive": "nats", "type_loss": "nats", "misad": "", "mlm": "nats", "learning_rate": ""}
 """Columns of a log that are drawn, those that it has, with their units; at most five beside the scores."""
 
 

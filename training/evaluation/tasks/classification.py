@@ -1,8 +1,8 @@
 """Paraphrases and short texts, classified by frozen vectors: one hidden layer with ReLU.
 
-The classifier is as in Phrase-BERT and PEARL: 256 hidden units, batches of 200, Adam, 70 % of the rows to train, 15 % to
-choose the epoch, 15 % to test, at most 100 epochs, and early stopping after 5 epochs without improvement. Differences
-from PEARL's code:
+The classifier is that of Phrase-BERT and PEARL: 256 hidden units, batches of 200, Adam, 70 % of the rows to train, 15 %
+to choose the epoch, 15 % to test, at most 100 epochs, and early stopping after 5 epochs without improvement.
+Differences from PEARL's code:
 
     learning rate   PEARL uses 1e-4 on raw vectors. Ours have length 1, for which 1e-4 would reach 100 epochs first.
     weights         PEARL tests the last weights; here, those that are best on the validation rows.
