@@ -280,9 +280,8 @@ def test_a_batch_survives_packing() -> None:
 
 def test_a_folder_that_the_engine_left_in_its_log_is_no_obstacle(store: EdgeStore) -> None:
     """Edge replaces files of its log through a temporary folder; a kill leaves it there."""
-    with closing(store.create(manifest_of())) as collection:
-        with collection.writer() as writer:
-            writer.write(*many(30))
+    with closing(store.create(manifest_of())) as collection, collection.writer() as writer:
+        writer.write(*many(30))
     folder = Path(store.location) / "toy"
     for name in ("files.json", "published.json"):
         (folder / name).unlink()
