@@ -5,9 +5,10 @@
 
 Each base is generated in its real format (`generators/`) in a temporary folder. A process on one core then reads it
 once, as the scan before a load does. Columns of the table: decompressed MB (10^6 bytes, all files of the base) a second
-of wall clock; rows used and entities a second; processor seconds; RssAnon in MB before, at its highest (sampled every
-50,000 entities), and at the end. Wikidata's dump is read twice, for the classes and for the entities: one line each.
-The tables (TSV, CSV, JSON Lines, Parquet) have the same rows, so that entities a second can be compared.
+of wall clock; rows used and entities a second; processor seconds, and entities in one of them; RssAnon in MB before, at
+its highest (sampled every 50,000 entities), and at the end. Wikidata's dump is read twice, for the classes and for the
+entities: one line each.
+The tables (TSV, CSV, JSON, JSON Lines, Parquet, xlsx) have the same rows, so that entities a second can be compared.
 Peers read the same files: `pandas.read_csv` of MRCONSO.RRF in chunks (columns, not entities), `json.loads` of each line
 of the dump (no entities either), and decompression alone, which is the upper limit.
 """
@@ -26,7 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from generators.tables import make_csv, make_jsonl, make_parquet, make_tsv
+from generators.ontologies import make_mesh, make_obo, make_obograph, make_owl, make_skos, make_turtle
+from generators.tables import make_csv, make_json, make_jsonl, make_parquet, make_tsv, make_xlsx
 from generators.umls import BYTES_A_ROW, make_umls
 from generators.wikidata import make_dump, make_truthy
 from generators.yago import make_yago_4, make_yago_45
@@ -39,8 +41,16 @@ from ingest.readers.wikidata import WikidataReader
 MAKERS: dict[str, Callable[[Path, int], None]] = {
     "tsv": make_tsv,
     "csv": make_csv,
+    "json": make_json,
     "jsonl": make_jsonl,
     "parquet": make_parquet,
+    "xlsx": make_xlsx,
+    "obo": make_obo,
+    "obograph": make_obograph,
+    "owl": make_owl,
+    "skos-nt": make_skos,
+    "skos-ttl": make_turtle,
+    "mesh": make_mesh,
     "umls": lambda folder, n_bytes: make_umls(folder, n_bytes // BYTES_A_ROW),
     "yago-4": make_yago_4,
     "yago-4.5": make_yago_45,
@@ -48,7 +58,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
     "wikidata-truthy": make_truthy,
 }
 FORMS = ("plain", "gz", "bz2")
-FORMS_OF = {"wikidata": FORMS, "parquet": FORMS[:1]}  # Parquet compresses its own columns
+FORMS_OF = {"wikidata": FORMS, "parquet": FORMS[:1], "xlsx": FORMS[:1]}  # these compress themselves
 GZIP_LEVEL = 6
 SAMPLE_ENTITIES = 50_000
 
@@ -177,7 +187,11 @@ def show(heading: str, form: str, n_bytes: int, found: Measure) -> None:
     """Print a line of the table."""
     cells = [heading, form, f"{n_bytes / found.seconds / 1e6:.1f}"]
     cells += [f"{count / found.seconds:,.0f}" if count else "" for count in (found.rows, found.entities)]
-    cells += [f"{found.cpu_seconds:.2f}", ", ".join(f"{mb:.0f}" for mb in found.memory or ())]
+    cells += [
+        f"{found.cpu_seconds:.2f}",
+        f"{found.entities / found.cpu_seconds:,.0f}",
+        ", ".join(f"{mb:.0f}" for mb in found.memory or ()),
+    ]
     click.echo(f"| {' | '.join(cells)} |")
 
 
@@ -193,7 +207,16 @@ def main(
     megabytes: int, umls_rows: int | None, base: tuple[str, ...], form: tuple[str, ...], folder: Path | None
 ) -> None:
     """Generate bases, read them in each form, and print a table."""
-    heads = ("reader", "form", "MB/s", "rows/s", "entities/s", "processor s", "RssAnon before, highest, last (MB)")
+    heads = (
+        "reader",
+        "form",
+        "MB/s",
+        "rows/s",
+        "entities/s",
+        "processor s",
+        "entities",
+        "RssAnon before, highest, last (MB)",
+    )
     click.echo(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     # One process for each pass, so that no pass inherits the memory of another.
     context = multiprocessing.get_context("spawn")

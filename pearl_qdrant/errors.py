@@ -298,6 +298,10 @@ class InvalidPointError(StoreError):
     """A vector or payload that must not be stored (NaN, zero, wrong width, lone surrogate)."""
 
 
+_MAX_MESSAGE = 2_000
+"""Characters of a message about an input; a library's may hold a word of a megabyte."""
+
+
 class InputError(PearlQdrantError):
     """An input cannot be read.
 
@@ -308,6 +312,8 @@ class InputError(PearlQdrantError):
 
     def __init__(self, path: str, line: int | None, message: str, *, option: str | None = None) -> None:
         self.path, self.line = path, line
+        if len(message) > _MAX_MESSAGE:
+            message = f"{message[: _MAX_MESSAGE // 2]} ... {message[-_MAX_MESSAGE // 2 :]}"
         super().__init__(f"{path}: {message}" if line is None else f"{path}:{line}: {message}", option=option)
 
 

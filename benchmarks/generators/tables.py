@@ -1,10 +1,11 @@
-"""Generates one table of names as TSV, CSV, JSON Lines and Parquet, with the same rows in each."""
+"""Generates one table of names as TSV, CSV, JSON, JSON Lines, Parquet and xlsx, with the same rows in each."""
 
 from __future__ import annotations
 
 import csv
 import json
 import random
+import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -54,6 +55,43 @@ def make_jsonl(folder: Path, n_bytes: int) -> None:
     with (folder / "base.jsonl").open("w", encoding="utf-8") as file:
         for row in rows(n_bytes):
             file.write(json.dumps(dict(zip(HEADER, row, strict=True))) + "\n")
+
+
+def make_json(folder: Path, n_bytes: int) -> None:
+    """The table as one JSON array."""
+    folder.mkdir()
+    with (folder / "base.json").open("w", encoding="utf-8") as file:
+        file.write("[\n")
+        for i, row in enumerate(rows(n_bytes)):
+            file.write((",\n" if i else "") + json.dumps(dict(zip(HEADER, row, strict=True)), indent=1))
+        file.write("\n]\n")
+
+
+def make_xlsx(folder: Path, n_bytes: int) -> None:
+    """The table as a workbook of one sheet, at most the million rows that a sheet has."""
+    folder.mkdir()
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"/>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="a" '
+        f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook {main} xmlns:r="{office}"><sheets><sheet name="names" sheetId="1" r:id="a"/>'
+        "</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="a" '
+        f'Type="{office}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+    }
+    with zipfile.ZipFile(folder / "base.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+        with archive.open("xl/worksheets/sheet1.xml", "w") as sheet:
+            sheet.write(f"<worksheet {main}><sheetData>".encode())
+            for row in (HEADER, *islice(rows(n_bytes), 1_000_000)):
+                cells = (cell if isinstance(cell, str) else "|".join(cell) for cell in row)
+                written = "".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in cells)
+                sheet.write(f"<row>{written}</row>".encode())
+            sheet.write(b"</sheetData></worksheet>")
 
 
 def make_parquet(folder: Path, n_bytes: int) -> None:

@@ -20,6 +20,7 @@ PREFIXES = b"""@prefix yago: <http://yago-knowledge.org/resource/> .
 @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 @prefix schema: <http://schema.org/> .
+@prefix ex: <http://a/> .
 """
 LINE = 900_000  # bytes of a line that is long, but short enough for the readers
 
@@ -274,8 +275,11 @@ def yago_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:  # long: a li
             yago(n, lambda i: f"@prefix p{i}: <http://www.w3.org/2000/01/> .\n") + label("E", "n").encode()
         ),
     )
-    yield "colons", lambda n: facts(PREFIXES + label("E", "n").encode() + long_rows(n, "", lambda i: "a:" * 9, "<\n"))
-    yield "over lines", lambda n: facts(yago(n, lambda i: "ex:a ex:b ;\n") + label("E", "n").encode())
+    yield (
+        "colons",
+        lambda n: facts(yago(n, lambda i: label(f"E{'a:' * 9}{i}", "n"))),
+    )
+    yield "over lines", lambda n: facts(yago(n, lambda i: "ex:a ex:b\n ex:c .\n") + label("E", "n").encode())
     yield (
         "backslashes",
         lambda n: facts(PREFIXES + long_rows(n, 'yago:E#\trdfs:label\t"', lambda i: "\\" * 998, '"@en\t.\n')),
@@ -366,7 +370,7 @@ def rdf_shapes() -> Iterator[tuple[str, Callable[[int], Files]]]:
     )
     yield "truthy, one subject", lambda n: {"t.nt": many(n, lambda i: truthy(1, direct_label, f'"n{i}"@en'))}
     yield "truthy, blank lines", lambda n: {"t.nt": b"\n" * n + truthy(1, direct_label, '"n"@en').encode()}
-    for name, part in (("elements", b"<x:a><rdf:Description>"), ("lists", b"("), ("blank nodes", b"[ a:b ")):
+    for name, part in (("elements", b"<x:a><rdf:Description>"), ("lists", b"("), ("blank nodes", b"[ ex:b ")):
         start = xml if name == "elements" else PREFIXES + b"<u:a> <u:b> "
         yield f"deep {name}", lambda n, part=part, start=start: {"x": start + part * (n // len(part))}  # type: ignore[misc]
 

@@ -266,18 +266,22 @@ def _finalize(collection: Collection, on_finalize: Callable[[int, int], None] | 
 
 
 def finish_load(collection: Collection, scan: ScanResult, checkpoints: Sequence[Checkpoint], points: int) -> None:
-    """Remove the checkpoints, and write the inputs, the counts and the IDF table to the manifest."""
-    for one in checkpoints:
-        collection.remove_checkpoint(one.input)
+    """Write the inputs, the counts and the IDF table to the manifest, and remove the checkpoints.
+
+    In a folder that is one write. On a server the checkpoints go last: a load that dies before is repeated from them.
+    """
     counts = {"entities": scan.entities if points == scan.names else collection.count_entities(), "names": points}
     idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
     before = collection.read_manifest()
     new = {one.input: LoadedInput(input=one.input, digest=one.digest) for one in checkpoints}
     loaded = (*(one for one in before.loaded if one.input not in new), *new.values())
-    changed = {"state": "ready", "ngram_rarity": idf, "loaded": loaded, **counts}
+    others = tuple(one for one in before.checkpoints if one.input not in new)
+    changed = {"state": "ready", "ngram_rarity": idf, "loaded": loaded, "checkpoints": others, **counts}
     # Entities that were added by hand are still there.
     changed["edited"] = before.edited and points != scan.names
     collection.write_manifest(before.model_copy(update=changed))
+    for one in checkpoints:
+        collection.remove_checkpoint(one.input)
 
 
 def _check_count(collection: Collection, scan: ScanResult) -> int:

@@ -245,11 +245,11 @@ class _JsonStream:
         while True:
             try:
                 value, end = self._parse(self._text, self._place)
-            except (json.JSONDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:  # ValueError: an integer of over 4,300 digits
                 size = len(self._text) - self._place
                 if size > limits.MAX_ITEM_BYTES:
                     raise self._error(f"a value has over {limits.MAX_ITEM_BYTES:,} characters") from error
-                if isinstance(error, RecursionError) or not self._fill(2 * size):
+                if not isinstance(error, json.JSONDecodeError) or not self._fill(2 * size):
                     raise self._error("is not JSON, or ends early") from error
                 continue
             if end == len(self._text) and self._fill(1):  # a number may go on

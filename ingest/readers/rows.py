@@ -231,7 +231,9 @@ class RowReader:
             native = [self._taken(one) for one in native]
         extra = {}
         for i, key in layout.extra.items():
-            if i < len(row) and row[i] is not None and row[i] != "" and (text := field_text(row[i])):
+            if i >= len(row):
+                break  # the columns are in order, and a short row may have 4,000 of them
+            if row[i] is not None and row[i] != "" and (text := field_text(row[i])):
                 extra[key] = text
         at = layout.description
         description = field_text(row[at]) or None if at is not None and row[at] is not None else None

@@ -360,11 +360,11 @@ class _SideTables:
 
     def add_types(self, rows: Iterable[tuple[str, str]]) -> None:
         """Add rows of MRSTY. Raises InputError if they cannot be stored."""
-        self._has_types = self._add("types", rows, 2)
+        self._has_types = self._add("types", rows, 2, by="cui")
 
     def add_definitions(self, rows: Iterable[tuple[str, int, str, int, str, str]]) -> None:
         """Add rows of MRDEF. Raises InputError if they cannot be stored."""
-        self._has_definitions = self._add("definitions", rows, 6)
+        self._has_definitions = self._add("definitions", rows, 6, by="cui, place, sab, length")
 
     def types(self, cui: str) -> str:
         """The TUIs of an id, sorted and joined by bars."""
@@ -377,17 +377,17 @@ class _SideTables:
         """The best definition of an id that belongs to one of the atoms or to none: by source, then the shorter one."""
         if not self._has_definitions:
             return None
-        query = "SELECT aui, text FROM definitions WHERE cui = ? ORDER BY place, sab, length, text LIMIT ?"
+        query = "SELECT aui, text FROM definitions WHERE cui = ? ORDER BY place, sab, length, rowid LIMIT ?"
         rows = self._database.execute(query, (cui, _MAX_DEFINITIONS))
         return next((text for aui, text in rows if not aui or aui in auis), None)
 
-    def _add(self, table: str, rows: Iterable[tuple[object, ...]], width: int) -> bool:
+    def _add(self, table: str, rows: Iterable[tuple[object, ...]], width: int, *, by: str) -> bool:
         marks = ",".join("?" * width)
         try:
             self._database.execute("BEGIN")
             self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - our own words
             self._database.execute("COMMIT")
-            self._database.execute(f"CREATE INDEX {table}_by_cui ON {table} (cui)")
+            self._database.execute(f"CREATE INDEX {table}_by_cui ON {table} ({by})")
             return bool(self._database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone())  # noqa: S608
         except sqlite3.Error as error:
             message = f"rows cannot be stored: {error}. Point TMPDIR to a larger disk"

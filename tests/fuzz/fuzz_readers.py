@@ -61,6 +61,9 @@ MOST_FAILURES = 10
 _NAMED = ("scattered rows: ", "temporary file: ")
 """What errors name that are of no one file."""
 
+_MAX_MESSAGE = 5_000
+"""Characters of an error; some list what a file has."""
+
 
 RENEW_S = 60
 """Processor seconds after which a child is replaced: Linux holds RLIMIT_CPU against time that it counts by ticks, which
@@ -107,6 +110,8 @@ def read_input(given_input: Input, folder: Path) -> Result:
     except PearlQdrantError as error:
         if str(folder.parent) not in str(error) and not str(error).startswith(_NAMED):
             raise WrongError(f"the error does not name the file: {error}") from error
+        if len(str(error)) > _MAX_MESSAGE:
+            raise WrongError(f"the error has {len(str(error)):,} characters") from error
         return Result(type(error).__name__)
     finally:
         for name, bound in usual.items():

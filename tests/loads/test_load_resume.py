@@ -77,6 +77,30 @@ def test_what_is_stored_is_kept_without_a_checkpoint(
         assert result.points == 200
 
 
+@pytest.mark.parametrize("on_server", [False, True])
+def test_a_load_that_dies_before_its_last_write_resumes(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, on_server: bool
+) -> None:
+    """All names and the graph are there. The checkpoint stays until the manifest has the input, so nothing is asked."""
+    path = write_base(tmp_path / "base.tsv", 20)
+    with QdrantDouble() as double, closing(ServerStore.connect(double.url)) as server:
+        used: Store = server if on_server else store
+        with monkeypatch.context() as dying:
+            dying.setattr("ingest.load.pipeline.IdfTable.from_names", lambda names: (_ for _ in ()).throw(MemoryError))
+            with pytest.raises(MemoryError):
+                load(path, used, encoder)
+        with closing(used.open("base")) as collection:
+            manifest = collection.read_manifest()
+            assert ([one.entities for one in manifest.checkpoints], manifest.state) == ([20], "loading")
+        counting = CountingEncoder(encoder)
+        result = load(path, used, counting)
+
+        assert (result.resumed_at, result.points, counting.names) == (20, 40, [])
+        with closing(used.open("base")) as collection:
+            manifest = collection.read_manifest()
+            assert (manifest.checkpoints, manifest.state, len(manifest.loaded)) == ((), "ready", 1)
+
+
 def test_names_of_another_release_are_not_taken_for_stored(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

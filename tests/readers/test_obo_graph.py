@@ -144,6 +144,7 @@ def test_odd_nodes_are_counted_or_left_out() -> None:
         (graph() + " x", "the JSON ends, and more text follows"),
         ('{"graphs": [{"nodes": [], "edges": []}]}', "has no nodes"),
         ('{"graphs": [{"nodes": [' + "[" * 100_000, "is not JSON|over"),
+        ('{"graphs": [{"nodes": [{"id": ' + "1" * 9_000 + "}]}]}", "is not JSON"),
         ('{"graphs": [{"nodes": [{"id": "' + "x" * 9_000, "is not JSON, or ends early"),
         (graph().encode().replace(b"sore toe", b"s\xffre toe"), "is not valid UTF-8"),
         ("", "is empty|ends early|end of the file"),

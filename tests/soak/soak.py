@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -155,6 +156,7 @@ def main(kills: int, entities: int, seed: int | None, jobs: int, one: str | None
 
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
     start = time.monotonic()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs without it
     folder = Path(tempfile.mkdtemp(prefix="pearl-qdrant-soak-"))
     make_pearl(folder / "tiny")
     lab = Lab.make(folder / "lab", folder / "tiny", entities)

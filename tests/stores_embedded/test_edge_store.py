@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -275,3 +276,18 @@ def test_a_batch_survives_packing() -> None:
     assert not first.vectors[7].any()
     np.testing.assert_array_equal(second.described, descriptions[1000:].any(axis=1))
     np.testing.assert_array_equal(second.descriptions, descriptions[1000:][second.described])
+
+
+def test_a_folder_that_the_engine_left_in_its_log_is_no_obstacle(store: EdgeStore) -> None:
+    """Edge replaces files of its log through a temporary folder; a kill leaves it there."""
+    with closing(store.create(manifest_of())) as collection, collection.writer() as writer:
+        writer.write(*many(30))
+    folder = Path(store.location) / "toy"
+    for name in ("files.json", "published.json"):
+        (folder / name).unlink()
+    (folder / "shard" / "wal" / ".atomicwriteAbc123").mkdir()
+
+    with closing(store.open("toy", read_only=True)) as view:
+        assert view.count() == 30
+    with closing(store.open("toy")) as collection:
+        assert collection.count() == 30

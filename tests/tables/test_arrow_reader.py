@@ -7,6 +7,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pytest
 from cli_runner import Run
@@ -95,6 +96,22 @@ def test_bad_text_costs_its_row_alone(tmp_path: Path, form: str) -> None:
     ]
     assert report.skipped == {"invalid_utf8": 1, "nul_character": 1, "no_name": 1}
     assert [skip.line for skip in report.examples] == [2, 3, 5]
+
+
+@pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.large_string()])
+@pytest.mark.parametrize("text", [b"Paris", b"\xff\xfe"])
+def test_offsets_that_lead_out_of_the_text_are_damage(tmp_path: Path, kind: pyarrow.DataType, text: bytes) -> None:
+    """They are checked before a value is read, also where some text is no UTF-8."""
+    width = "<i4" if kind == pyarrow.string() else "<i8"
+    offsets = np.array([0, 1_055, len(text)], width)
+    names = pyarrow.Array.from_buffers(kind, 2, [None, pyarrow.py_buffer(offsets.tobytes()), pyarrow.py_buffer(text)])
+    path = tmp_path / "base.arrow"
+    table = pyarrow.table({"id": ["1", "2"], "name": names})
+    with pyarrow.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+    with pytest.raises(FormatError, match="the Arrow data is damaged or cut off"):
+        read(path)
 
 
 @pytest.mark.parametrize("form", WRITERS)

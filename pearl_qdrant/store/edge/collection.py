@@ -109,7 +109,8 @@ class EdgeCollection(BaseCollection):
 
     def remove_checkpoint(self, input_name: str) -> None:
         """Remove the checkpoint of an input: its load is complete."""
-        self.write_manifest(self.manifest.without_input(input_name))
+        if any(one.input == input_name for one in self.manifest.checkpoints):
+            self.write_manifest(self.manifest.without_input(input_name))
 
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""

@@ -312,7 +312,8 @@ def _place_files(source: _Source, view: Path) -> None:
         place(source.folder / SHARD_FOLDER, shard_files(source.folder / SHARD_FOLDER), shard)
         (shard / LOG_FOLDER).mkdir(exist_ok=True)
         for file in (source.folder / SHARD_FOLDER / LOG_FOLDER).iterdir():
-            copy_file(file, shard / LOG_FOLDER / file.name)
+            if file.is_file():  # the engine leaves a folder where it is killed while it replaces a file
+                copy_file(file, shard / LOG_FOLDER / file.name)
         return
     present = shard_files(source.folder / SHARD_FOLDER)
     missing = without_log(source.sums).keys() - set(present)
