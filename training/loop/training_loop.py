@@ -23,7 +23,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,7 @@ class TrainingLoop:
             for record in self._records(range(done + 1, self.steps + 1)):
                 done, is_last = record.step, record.step == self.steps
                 is_late = self.clock() >= until
+                bar.set_postfix(_losses(record), refresh=False)
                 bar.update()
                 if log is not None:
                     log.step(record)
@@ -232,6 +233,12 @@ class TrainingLoop:
         assert self.folder is not None
         objective = self.objective
         save_state(self.folder / STATE, step, objective.network, objective.optimizer, objective.identity())
+
+
+def _losses(record: StepRecord) -> dict[str, str]:
+    """The losses of a step, to be shown."""
+    names = (field.name for field in fields(record)[len(fields(StepRecord)) :])
+    return {name: f"{getattr(record, name):.4g}" for name in names if isinstance(getattr(record, name), float)}
 
 
 def _check(step: int, figures: Mapping[str, float], rate: float) -> None:
