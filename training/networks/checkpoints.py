@@ -157,8 +157,8 @@ def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float
     return load_character_encoder(tokenizer_folder, config, char_dim, tensors)
 
 
-def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
-    """Read the network of a checkpoint folder, in float32 on the CPU, and its pearl.json.
+def open_for_torch(folder: Path) -> tuple[VerifiedCheckpoint, Path]:
+    """Open a checkpoint folder; returns it, and its weights for torch.
 
     Raises:
         CheckpointError: If the folder is not a checkpoint, is broken, or has no weights for torch.
@@ -169,6 +169,16 @@ def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
             str(folder),
             f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR --torch",
         )
+    return checkpoint, checkpoint.torch_path
+
+
+def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
+    """Read the network of a checkpoint folder, in float32 on the CPU, and its pearl.json.
+
+    Raises:
+        CheckpointError: If the folder is not a checkpoint, is broken, or has no weights for torch.
+    """
+    checkpoint, _ = open_for_torch(folder)
     config = checkpoint.config
     network = load_network(
         folder,

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pearl_qdrant.encoder.checkpoint import PEARL_JSON, TORCH_FILE, is_checkpoint, open_checkpoint
+from pearl_qdrant.encoder.checkpoint import PEARL_JSON, is_checkpoint
 from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.plain_model import read_plain_model
@@ -28,7 +28,7 @@ from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
 from training.events import TrainingEvents
 from training.loop.distributed import shard_of_environment
-from training.networks.checkpoints import find_device, phrase_tensors
+from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
 from training.options import as_paths, refuse_overwriting
 from training.ulr.drawing import UlrData, open_sequences
 from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
@@ -93,15 +93,10 @@ def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
     """
     folder = find_model(model).folder
     if is_checkpoint(folder):
-        checkpoint = open_checkpoint(folder)
-        if checkpoint.torch_path is None:
-            raise CheckpointError(
-                str(folder),
-                f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR --torch",
-            )
+        checkpoint, torch_path = open_for_torch(folder)
         config = checkpoint.config
         weights: tuple[Path, ...]
-        weights, own_pooling, prefix = (checkpoint.torch_path,), config.pooling, config.prefix
+        weights, own_pooling, prefix = (torch_path,), config.pooling, config.prefix
         max_length, lowercase = config.max_length, False
     else:
         plain = read_plain_model(folder, pooling=None if pooling is None else "mean")
