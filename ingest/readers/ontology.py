@@ -34,7 +34,6 @@ _CURIE = re.compile(
     r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
 )
 _BREAKS = re.compile(r"[\t\n\r ]+")
-_LOCAL = re.compile(r"[^/#]*$")
 
 
 def short_id(iri: str) -> str:
@@ -145,6 +144,6 @@ class Term:
 def coarse_type(type_map: TypeMap, native: str) -> str | None:
     """The coarse type of a native type; one with an IRI is looked up by the last part of it, too."""
     found = type_map.coarse_type(native)
-    if found is None and "://" in native and (local := _LOCAL.search(native)):
-        found = type_map.coarse_type(local[0])
+    if found is None and "://" in native:
+        found = type_map.coarse_type(native[max(native.rfind("/"), native.rfind("#")) + 1 :])
     return found
