@@ -120,7 +120,7 @@ def test_a_bad_line_costs_itself_alone(line: str, reason: str) -> None:
     [
         ('{"key": 1, "name": "x"}', r"known to be the id. Name it \(the columns are: key, name\)"),
         ('{"id": 1, "etikett": "x"}', "known to be the name"),
-        ('[{"id": 1, "name": "x"', "premature EOF"),
+        ('[{"id": 1, "name": "x"', "ends early"),
     ],
 )
 def test_a_file_of_another_form_is_an_error(text: str, message: str) -> None:
