@@ -261,16 +261,14 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
 
 
 def _detect_path(path: str, options: ReadOptions) -> str | None:
-    from ingest.io.archive import is_zip, list_members
-    from ingest.io.streams import list_files
+    from ingest.io.streams import list_inputs
     from ingest.readers.arrow_rows import find_container
     from ingest.readers.open_table import bases_of, recognise
 
     if (container := find_container(path)) is not None:
         return "xlsx" if container == "workbook" else "parquet"
-    is_folder = os.path.isdir(path)  # noqa: PTH112 - a path with NUL is no error here
-    if is_folder or is_zip(path):
-        names = [str(child) for child in list_files(Path(path))] if is_folder else list_members(path)
+    names = list_inputs(path)
+    if names != [path]:
         found = [one for one in FORMATS if (test := getattr(_module(one), "detect_names", None)) and test(names)]
         if len(found) > 1:
             signs = ", ".join(f"{one.name} ({one.folder_sign})" for one in found)
@@ -282,7 +280,7 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
         known_base = next((base.name for base in bases_of(options) if base.choose(names)), None)
         if known_base is not None:
             return known_base
-        if is_folder:
+        if Path(path).is_dir():
             known = " or ".join(f"{one.folder_sign} ({one.title})" for one in FORMATS if one.folder_sign)
             raise FormatError(path, None, f"is a folder without {known}. Name the files in it")
     try:
@@ -301,7 +299,7 @@ def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
     Raises:
         FormatError: If there is one. Tables do not count: many folders have some that are not bases.
     """
-    for name in names[:_MAX_CHECKED] if os.path.isdir(path) else ():  # noqa: PTH112
+    for name in names[:_MAX_CHECKED] if Path(path).is_dir() else ():
         with suppress(InputError):
             head = read_head(name)
             other = next((one for one in FORMATS if not one.is_table and _module(one).detect(head)), shown)

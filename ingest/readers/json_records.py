@@ -212,9 +212,9 @@ class _Stream:
                 if size > limits.MAX_ITEM_BYTES:
                     message = f"has an object of over {limits.MAX_ITEM_BYTES:,} bytes. Is it a base?"
                     raise self._error(message) from error
+                what, place = getattr(error, "msg", str(error)), getattr(error, "pos", self._place)
+                where = make_excerpt(self._text[max(self._place, place - 30) : place + 30])
                 if not self._fill(2 * size):
-                    what, place = getattr(error, "msg", str(error)), getattr(error, "pos", self._place)
-                    where = make_excerpt(self._text[max(self._place, place - 30) : place + 30])
                     raise self._error(f"is not valid JSON, or ends early ({what}, in: {where})") from error
                 continue
             if end == len(self._text) and self._fill(1):  # a number may go on

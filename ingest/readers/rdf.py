@@ -25,7 +25,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,9 +35,8 @@ from ingest.base.merge import batches
 from ingest.base.reader import Hashes
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
-from ingest.io.archive import Member, is_zip, list_members
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
-from ingest.io.streams import STDIN
+from ingest.io.streams import list_inputs
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import rdf_profiles as known
 from ingest.readers.obo import check_scopes
@@ -149,7 +147,7 @@ class RdfReader(ReaderBase):
         """The files with their syntaxes, in the order of the paths; those of a folder or zip by name."""
         if not paths:
             raise ValueError("nothing to read: no path was given")
-        found = [(file, syntax) for path in paths for file, syntax in self._open(str(path), is_named=True) if syntax]
+        found = [(file, syntax) for path in paths for file, syntax in self._open(str(path)) if syntax]
         names = [re.split(r"[!/\\]", source.path)[-1] for source, _ in found]
         old, new = (next(filter(one.match, names), None) for one in (_OLD_YAGO, _NEW_YAGO))
         if old and new:
@@ -166,20 +164,13 @@ class RdfReader(ReaderBase):
             seen = ", ".join(names[:20]) or "no RDF"
             raise FormatError(str(paths[0]), None, f"has no file of RDF that names anything. There is: {seen}")
 
-    def _open(self, path: str, *, is_named: bool) -> Iterator[tuple[ByteSource, str | None]]:
-        """The files under a path; one that was named itself, or by its ending, must be RDF."""
-        sources: Iterable[ByteSource] = ()
-        if path != STDIN and Path(path).is_dir():
-            for child in sorted(Path(path).iterdir()):
-                if child.is_file() and not child.name.startswith("."):
-                    yield from self._open(str(child), is_named=_ENDING.search(child.name) is not None)
-        elif path != STDIN and is_zip(path):
-            sources, is_named = [Member(path, member) for member in sorted(list_members(path))], False
-        else:
-            sources = list(self.open_sources([path]))
-        for source in sources:
+    def _open(self, path: str) -> Iterator[tuple[ByteSource, str | None]]:
+        """The files under a path, zips in a folder included; what was named itself, or by its ending, must be RDF."""
+        outer = list_inputs(path, n_levels=1)
+        names = [inner for one in outer for inner in ([one] if one == path else list_inputs(one))]
+        for source in self.open_sources(names) if names else ():
             head = source.head(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
-            must_be = is_named or _ENDING.search(source.path)
+            must_be = names == [path] or _ENDING.search(source.path)
             yield source, check_syntax(source.path, head) if must_be else find_syntax(head)
 
     def _read_survey(self) -> _Survey:

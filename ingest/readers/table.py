@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ingest.base.format import read_head
 from ingest.base.reader_base import ReaderBase
-from ingest.io.archive import SEPARATOR, is_zip, list_members
 from ingest.io.encoding import Utf8Source, check_decodable, check_encoding
 from ingest.io.report import ReadReport, make_excerpt
 from ingest.io.source import ByteSource
-from ingest.io.streams import STDIN, list_files
+from ingest.io.streams import STDIN, list_inputs
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import layouts
 from ingest.readers.arrow_rows import check_path, find_container
@@ -297,12 +296,10 @@ def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeM
 
 def _files_of(path: str, base: Base) -> list[str]:
     """The files under a path: of a folder or zip those that the base reads."""
-    if Path(path).is_dir():
-        found = base.choose([str(child) for child in list_files(Path(path))])
-    elif is_zip(path) and base.files is not None:
-        found = [f"{path}{SEPARATOR}{member}" for member in base.choose(list_members(path))]
-    else:
+    files = list_inputs(path)
+    if files == [path] or (base.files is None and not Path(path).is_dir()):
         return [path]
+    found = base.choose(files)
     if not found:
         raise FormatError(path, None, f"has no file of {base.title} ({'; '.join(one.what for one in base.shapes)})")
     return found

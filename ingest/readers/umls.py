@@ -29,16 +29,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
-from ingest.io.archive import SEPARATOR, Member, is_zip, list_members
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, TOO_MANY_ROWS, ReadReport, make_excerpt
 from ingest.io.source import ByteSource
-from ingest.io.streams import STDIN, Source
+from ingest.io.streams import STDIN, list_inputs, open_source
 from ingest.readers.umls_types import SemanticTypes, check_lengths, read_small_file
 from pearl_qdrant.errors import FormatError, InputError, SettingsError
 from pearl_qdrant.records import Entity
@@ -50,9 +48,6 @@ if TYPE_CHECKING:
 
 OTHER_LANGUAGE, OTHER_SOURCE, RESTRICTED, SUPPRESSED = "other_language", "other_source", "restricted", "suppressed"
 SEMANTIC_TYPE = "semantic_type"
-
-MAX_FOLDERS = 3
-"""Levels below a folder that are searched: the folder of the release, its version, META."""
 
 MAX_COMBINATIONS = 10_000
 """Combinations of semantic types, which are held in memory; UMLS has a few hundred."""
@@ -94,7 +89,6 @@ _CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
 _TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
 _SPACES = " \t\r\v\f"  # stripped from names; spaces of other scripts may be part of them
 _MAX_SMALL_ROWS = 20_000
-_MAX_ENTRIES = 1_000
 _MAX_DEFINITIONS = 256
 _MAX_SABS = 1_000
 _NO_LEVEL = "~"  # sorts behind all digits
@@ -146,15 +140,12 @@ def umls_language(code: str) -> str:
 
 def detect(head: Head) -> bool:
     """Whether a file is MRCONSO.RRF or RXNCONSO.RRF, by its name or its first rows."""
-    return _FILES.fullmatch(Path(head.path).name) is not None or _table_of_rows(head.data) == "MRCONSO"
+    return _table_of(head.path) is not None or _table_of_rows(head.data) == "MRCONSO"
 
 
 def detect_names(names: Iterable[str]) -> bool:
     """Whether the names of the files in a folder or archive show a release."""
-    return any(
-        _SPLIT.fullmatch(name) or ((found := _FILES.fullmatch(name)) and _table_of(found) == "MRCONSO")
-        for name in (name.rpartition("/")[2] for name in names)
-    )
+    return any(_SPLIT.fullmatch(_last(name)) or _table_of(name) == "MRCONSO" for name in names)
 
 
 def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> UmlsReader:
@@ -499,77 +490,48 @@ def _find_files(paths: Sequence[PathLike]) -> dict[str, ByteSource]:
         raise ValueError("nothing to read: no path was given")
     sources: dict[str, ByteSource] = {}
     for path in (os.fspath(path) for path in paths):
-        found: dict[str, tuple[int, ByteSource]] = {}
-        for depth, source, table in _candidates(path):
-            if table in found and found[table][0] == depth:
-                message = f"{table} was found twice: also {found[table][1].path}. Name the files of one release"
-                raise FormatError(source.path, None, message)
-            if table not in found or depth < found[table][0]:
-                found[table] = depth, source
-        if not found:
-            message = "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
-            raise FormatError(path, None, message)
-        for table, (_, source) in found.items():
-            if table in sources:
-                message = f"{table} was found twice: also {sources[table].path}. Name the files of one release"
-                raise FormatError(source.path, None, message)
-            sources[table] = source
+        for table, name in sorted(_tables_in(path), key=lambda one: (one[0], one[1].count("/"))):
+            known = sources.get(table)
+            if known is None:
+                sources[table] = open_source(name)
+            elif known.path.count("/") == name.count("/") or not known.path.startswith(path):
+                raise FormatError(
+                    name, None, f"{table} was found twice: also {known.path}. Name the files of one release"
+                )
     if "MRCONSO" not in sources:
         raise FormatError(os.fspath(paths[0]), None, "there is no MRCONSO.RRF, which has the names. Add it")
     return sources
 
 
-def _candidates(path: str) -> Iterator[tuple[int, ByteSource, str]]:
-    """Depth, source and table of the files that a path shows."""
+def _tables_in(path: str) -> list[tuple[str, str]]:
+    """The tables that a path shows, each with the path of its file."""
     if path == STDIN:
         raise FormatError(path, None, "UMLS is read from files: name the META folder, an archive, or MRCONSO.RRF")
-    if Path(path).is_dir():
-        entries = list(_walk(Path(path)))
-        _refuse_split(path, [entry.name for entry, _ in entries])
-        for entry, depth in entries:
-            if match := _FILES.fullmatch(entry.name):
-                yield depth, Source(entry), _table_of(match)
-    elif is_zip(path):
-        members = list_members(path)
-        _refuse_split(path, [member.rpartition("/")[2] for member in members])
-        for member in members:
-            if match := _FILES.fullmatch(member.rpartition("/")[2]):
-                yield member.count("/"), Member(path, member), _table_of(match)
-    else:
-        outer, separator, member = path.rpartition(SEPARATOR)
-        source = Member(outer, member) if separator and is_zip(outer) else Source(path)
-        match = _FILES.fullmatch(re.split(r"[/!]", path)[-1])
-        table = _table_of(match) if match else _table_of_rows(source.head(1 << 16))
+    names = list_inputs(path)
+    found = [(table, name) for name in names if (table := _table_of(name))]
+    if names != [path]:
+        _refuse_split(path, names)
+        if not found:
+            message = "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
+            raise FormatError(path, None, message)
+    elif not found:
+        table = _table_of_rows(open_source(path).head(1 << 16))
         if table is None:
-            source.close()
             message = "is not a file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each followed by a bar"
             raise FormatError(path, 1, message)
-        yield 0, source, table
+        found = [(table, path)]
+    return found
 
 
 def _refuse_split(path: str, names: Sequence[str]) -> None:
     """Refuse the packed form of older releases, which has no plain MRCONSO.RRF."""
-    if not any((found := _FILES.fullmatch(name)) and _table_of(found) == "MRCONSO" for name in names):
-        packed = next((name for name in names if _SPLIT.fullmatch(name)), None)
-        if packed is not None:
-            message = (
-                f"holds a packed release ({packed}). Unpack its .nlm files, which are zip archives, and join the "
-                "parts: cat MRCONSO.RRF.a?.gz | gunzip > MRCONSO.RRF"
-            )
-            raise FormatError(path, None, message)
-
-
-def _walk(folder: Path, depth: int = 0) -> Iterator[tuple[Path, int]]:
-    """Entries of a folder and its folders with their depth, at most `MAX_FOLDERS`, which also ends loops of links."""
-    try:
-        entries = sorted(islice(folder.iterdir(), _MAX_ENTRIES))
-    except OSError as error:
-        raise FormatError(str(folder), None, f"cannot be listed: {error.strerror or error}") from error
-    for entry in entries:
-        if depth < MAX_FOLDERS and not _FILES.fullmatch(entry.name) and entry.is_dir():
-            yield from _walk(entry, depth + 1)
-        else:
-            yield entry, depth
+    packed = next((name for name in map(_last, names) if _SPLIT.fullmatch(name)), None)
+    if packed is not None and "MRCONSO" not in map(_table_of, names):
+        message = (
+            f"holds a packed release ({packed}). Unpack its .nlm files, which are zip archives, and join the "
+            "parts: cat MRCONSO.RRF.a?.gz | gunzip > MRCONSO.RRF"
+        )
+        raise FormatError(path, None, message)
 
 
 def _table_of_rows(head: bytes) -> str | None:
@@ -585,7 +547,13 @@ def _table_of_rows(head: bytes) -> str | None:
     return None
 
 
-def _table_of(match: re.Match[str]) -> str:
-    if match["table"]:
-        return f"MR{match['table'].upper()}"
-    return (match["groups"] or match["srdef"]).upper()
+def _table_of(path: str) -> str | None:
+    """The table that the name of a file shows."""
+    match = _FILES.fullmatch(_last(path))
+    if match is None:
+        return None
+    return f"MR{match['table'].upper()}" if match["table"] else (match["groups"] or match["srdef"]).upper()
+
+
+def _last(path: str) -> str:
+    return re.split(r"[/!]", path)[-1]
