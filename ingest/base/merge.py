@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from typing_extensions import Self
 
 BATCH = 1024
@@ -171,7 +172,10 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
         yield from _count(runs, report)
         return
     with RowStore() as store:
-        yield from _count(_store_scattered(runs, scattered, store), report)
+        whole = store_scattered(
+            runs, scattered, store, id_of=lambda run: run.entity_id, size_of=entity_size, to_json=entity_to_json
+        )
+        yield from _count(whole, report)
         report.place = "", 0
         yield from _count(merge_adjacent(map(entity_from_json, store.rows()), report, _refuse), report)
 
@@ -187,18 +191,34 @@ def _count(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
         yield entity
 
 
-def _store_scattered(runs: Iterable[Entity], scattered: Hashes, store: RowStore) -> Iterator[Entity]:
-    """Yield the runs that are whole entities; put the others into the database."""
-    for batch in batches(runs, entity_size):
-        hashes = hash_texts([run.entity_id for run in batch])
-        places = np.searchsorted(scattered, hashes)
-        found = scattered[np.minimum(places, len(scattered) - 1)] == hashes
-        if found.any():
-            waiting = (run for run, is_found in zip(batch, found.tolist(), strict=True) if is_found)
-            store.add((run.entity_id, entity_to_json(run)) for run in waiting)
-        for run, is_found in zip(batch, found.tolist(), strict=True):
-            if not is_found:
-                yield run
+def store_scattered(
+    runs: Iterable[T],
+    scattered: npt.NDArray[Any],
+    store: RowStore,
+    *,
+    id_of: Callable[[T], str],
+    size_of: Callable[[T], int],
+    to_json: Callable[[T], str],
+    hash_all: Callable[[list[str]], npt.NDArray[Any]] = hash_texts,
+) -> Iterator[T]:
+    """Yield the runs that are all there is of their id; put the others into the database.
+
+    Args:
+        runs: In the order of the input.
+        scattered: Sorted hashes of the ids with several runs, (s,).
+        store: Gets these.
+        id_of, size_of, to_json: The id, the characters and the record of a run.
+        hash_all: Hashes of ids.
+    """
+    if not len(scattered):
+        yield from runs
+        return
+    for batch in batches(runs, size_of):
+        hashes = hash_all(list(map(id_of, batch)))
+        found = (scattered[np.minimum(np.searchsorted(scattered, hashes), len(scattered) - 1)] == hashes).tolist()
+        if any(found):
+            store.add((id_of(run), to_json(run)) for run, is_found in zip(batch, found, strict=True) if is_found)
+        yield from (run for run, is_found in zip(batch, found, strict=True) if not is_found)
 
 
 class RowStore:

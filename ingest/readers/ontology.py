@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from ingest.base.ancestors import walk_up
+from ingest.base.ancestors import ClassGraph
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.report import ReadReport
@@ -29,7 +26,6 @@ NOT_A_TERM = "not_a_term"
 MAX_REPLACED = 1_000
 """Obsolete ids kept for each id that replaces them: each of its rows gets all of them."""
 
-_MAX_KNOWN = 1 << 16
 _CURIE = re.compile(
     r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
 )
@@ -62,8 +58,7 @@ class ClassTree:
         self.replaced: dict[str, list[str]] = {}
         self._children, self._parents = array("q"), array("i")
         self._numbers: dict[str, int] = {}
-        self._ids: list[str] = []
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._graph = ClassGraph[str]((), (), ())
 
     def add(self, child: str, parent: str) -> None:
         """Add an edge."""
@@ -78,27 +73,17 @@ class ClassTree:
 
     def finish(self) -> ClassTree:
         """Index the edges; no more can be added. A class keeps its parents in the order in which they were added."""
-        order = np.argsort(np.asarray(self._children), kind="stable")
-        self._children = array("q", np.asarray(self._children)[order].tobytes())
-        self._parents = array("i", np.asarray(self._parents)[order].tobytes())
-        self._ids, self._numbers = list(self._numbers), {}
+        self._graph = ClassGraph(self._children, self._parents, list(self._numbers))
+        self._children, self._parents, self._numbers = array("q"), array("i"), {}
         return self
 
     def parents(self, child: str) -> tuple[str, ...]:
-        """Direct parents. They are cached, since most walks pass through the same few classes."""
-        found = self._known.get(child)
-        if found is None:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            key = hash(child)
-            start = bisect_left(self._children, key)
-            numbers = dict.fromkeys(self._parents[start : bisect_right(self._children, key, start)])
-            found = self._known[child] = tuple([self._ids[number] for number in numbers])
-        return found
+        """Direct parents."""
+        return self._graph.parents(child)
 
     def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
         """Classes and their ancestors, at most `MAX_KB_TYPES`; see `ingest.base.ancestors.walk_up`."""
-        return walk_up(classes, self.parents, limits.MAX_KB_TYPES)
+        return self._graph.walk_up(classes, limits.MAX_KB_TYPES)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ingest.base.ancestors import nearest_types
@@ -14,7 +15,17 @@ from ingest.io.report import NO_NAME, ReadReport
 from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id
 from ingest.readers.rdf_profiles import TRUTHY, Profile, entity_id, type_name
-from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes, item_number
+from ingest.readers.wikidata_classes import (
+    FALLBACK,
+    MULTILINGUAL,
+    NO_LABEL,
+    NOT_AN_ITEM,
+    OTHER_CLASS,
+    WIKIMEDIA_INTERNAL,
+    ClassTypeFinder,
+    ClassTypes,
+    item_number,
+)
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
 if TYPE_CHECKING:
@@ -22,10 +33,6 @@ if TYPE_CHECKING:
     from ingest.formats import ReadOptions
 
 OTHER_LANGUAGE = "other_language"
-OTHER_CLASS = "other_class"
-NO_LABEL = "no_label"
-NOT_AN_ITEM = "not_an_item"
-WIKIMEDIA_INTERNAL = "wikimedia_internal"
 GENERIC_INSTANCE = "generic_instance"
 
 Fact = tuple[str, str, str | None, int]
@@ -35,7 +42,6 @@ without one, None for an IRI."""
 MAX_LABEL_NODES = 2_000_000
 
 _ALL_LANGUAGES = ("*", "all")
-_MULTILINGUAL, _FALLBACK = "mul", "en"
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\*")
 _WIKIDATA_ITEM = re.compile(r"https?://www\.wikidata\.org/entity/(Q[1-9][0-9]*)")
 _GENERIC, _GENERIC_LABEL = "_generic_instance", "Generic instance"
@@ -214,8 +220,8 @@ class EntityMaker:
                 return 2 * place, True
             if tag.startswith(language + "-") and not is_items:
                 return 2 * place + 1, True
-        if is_items and tag in (_MULTILINGUAL, _FALLBACK):
-            return n + (tag == _FALLBACK), tag == _MULTILINGUAL or self._takes_all
+        if is_items and tag in (MULTILINGUAL, FALLBACK):
+            return n + (tag == FALLBACK), tag == MULTILINGUAL or self._takes_all
         if not tag and not is_items:
             return n, True
         if self._takes_all and tag:
@@ -269,13 +275,8 @@ class EntityMaker:
             if len(self._types) >= _MAX_CACHED:
                 self._types.clear()
             walk = self._known.tree.walk_up
-            kb_types, heights = walk(own)
-            if len(own) == 1:
-                types = nearest_types(kb_types, heights, self._coarse_type)
-            else:
-                each = (nearest_types(*walk((name,)), self._coarse_type) for name in own[: limits.MAX_KB_TYPES])
-                types = tuple(dict.fromkeys(name for some in each for name in some))
-            found = tuple(kb_types), types
+            each = (nearest_types(*walk((name,)), self._coarse_type) for name in own[: limits.MAX_KB_TYPES])
+            found = tuple(walk(own)[0]), tuple(dict.fromkeys(chain.from_iterable(each)))
             if sum(map(len, own)) <= _MAX_CACHED_LENGTH:
                 self._types[own] = found
         return found

@@ -42,7 +42,19 @@ from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.json_records import NOT_AN_OBJECT, decode_object, read_records
-from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes
+from ingest.readers.wikidata_classes import (
+    FALLBACK,
+    INSTANCE_OF,
+    MULTILINGUAL,
+    NO_LABEL,
+    NOT_AN_ITEM,
+    OTHER_CLASS,
+    SUBCLASS_OF,
+    WIKIMEDIA_INTERNAL,
+    ClassTypeFinder,
+    ClassTypes,
+    item_number,
+)
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
@@ -51,18 +63,11 @@ if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 
-INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
-NOT_AN_ITEM, NOT_AN_ENTITY = "not_an_item", "not_an_entity"
-NO_LABEL, NO_SITELINK, OTHER_CLASS = "no_label", "no_sitelink", "other_class"
-WIKIMEDIA_INTERNAL = "wikimedia_internal"
-
-MULTILINGUAL, FALLBACK = "mul", "en"
-"""The language code of names that are the same in all languages, and the last language that is tried."""
+NOT_AN_ENTITY, NO_SITELINK = "not_an_entity", "no_sitelink"
 
 MAX_LINKS = 64
 """Links kept of an item, those of its first properties."""
 
-_MAX_NUMBER = (1 << 31) - 1
 _EXCERPT = 1 << 8
 _TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
@@ -319,14 +324,6 @@ def _find_prefix(source: ByteSource) -> str | None:
     if is_item and len(lines) == 1 and document:  # perhaps several items in the one line
         is_item = isinstance(decode_object(items[0]), dict)
     return None if is_item else document
-
-
-def item_number(text: object) -> int:
-    """The number in the id of an item ("Q42" is 42), or 0 if it is not one."""
-    if not isinstance(text, str) or not re.fullmatch(r"Q[1-9][0-9]{0,9}", text):
-        return 0
-    number = int(text[1:])
-    return number if number <= _MAX_NUMBER else 0
 
 
 def _map(value: Any) -> dict[str, Any]:

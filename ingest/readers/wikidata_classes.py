@@ -15,6 +15,13 @@ from ingest.base.ancestors import ClassGraph, nearest_types
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 
+INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
+NO_LABEL, NOT_AN_ITEM, OTHER_CLASS = "no_label", "not_an_item", "other_class"
+WIKIMEDIA_INTERNAL = "wikimedia_internal"
+
+MULTILINGUAL, FALLBACK = "mul", "en"
+"""The language code of names that are the same in all languages, and the last language that is tried."""
+
 MAX_KB_TYPES = 64
 """Native types kept of an entity. Farther ancestors are abstract ones that nearly every entity has."""
 
@@ -76,7 +83,7 @@ class ClassTypeFinder:
         for child, above in edges:
             children.extend([child] * len(above))
             parents.extend(above)
-        self._graph = ClassGraph(children, parents)
+        self._graph = ClassGraph[int](children, parents)
         self._type_map = type_map
         self._wanted = wanted
         self._find_known = lru_cache(maxsize=_CACHED)(self._find)
