@@ -36,7 +36,7 @@ BATCH = 1024
 BATCH_BYTES = 1 << 22
 
 _CACHE_KIB = 16_384
-_ADVICE = "They have ids that are scattered over the input: sort it by id, or point TMPDIR to a larger disk"
+_ADVICE = "Point TMPDIR to a larger disk. Rows of ids that are scattered over the input need it: sort it by id"
 
 
 T = TypeVar("T")
@@ -232,10 +232,10 @@ class RowStore:
             "PRAGMA temp_store = FILE",
             "PRAGMA journal_mode = OFF",
             "PRAGMA synchronous = OFF",
-            "CREATE TABLE ids (place INTEGER PRIMARY KEY, id BLOB UNIQUE NOT NULL)",
             "CREATE TABLE rows (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, record TEXT NOT NULL)",
         ):
             self._database.execute(statement)
+        self._is_indexed = False
 
     def __enter__(self) -> Self:
         return self
@@ -249,24 +249,41 @@ class RowStore:
         Raises:
             InputError: If they cannot be written.
         """
-        # Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL.
-        records = [(id_.encode("utf-8", "surrogatepass"), text) for id_, text in rows]
+        records = ((_blob(id_), text) for id_, text in rows)
         try:
             self._database.execute("BEGIN")
-            self._database.executemany("INSERT OR IGNORE INTO ids (id) VALUES (?)", [(id_,) for id_, _ in records])
             self._database.executemany("INSERT INTO rows (id, record) VALUES (?, ?)", records)
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be stored: {error}. {_ADVICE}") from error
 
+    def find(self, id_: str, most: int) -> list[str]:
+        """The first texts of an id, after all were added. Raises as `add`."""
+        try:
+            if not self._is_indexed:
+                self._database.execute("CREATE INDEX rows_by_id ON rows (id, sequence)")
+                self._is_indexed = True
+            query = "SELECT record FROM rows WHERE id = ? ORDER BY sequence LIMIT ?"
+            return [record for (record,) in self._database.execute(query, (_blob(id_), most))]
+        except sqlite3.Error as error:
+            raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
+
     def rows(self) -> Iterator[str]:
         """All texts, those of one id together in their order, ids by first appearance. Raises as `add`."""
-        order = "SELECT record FROM rows JOIN ids USING (id) ORDER BY place, sequence"
+        order = (
+            "SELECT record FROM (SELECT record, sequence, min(sequence) OVER (PARTITION BY id) AS first FROM rows) "
+            "ORDER BY first, sequence"
+        )
         try:
             for (record,) in self._database.execute(order):
                 yield record
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
+
+
+def _blob(id_: str) -> bytes:
+    """Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL."""
+    return id_.encode("utf-8", "surrogatepass")
 
 
 def entity_to_json(entity: Entity) -> str:

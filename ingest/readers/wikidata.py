@@ -100,30 +100,6 @@ class Item:
     links: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WikidataOptions:
-    """What is read of Wikidata.
-
-    Attributes:
-        languages: Requested languages, best first; ``mul`` and English are always fallbacks.
-        require_sitelink: Only items with a page in a Wikimedia project. Off by default, since it excludes most genes,
-            articles and streets.
-        include_types: Ids of classes: only their instances and subclasses of any depth are read; empty: all.
-        links: Keep the items that statements name, for linking in documents.
-    """
-
-    languages: tuple[str, ...] = ("en",)
-    require_sitelink: bool = False
-    include_types: tuple[str, ...] = ()
-    links: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.languages or not all(map(_LANGUAGE.fullmatch, self.languages)):
-            raise ValueError(f"not codes of languages: {self.languages!r}. Give codes like en, fi, zh-hans")
-        if wrong := [name for name in self.include_types if not item_number(name)]:
-            raise ValueError(f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
-
-
 def detect(head: Head) -> bool:
     """Whether a file begins like JSON of Wikidata."""
     text = head.data.removeprefix(BOM)
@@ -133,8 +109,7 @@ def detect(head: Head) -> bool:
 
 def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> WikidataReader:
     """A reader of files of JSON. Raises as `WikidataReader`."""
-    chosen = WikidataOptions(options.languages or ("en",), options.require_sitelink, options.classes, options.links)
-    return WikidataReader(paths, chosen, type_map=type_map, limit=options.limit)
+    return WikidataReader(paths, options, type_map)
 
 
 class WikidataReader(ReaderBase):
@@ -143,29 +118,33 @@ class WikidataReader(ReaderBase):
     def __init__(
         self,
         paths: Sequence[PathLike],
-        options: WikidataOptions | None = None,
-        *,
+        options: ReadOptions,
         type_map: TypeMap | None = None,
-        limit: int | None = None,
+        *,
         stdin: BinaryIO | None = None,
     ) -> None:
         """Open the files; standard input and pipes are copied to a temporary file now.
 
         Args:
             paths: Files to read one after the other; ``-`` is standard input.
-            options: What is read of them.
+            options: `limit`, `languages` (``mul`` and English are always fallbacks), `classes`, `links`, and
+                `require_sitelink`, which excludes most genes, articles and streets.
             type_map: From ids of classes to coarse types; the shipped one by default.
-            limit: See `ReaderBase`. The pass for the classes reads the whole input in any case.
             stdin: What ``-`` means; the process's own by default.
 
         Raises:
             FormatError: If a file does not exist, is a directory, or may not be read.
+            ValueError: If an option makes no sense.
         """
-        self._options = options or WikidataOptions()
-        super().__init__(type_map=type_map, limit=limit)
-        own = [language.lower() for language in self._options.languages]
-        self._languages = tuple(dict.fromkeys((*own, MULTILINGUAL, FALLBACK)))
-        self._wanted = tuple(dict.fromkeys(own))
+        super().__init__(type_map=type_map, limit=options.limit)
+        languages = options.languages or ("en",)
+        if not all(map(_LANGUAGE.fullmatch, languages)):
+            raise ValueError(f"not codes of languages: {languages!r}. Give codes like en, fi, zh-hans")
+        if wrong := [name for name in options.classes if not item_number(name)]:
+            raise ValueError(f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
+        self._options = options
+        self._wanted = tuple(dict.fromkeys(language.lower() for language in languages))
+        self._languages = tuple(dict.fromkeys((*self._wanted, MULTILINGUAL, FALLBACK)))
         self._finder: ClassTypeFinder | None = None
         self._sources = self.open_sources(paths, stdin)
 
@@ -173,7 +152,7 @@ class WikidataReader(ReaderBase):
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
         if self._finder is None:
             edges = chain.from_iterable(map(_read_class_edges, self._sources))
-            wanted = frozenset(map(item_number, self._options.include_types))
+            wanted = frozenset(map(item_number, self._options.classes))
             self._finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=wanted)
         return self._finder
 
