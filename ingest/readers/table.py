@@ -31,9 +31,10 @@ from ingest.readers.cells import (
     text_of,
 )
 from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, find_layout, override
+from ingest.readers.delimited import check_delimiter
 from ingest.readers.json_records import looks_like_json
 from ingest.readers.layouts import Base, Shape
-from ingest.readers.open_table import Table, bases_of, check_delimiter, open_container, open_json, open_text, shown
+from ingest.readers.open_table import Table, bases_of, open_container, open_json, open_text
 from ingest.readers.rows import Ids, RowReader, bound_types
 from ingest.readers.suspicions import find_suspicions
 from pearl_qdrant.errors import FormatError, OptionError
@@ -176,19 +177,7 @@ class TableReader(ReaderBase):
         columns = self._columns
         if shape is not None:
             columns = override(_present(shape.columns, table.header or []), columns)
-        first = table.header if table.header is not None else table.sample[0] if table.sample else []
-        has_header = table.header is not None
-        if not has_header and table.sample and columns.names():
-            has_header, table.header = True, [shown(cell) for cell in first]
-        layout = find_layout(
-            table.path,
-            table.header_line,
-            [shown(cell) for cell in first],
-            columns,
-            has_header=has_header,
-            has_numbers=table.has_numbers,
-        )
-        layout.header = table.header
+        layout = find_layout(table, columns)
         for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
             cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
             if cells and all(isinstance(cell, dict) or (isinstance(cell, list) and len(cell) != 1) for cell in cells):
@@ -207,14 +196,7 @@ class TableReader(ReaderBase):
         described = layout.describe(by_name=not table.has_numbers)
         report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
         if shape is None:
-            report.warnings += find_suspicions(
-                table.path,
-                table.header_line or 1,
-                layout,
-                table.sample,
-                is_guessed=not columns.given(),
-                is_unquoted=table.is_unquoted,
-            )
+            report.warnings += find_suspicions(table, layout, is_guessed=not columns.given())
         return layout
 
     def _choose_separators(self, table: Table, layout: Layout, shape: Shape | None) -> dict[int, str]:

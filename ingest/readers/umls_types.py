@@ -113,10 +113,6 @@ class SemanticTypes:
         known.pop("", None)
         return frozenset(known[_check(text.strip().casefold(), text, known)] for text in wanted)
 
-    def version(self) -> str:
-        """A text that differs if two tables differ."""
-        return repr(sorted(self._types.items()))
-
     def _change(self, tui: str, *, name: str, group: str = "", group_name: str = "", tree_number: str = "") -> None:
         old = self.get(tui)
         self._types[tui] = replace(
