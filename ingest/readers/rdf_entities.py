@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -111,14 +112,14 @@ class EntityMaker:
         languages = check_languages(options.languages)
         self._takes_all = any(language in _ALL_LANGUAGES for language in languages)
         self._languages = [language for language in languages if language not in _ALL_LANGUAGES] or ["en"]
-        self._ranks: dict[str, tuple[int, bool] | None] = {}
+        self._rank = lru_cache(maxsize=_MAX_CACHED)(self._find_rank)
+        self._known_types = lru_cache(maxsize=_MAX_CACHED)(self._find_types)
         self._slots = {name: (_ABOUT, place) for place, name in enumerate(profile.descriptions)}
         self._slots |= dict.fromkeys(profile.aliases, (_ALIAS, 0))
         self._slots |= {name: (_LABEL, place) for place, name in enumerate(profile.labels)}
         if profile.is_ontology and profile.descriptions[0] in vocabulary.counts:
             self._slots.pop(profile.descriptions[-1])  # comments are notes there, beside definitions
         self._type_properties = {known.RDF_TYPE, *profile.types}
-        self._types: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._n_by_id = self._n_foreign = 0
 
     def make(self, identity: str, facts: Sequence[Fact]) -> Entity | None:
@@ -205,15 +206,8 @@ class EntityMaker:
                 found.sort(key=lambda one: one[:3])
         return texts
 
-    def _rank(self, tag: str) -> tuple[int, bool] | None:
-        """The place of a language, lower is better, and whether its names are aliases; None if it is not taken."""
-        if tag not in self._ranks:
-            if len(self._ranks) > _MAX_CACHED:
-                self._ranks.clear()
-            self._ranks[tag] = self._find_rank(tag)
-        return self._ranks[tag]
-
     def _find_rank(self, tag: str) -> tuple[int, bool] | None:
+        """The place of a language, lower is better, and whether its names are aliases; None if it is not taken."""
         n, is_items = 2 * len(self._languages), self.profile.is_items
         for place, language in enumerate(self._languages):
             if tag == language:
@@ -254,7 +248,9 @@ class EntityMaker:
             entity = term.make_entity(tree, self._type_map, self._report, links=self._links)
         else:
             own = [fact[1] if fact[2] is not None else type_name(fact[1]) for fact in facts if fact[0] in profile.types]
-            kb_types, types = self._find_types(tuple(dict.fromkeys(filter(None, (*own, *parents)))))
+            all_types = tuple(dict.fromkeys(filter(None, (*own, *parents))))
+            find = self._known_types if sum(map(len, all_types)) <= _MAX_CACHED_LENGTH else self._find_types
+            kb_types, types = find(all_types)
             if identity in kb_types:
                 kb_types = tuple(name for name in kb_types if name != identity)
             if parents and self._links:
@@ -269,17 +265,10 @@ class EntityMaker:
         return entity
 
     def _find_types(self, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native types with those above them, and coarse types; cached."""
-        found = self._types.get(own)
-        if found is None:
-            if len(self._types) >= _MAX_CACHED:
-                self._types.clear()
-            walk = self._known.tree.walk_up
-            each = (nearest_types(*walk((name,)), self._coarse_type) for name in own[: limits.MAX_KB_TYPES])
-            found = tuple(walk(own)[0]), tuple(dict.fromkeys(chain.from_iterable(each)))
-            if sum(map(len, own)) <= _MAX_CACHED_LENGTH:
-                self._types[own] = found
-        return found
+        """Native types with those above them, and coarse types."""
+        walk = self._known.tree.walk_up
+        each = (nearest_types(*walk((name,)), self._coarse_type) for name in own[: limits.MAX_KB_TYPES])
+        return tuple(walk(own)[0]), tuple(dict.fromkeys(chain.from_iterable(each)))
 
     def _coarse_type(self, native: str) -> str | None:
         return coarse_type(self._type_map, native)

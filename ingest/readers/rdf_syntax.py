@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyoxigraph
 
+from ingest.io.encoding import Utf8Source, check_encoding
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
-from ingest.io.text_check import HEAD_BYTES
+from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ _DOCTYPE = re.compile(
 _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^']*)'|(SYSTEM|PUBLIC))")
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
-_XML_ENCODING = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
+_XML_ENCODING = re.compile(rb"\A\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
 _ENCODINGS = re.compile(
     r"(?:us-)?ascii|utf-?8|iso[-_]?8859[-_]\d{1,2}|latin[-_]?\d|(?:windows|cp)-?125\d|koi8-[ru]|gbk|gb2312|gb18030|big5"
     r"|shift_jis|euc-(?:jp|kr)",
@@ -151,10 +152,7 @@ def check_syntax(path: str, data: bytes) -> str:
         return found
     if found:
         raise FormatError(path, None, found.replace("FILE", path))
-    if not data.strip():
-        raise FormatError(path, None, "is empty")
-    if b"\0" in data:
-        raise FormatError(path, None, "is not text: it has NUL bytes. Is it a binary file, or UTF-16?")
+    check_is_text(path, data.strip())
     root = _find_root(data)
     kind = f"is XML with the root <{root[1].decode('utf-8', 'replace')[:60]}>, not RDF/XML" if root else "is not RDF"
     raise FormatError(path, None, f"{kind}. RDF is read as Turtle, TriG, N-Triples, N-Quads, RDF/XML and JSON-LD")
@@ -272,7 +270,7 @@ class _Feed:
         self.line, self.n_open, self.depth, self.is_closed = 1, 0, 0, False
         self._path, self._syntax = source.path, syntax
         self._closing = b"</"
-        self._chunks = self._decode(source.chunks())
+        self._chunks = self._decode(source)
         self._rest, self._place, self._last, self._tail = b"", 0, b"", b""
 
     def read(self, n_bytes: int = -1) -> bytes:
@@ -309,36 +307,28 @@ class _Feed:
         self._last = data[-1:]
         self.depth = max(self.depth, 0)
 
-    def _decode(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """The file in UTF-8 without a byte order mark; XML with the prefixes that it forgot."""
-        head = b""
-        for chunk in chunks:
-            head += chunk
-            if len(head) >= HEAD_BYTES:
-                break
-        head = head.removeprefix(codecs.BOM_UTF8)
+    def _decode(self, source: ByteSource) -> Iterator[bytes]:
+        """The file in UTF-8 without a byte order mark; with the prefixes that it may have forgotten to declare."""
         if self._syntax != RDF_XML:
             if self._syntax == TURTLE:  # on the first line, so that the others keep their numbers
                 yield "".join(f"@prefix {name}: <{iri}> . " for name, iri in PREFIXES.items()).encode()
-            yield head
-            yield from chunks
+            yield from Utf8Source(source, "utf-8").chunks()
             return
-        declared = _XML_ENCODING.match(head)
+        declared = _XML_ENCODING.match(source.head(HEAD_BYTES).removeprefix(codecs.BOM_UTF8))
         name = declared[1].decode() if declared else "utf-8"
         if not _ENCODINGS.fullmatch(name):
             raise self._error(f"declares the encoding {name}, which is not known here. Convert it: iconv -t UTF-8")
-        to_utf8: Callable[[bytes], bytes] = bytes
-        if codecs.lookup(name).name not in ("utf-8", "ascii"):
-            decoder = codecs.getincrementaldecoder(name)("replace")
-            to_utf8 = lambda data: decoder.decode(data).encode()  # noqa: E731
-            head = head[declared.end() if declared else 0 :]  # the parser would believe the declaration
-        yield self._complete(to_utf8(head))
+        chunks = Utf8Source(source, check_encoding(name)).chunks()
+        head = b""
+        while len(head) < HEAD_BYTES and (chunk := next(chunks, b"")):
+            head += chunk
+        yield self._complete(_XML_ENCODING.sub(b"", head, count=1))  # the parser would believe the declaration
         tail = b""
         for chunk in chunks:
             if b"<!ENTITY" in tail + chunk:
                 raise self._error("declares an entity in a way that is not known here, or after its root")
             tail = chunk[-8:]
-            yield to_utf8(chunk)
+            yield chunk
 
     def _complete(self, head: bytes) -> bytes:
         """The beginning of RDF/XML with well-known prefixes declared, having looked that no entity expands."""
