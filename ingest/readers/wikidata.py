@@ -30,14 +30,13 @@ bytes for each class edge (some 40 MB for all of Wikidata), the ids of the class
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
-from ingest.io.lines import BOM, BadLine, byte_lines, lines_with
+from ingest.io.lines import BOM, BadLine, byte_lines
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
@@ -73,31 +72,6 @@ _TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _BREAKS = re.compile(r"[\t\n\r]+")
-
-
-@dataclass(slots=True)
-class Item:
-    """An item, in the needed languages.
-
-    Attributes:
-        id: Such as Q42.
-        line: Number of its line, or of the object in the file.
-        labels, descriptions: By language.
-        aliases: By language.
-        classes, superclasses: Numbers of its classes (P31) and parent classes (P279), from statements of the best rank.
-        sitelinks: Pages about it in the Wikimedia projects; None if unknown.
-        links: Items that its statements name, of the best rank of each property; empty unless requested.
-    """
-
-    id: str
-    line: int
-    labels: Mapping[str, str] = field(default_factory=dict)
-    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    descriptions: Mapping[str, str] = field(default_factory=dict)
-    classes: tuple[int, ...] = ()
-    superclasses: tuple[int, ...] = ()
-    sitelinks: int | None = None
-    links: tuple[int, ...] = ()
 
 
 def detect(head: Head) -> bool:
@@ -158,86 +132,97 @@ class WikidataReader(ReaderBase):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each wanted item of all files. A single file may have none."""
-        rows_before = report.rows
-        find, links = self.read_classes().find, self._options.links
+        rows_before, finder = report.rows, self.read_classes()
         for source in self._sources:
-            for item in read_items(source, self._languages, report, links=links):
-                report.place = source.path, item.line
-                types = find(item.classes, item.superclasses)
-                reason = self._find_reason(item, types)
-                if reason is not None:
-                    report.filter_out(reason)
-                    continue
-                names, language = self._find_names(item)
-                if any("\0" in name for name in names):
-                    report.skip(NUL_CHARACTER, path=source.path, line=item.line, text=f"{item.id} {names[0]}")
-                elif names:
-                    yield self._make_entity(item, types, report.bound_names(item.id, names), language)
-                else:
-                    report.filter_out(NO_LABEL)
+            for number, record in _records(source, report):
+                report.rows += 1
+                report.place = source.path, number
+                if isinstance(record, BadLine):
+                    report.skip_here(record.reason, record.text)
+                elif (entity := self._make_entity(record, finder, report)) is not None:
+                    yield entity
         if report.rows == rows_before:
             raise FormatError(self._sources[0].path, None, "has no entity. Is this JSON of Wikidata?")
 
-    def _find_reason(self, item: Item, types: ClassTypes) -> str | None:
+    def _make_entity(self, row: dict[str, Any], finder: ClassTypeFinder, report: ReadReport) -> Entity | None:
+        """The entity of an object of any of the forms; None if there is none, which is counted."""
+        kind, id_ = row.get("type"), row.get("id")
+        number = item_number(id_)
+        if kind not in ("item", None) or (kind is None and isinstance(id_, str) and not number):
+            report.filter_out(NOT_AN_ITEM)
+            return None
+        try:
+            labels, descriptions = (
+                {key: _text(terms[key]) for key in self._languages if key in terms}
+                for terms in (_map(row.get("labels")), _map(row.get("descriptions")))
+            )
+            named = _map(row.get("aliases"))
+            aliases = {key: _texts(named[key]) for key in self._languages if key in named}
+            claims = _map(row.get("claims"))
+            classes, above = (_numbers(claims.get(key)) for key in (INSTANCE_OF, SUBCLASS_OF))
+            linked = chain.from_iterable(map(_numbers, claims.values())) if self._options.links else ()
+            links = tuple(dict.fromkeys(linked))[:MAX_LINKS]
+            n_pages = len(row.get("sitelinks") or ())
+        except (TypeError, AttributeError, KeyError):
+            number = 0
+        if not number:
+            report.skip_here(NOT_AN_ENTITY if item_number(id_) else NO_ID, str(row)[:_EXCERPT])
+            return None
+        types = finder.find(classes, above)
+        names, language = self._find_names(labels, aliases)
+        reason = self._find_reason(types, n_pages) or (None if names else NO_LABEL)
+        if reason is not None:
+            report.filter_out(reason)
+            return None
+        if any("\0" in name for name in names):
+            report.skip_here(NUL_CHARACTER, f"{id_} {names[0]}")
+            return None
+        extra = {"sitelinks": str(n_pages)}
+        if language != self._languages[0]:
+            extra["language"] = language
+        if links:
+            extra[LINKS_FIELD] = "|".join(f"Q{one}" for one in links)
+        texts = (_clean(descriptions.get(key)) for key in self._languages)
+        description = next((text for text in texts if text and "\0" not in text), None)
+        bounded = report.bound_names(str(id_), names)
+        return Entity(
+            str(id_), bounded[0], bounded[1:], types.kb_types, types.types, description, extra, float(n_pages)
+        )
+
+    def _find_reason(self, types: ClassTypes, n_pages: int) -> str | None:
         """Why the options exclude an item, or None."""
         if types.is_internal:
             return WIKIMEDIA_INTERNAL
         if not types.is_included:
             return OTHER_CLASS
-        return NO_SITELINK if self._options.require_sitelink and not item.sitelinks else None
+        return NO_SITELINK if self._options.require_sitelink and not n_pages else None
 
-    def _find_names(self, item: Item) -> tuple[list[str], str]:
+    def _find_names(self, labels: dict[str, str], aliases: dict[str, list[str]]) -> tuple[list[str], str]:
         """All names, the canonical one first, and its language; empty if there is no label."""
-        labels = {key: name for key in self._languages if (name := _clean(item.labels.get(key)))}
-        if not labels:
+        cleaned = {key: name for key in self._languages if (name := _clean(labels.get(key)))}
+        if not cleaned:
             return [], ""
-        language = next(iter(labels))
+        language = next(iter(cleaned))
         wanted = dict.fromkeys((language, *self._wanted, MULTILINGUAL))
-        names = dict.fromkeys(labels[key] for key in wanted if key in labels)
+        names = dict.fromkeys(cleaned[key] for key in wanted if key in cleaned)
         for key in wanted:
-            names.update(dict.fromkeys(filter(None, map(_clean, item.aliases.get(key, ())))))
+            names.update(dict.fromkeys(filter(None, map(_clean, aliases.get(key, ())))))
         return list(names), language
 
-    def _make_entity(self, item: Item, types: ClassTypes, names: tuple[str, ...], language: str) -> Entity:
-        extra = {} if item.sitelinks is None else {"sitelinks": str(item.sitelinks)}
-        if language != self._languages[0]:
-            extra["language"] = language
-        if item.links:
-            extra[LINKS_FIELD] = "|".join(f"Q{number}" for number in item.links)
-        descriptions = (_clean(item.descriptions.get(key)) for key in self._languages)
-        description = next((text for text in descriptions if text and "\0" not in text), None)
-        popularity = None if item.sitelinks is None else float(item.sitelinks)
-        return Entity(item.id, names[0], names[1:], types.kb_types, types.types, description, extra, popularity)
+
+# The forms of JSON
 
 
-# JSON to items
-
-
-def read_items(
-    source: ByteSource, languages: Collection[str], report: ReadReport, *, links: bool = False
-) -> Iterator[Item]:
-    """Items of a file, with texts in some languages; other rows are counted. Raises as `read_records`.
+def _records(
+    source: ByteSource, report: ReadReport | None = None, *, wanted: bytes = b""
+) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """Objects of a file with their lines, or their numbers in a document that is printed over lines.
 
     Args:
         source: The file.
-        languages: Which labels, aliases and descriptions are kept.
-        report: Counts rows.
-        links: Keep the items that statements name.
+        report: Gets a note on an array that is not closed.
+        wanted: Lines without these bytes are left out.
     """
-    for number, record in _records(source, report):
-        report.rows += 1
-        found = record.reason if isinstance(record, BadLine) else _make_item(record, number, languages, links=links)
-        if isinstance(found, Item):
-            yield found
-        elif found == NOT_AN_ITEM:
-            report.filter_out(NOT_AN_ITEM)
-        else:
-            text = record.text if isinstance(record, BadLine) else str(record)[:_EXCERPT]
-            report.skip(found, path=source.path, line=number, text=text)
-
-
-def _records(source: ByteSource, report: ReadReport | None = None) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
-    """Objects of a file with their lines, or their numbers in a document that is printed over lines."""
     prefix = _find_prefix(source)
     if prefix is not None:
         yield from read_records(source, prefix=prefix)
@@ -246,6 +231,8 @@ def _records(source: ByteSource, report: ReadReport | None = None) -> Iterator[t
     for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
         if isinstance(line, BadLine):
             yield number, line
+            continue
+        if wanted not in line:
             continue
         is_open = is_open and not line.rstrip().endswith(b"]")
         line = _trim(line)
@@ -257,33 +244,6 @@ def _records(source: ByteSource, report: ReadReport | None = None) -> Iterator[t
         yield number, BadLine(reason, line[:_EXCERPT].decode("utf-8", "replace")) if isinstance(reason, str) else reason
     if is_open and report is not None:
         report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was truncated")
-
-
-def _make_item(row: dict[str, Any], number: int, languages: Collection[str], *, links: bool) -> Item | str:
-    """The item of an object of any of the forms, or the reason why there is none."""
-    kind, id_ = row.get("type"), row.get("id")
-    if kind not in ("item", None) or (kind is None and isinstance(id_, str) and not item_number(id_)):
-        return NOT_AN_ITEM
-    if not item_number(id_):
-        return NO_ID
-    try:
-        texts = [
-            {key: _text(terms[key]) for key in languages if key in terms}
-            for terms in (_map(row.get("labels")), _map(row.get("descriptions")))
-        ]
-        named = _map(row.get("aliases"))
-        aliases = {
-            key: [_text(one) for one in (named[key] if isinstance(named[key], list) else [named[key]])]
-            for key in languages
-            if key in named
-        }
-        claims = _map(row.get("claims"))
-        classes, above = (_numbers(claims.get(key)) for key in (INSTANCE_OF, SUBCLASS_OF))
-        linked = chain.from_iterable(map(_numbers, claims.values())) if links else ()
-        found = tuple(dict.fromkeys(linked))[:MAX_LINKS]
-    except (TypeError, AttributeError, KeyError):
-        return NOT_AN_ENTITY
-    return Item(str(id_), number, texts[0], aliases, texts[1], classes, above, len(row.get("sitelinks") or ()), found)
 
 
 def _find_prefix(source: ByteSource) -> str | None:
@@ -317,6 +277,10 @@ def _text(term: Any) -> str:
     return text
 
 
+def _texts(terms: Any) -> list[str]:
+    return [_text(one) for one in (terms if isinstance(terms, list) else [terms])]
+
+
 def _numbers(statements: Any) -> tuple[int, ...]:
     """Item numbers of the statements of the best rank, in any of the forms."""
     found = [one for one in statements or () if not isinstance(one, dict) or one.get("rank") != "deprecated"]
@@ -340,23 +304,14 @@ def _number_of(statement: Any) -> int:
 
 def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Numbers of the classes of a file, each with its direct parents; bad lines are skipped and not counted."""
-    if _find_prefix(source) is not None:
-        records: Iterator[Any] = (record for _, record in _records(source))
-    else:
-        wanted = f'"{SUBCLASS_OF}"'.encode()
-        records = (decode_object(_trim(line)) for line in lines_with(source, wanted, max_bytes=limits.MAX_ITEM_BYTES))
-    for record in records:
-        number, above = _edges_of(record)
+    record: Any
+    for _, record in _records(source, wanted=f'"{SUBCLASS_OF}"'.encode()):
+        try:
+            number, above = item_number(record.get("id")), _numbers(_map(record.get("claims")).get(SUBCLASS_OF))
+        except (TypeError, AttributeError, KeyError):
+            continue
         if number and above:
             yield number, above
-
-
-def _edges_of(record: Any) -> tuple[int, tuple[int, ...]]:
-    """Number and parents of an item of any of the forms; 0 and () if it is none."""
-    try:
-        return item_number(record.get("id")), _numbers(_map(record.get("claims")).get(SUBCLASS_OF))
-    except (TypeError, AttributeError, KeyError):
-        return 0, ()
 
 
 def _trim(line: bytes) -> bytes:
