@@ -62,13 +62,13 @@ class Source(ByteSource):
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
         if self.path == STDIN:
-            self._copy(stdin or sys.stdin.buffer)
-        else:
-            with self._open_file() as file:
-                mode = os.fstat(file.fileno()).st_mode
-                if not stat.S_ISREG(mode):
-                    self._copy(file)
-        self.size = self._find_size()
+            self._spool = copy_to_temporary(self.path, self._checked_chunks(stdin or sys.stdin.buffer))
+            self.size = os.fstat(self._spool.fileno()).st_size
+            return
+        with self._open_file() as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                self._spool = copy_to_temporary(self.path, self._checked_chunks(file))
+            self.size = os.fstat((self._spool or file).fileno()).st_size
 
     def close(self) -> None:
         """Remove the temporary copy, if there is one."""
@@ -99,10 +99,6 @@ class Source(ByteSource):
         except (OSError, ValueError) as error:
             raise FormatError(self.path, None, f"cannot be opened: {error}") from error
 
-    def _copy(self, stream: BinaryIO) -> None:
-        """Copy an input that can be read only once."""
-        self._spool = copy_to_temporary(self.path, self._checked_chunks(stream))
-
     def _checked_chunks(self, stream: BinaryIO) -> Iterator[bytes]:
         """The chunks of a stream, if it begins like text or compressed text."""
         head = b""
@@ -119,9 +115,6 @@ class Source(ByteSource):
         yield head
         while chunk := stream.read(CHUNK):
             yield chunk
-
-    def _find_size(self) -> int:
-        return Path(self.path).stat().st_size if self._spool is None else os.fstat(self._spool.fileno()).st_size
 
 
 class _SpoolView:

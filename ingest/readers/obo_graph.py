@@ -22,17 +22,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingest.base.format import Head, PathLike
-from ingest.base.reader_base import ReaderBase
 from ingest.io.report import NO_ID, NO_NAME, NUL_CHARACTER, ReadReport
 from ingest.readers.json_records import read_values
-from ingest.readers.obo import check_scopes
-from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, Term, clean, short_id
+from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, OntologyReader, Term, clean, short_id
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
-    from pearl_qdrant.records import Entity
+    from ingest.io.source import ByteSource
 
 _IN_OBO = "http://www.geneontology.org/formats/oboInOwl#"
 _NAMESPACE, _ALT_ID = _IN_OBO + "hasOBONamespace", _IN_OBO + "hasAlternativeId"
@@ -59,37 +57,15 @@ def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeM
     return OboGraphReader(paths, options, type_map)
 
 
-class OboGraphReader(ReaderBase):
+class OboGraphReader(OntologyReader):
     """An ontology in one or several files of OBO Graph JSON; a `Reader`. A row of its report is a node."""
 
-    def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files; arguments as of `OboReader`, errors too."""
-        super().__init__(type_map=type_map, limit=options.limit)
-        self._scopes = check_scopes(options.scopes)
-        self._links = options.links
-        self._tree: ClassTree | None = None
-        self._kinds = ("",)  # of nodes that are terms; early files do not tell
-        self._sources = self.open_sources(paths)
+    _kinds = ("",)  # of nodes that are terms; early files do not tell
 
-    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """One entity for each good term."""
-        tree = self._tree = self._tree or self._read_tree()
-        for source in self._sources:
-            n_nodes = report.rows
-            for line, _, _, node in read_values(source, *_NODES):
-                report.rows += 1
-                report.place = source.path, line
-                term = self._parse_node(node, report)
-                if term is not None:
-                    yield term.make_entity(tree, self.type_map, report, links=self._links)
-            if report.rows == n_nodes:
-                raise FormatError(source.path, None, "has no nodes. Is this OBO Graph JSON?")
-            report.notes.append(f"{source.path}: OBO Graph JSON")
-
-    def _read_tree(self) -> ClassTree:
+    def read_tree(self) -> ClassTree:
         """Ancestors and replaced ids of all files."""
         tree = ClassTree()
-        for source in self._sources:
+        for source in self.sources:
             for _, path, _, found in read_values(source, *_NODES, *_EDGES):
                 if path in _EDGES:
                     child, parent = _text(found, "sub"), _text(found, "obj")
@@ -103,7 +79,18 @@ class OboGraphReader(ReaderBase):
                         tree.replace(short_id(_text(found, "id")), short_id(new))
         return tree.finish()
 
-    def _parse_node(self, node: Any, report: ReadReport) -> Term | None:
+    def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
+        """The terms of a file."""
+        n_before = report.rows
+        for line, _, _, node in read_values(source, *_NODES):
+            report.rows += 1
+            report.place = source.path, line
+            yield self._parse_node(node, tree, report)
+        if report.rows == n_before:
+            raise FormatError(source.path, None, "has no nodes. Is this OBO Graph JSON?")
+        report.notes.append(f"{source.path}: OBO Graph JSON")
+
+    def _parse_node(self, node: Any, tree: ClassTree, report: ReadReport) -> Term | None:
         """The term of a node; None if it is bad or excluded, which is counted."""
         node_id, meta = short_id(_text(node, "id")), _map(node, "meta")
         name = clean(_text(node, "lbl"))
@@ -124,7 +111,7 @@ class OboGraphReader(ReaderBase):
                 [name for name in names if name and "\0" not in name],
                 next(_values(meta, "basicPropertyValues", _NAMESPACE), ""),
                 clean(_text(meta.get("definition"), "val")).replace("\0", "") or None,
-                self._tree.parents(node_id) if self._tree else (),
+                tree.parents(node_id),
                 map(short_id, _values(meta, "basicPropertyValues", _ALT_ID)),
                 _values(meta, "xrefs"),
             )
@@ -135,7 +122,7 @@ class OboGraphReader(ReaderBase):
         for pred in dict.fromkeys(_text(one, "pred") for one in _list(meta, "synonyms")):
             scope = _SCOPE_OF.get(pred.rpartition("#")[2], "RELATED")
             found = list(_values(meta, "synonyms", pred))
-            if scope in self._scopes:
+            if scope in self.scopes:
                 yield from found
             else:
                 report.filter_out(f"{scope.lower()}_synonym", len(found))

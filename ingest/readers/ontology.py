@@ -7,15 +7,23 @@ native types the ids of the ancestors, nearest first, and then the namespace.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ingest.base.ancestors import ClassGraph
+from ingest.base.reader_base import ReaderBase
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from pearl_qdrant.records import LINKS_FIELD, Entity
+
+if TYPE_CHECKING:
+    from ingest.base.format import PathLike
+    from ingest.formats import ReadOptions
+    from ingest.io.source import ByteSource
 
 SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 """Scopes of synonyms."""
@@ -125,6 +133,58 @@ class Term:
             extra["xrefs"] = xrefs
         types = type_map.map_types(kb_types)
         return Entity(self.id, names[0], names[1:], kb_types, types, self.description, extra)
+
+
+def check_scopes(scopes: Sequence[str]) -> frozenset[str]:
+    """The requested scopes of synonyms; EXACT by default.
+
+    Raises:
+        ValueError: If there is no such scope.
+    """
+    if unknown := sorted(set(scopes) - set(SCOPES)):
+        raise ValueError(f"unknown scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
+    return frozenset(scopes or ("EXACT",))
+
+
+class OntologyReader(ReaderBase):
+    """What the readers of OBO and of OBO Graph JSON share.
+
+    Attributes:
+        scopes: Of the synonyms that are names.
+        sources: The files.
+    """
+
+    def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
+        """Open the files.
+
+        Args:
+            paths: Files to read one after the other; ``-`` is standard input.
+            options: `limit`, `scopes` of synonyms that are aliases (EXACT by default), and `links`.
+            type_map: From ids and namespaces to coarse types; the shipped one by default.
+
+        Raises:
+            FormatError: If a file does not exist, is a directory, or may not be read.
+        """
+        super().__init__(type_map=type_map, limit=options.limit)
+        self.scopes, self._links = check_scopes(options.scopes), options.links
+        self._tree: ClassTree | None = None
+        self.sources = self.open_sources(paths)
+
+    @abstractmethod
+    def read_tree(self) -> ClassTree:
+        """Ancestors and replaced ids of all files."""
+
+    @abstractmethod
+    def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
+        """The terms of a file; None for one that is bad or excluded, which is counted. Raises as `read`."""
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each good term."""
+        tree = self._tree = self._tree or self.read_tree()
+        for source in self.sources:
+            for term in self.read_terms(source, tree, report):
+                if term is not None:
+                    yield term.make_entity(tree, self.type_map, report, links=self._links)
 
 
 def coarse_type(type_map: TypeMap, native: str) -> str | None:

@@ -39,8 +39,7 @@ from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import list_inputs
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import rdf_profiles as known
-from ingest.readers.obo import check_scopes
-from ingest.readers.ontology import ClassTree
+from ingest.readers.ontology import ClassTree, check_scopes
 from ingest.readers.rdf_entities import (
     MAX_LABEL_NODES,
     EntityMaker,
