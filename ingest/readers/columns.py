@@ -270,15 +270,13 @@ def _with_header(given: _Resolver, header: list[str]) -> Layout:
     if name is None:
         raise given.missing("name")
     taken.add(name)
-    layout = Layout(id_, name, header=header)
-    layout.types = given.found.get("type") or _find_all(header, TYPE_HEADERS, taken)
-    layout.aliases = given.found.get("alias") or _find_all(header, ALIAS_HEADERS, taken)
-    layout.description = given.one("description") if "description" in given.found else _find(
-        header, DESCRIPTION_HEADERS, taken
-    )  # fmt: skip
-    layout.popularity = given.one("popularity") if "popularity" in given.found else _find(
-        header, POPULARITY_HEADERS, taken
-    )  # fmt: skip
+
+    def columns_of(what: str, words: Sequence[str]) -> tuple[int, ...]:
+        return given.found.get(what) or _find_all(header, words, taken)
+
+    layout = Layout(id_, name, columns_of("type", TYPE_HEADERS), columns_of("alias", ALIAS_HEADERS), header=header)
+    layout.description = next(iter(columns_of("description", DESCRIPTION_HEADERS)), None)
+    layout.popularity = next(iter(columns_of("popularity", POPULARITY_HEADERS)), None)
     if "name" not in given.found and header[name].casefold() in ("canonical_name", "name"):
         layout.alias_names = _find_all(header, ("canonical_name", "name"), taken)
     layout.is_open = not given.found

@@ -152,7 +152,7 @@ def _try_dialect(
     lines: list[str], delimiter: str, columns: TableColumns, known: Callable[[Sequence[str]], bool], kind: str
 ) -> Dialect | None:
     """The dialect with this delimiter, or None if no line has it."""
-    is_quoted = kind == "csv" or (len(delimiter) == 1 and (delimiter != "\t" or _looks_quoted(lines)))
+    is_quoted = len(delimiter) == 1 and (kind == "csv" or delimiter != "\t" or _looks_quoted(lines))
     dialect = Dialect(delimiter, is_quoted)
     records = [row for row in read_rows(enumerate(lines, 1), dialect) if not isinstance(row[1], BadLine)]
     filled = [(number, row) for number, row in records if isinstance(row, list) and any(map(str.strip, row))]
@@ -235,21 +235,15 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
 def read_rows(lines: Iterable[Line], dialect: Dialect) -> Iterator[Row]:
     """Line number and cells of each row; blank lines are left out."""
     delimiter = dialect.delimiter
-    if len(delimiter) > 1:
-        end = delimiter.rstrip("\t ")  # "\t|" ends each line of such files
-        for number, line in lines:
-            if isinstance(line, BadLine):
-                yield number, line
-            elif line and not line.isspace():
-                yield number, line.removesuffix(end).split(delimiter)
-    elif dialect.is_quoted:
+    if dialect.is_quoted:
         yield from _read_quoted(iter(lines), delimiter)
-    else:
-        for number, line in lines:
-            if isinstance(line, BadLine):
-                yield number, line
-            elif line and not line.isspace():
-                yield number, line.split(delimiter)
+        return
+    end = delimiter.rstrip("\t ") if len(delimiter) > 1 else ""  # "\t|" ends each line of such files
+    for number, line in lines:
+        if isinstance(line, BadLine):
+            yield number, line
+        elif line and not line.isspace():
+            yield number, line.removesuffix(end).split(delimiter)
 
 
 class _Feed(Iterator[str]):

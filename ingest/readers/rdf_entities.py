@@ -22,7 +22,6 @@ from ingest.readers.wikidata_classes import (
     NO_LABEL,
     NOT_AN_ITEM,
     OTHER_CLASS,
-    WIKIMEDIA_INTERNAL,
     ClassTypeFinder,
     ClassTypes,
     item_number,
@@ -291,8 +290,7 @@ class ItemMaker(EntityMaker):
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         if not item_number(identity):
             return NOT_AN_ITEM
-        types = self._find_classes(facts)
-        return WIKIMEDIA_INTERNAL if types.is_internal else None if types.is_included else OTHER_CLASS
+        return self._find_classes(facts).reason
 
     def _make_entity(
         self, identity: str, facts: Sequence[Fact], names: Sequence[str], language: str, description: str | None

@@ -47,11 +47,8 @@ from ingest.readers.wikidata_classes import (
     MULTILINGUAL,
     NO_LABEL,
     NOT_AN_ITEM,
-    OTHER_CLASS,
     SUBCLASS_OF,
-    WIKIMEDIA_INTERNAL,
     ClassTypeFinder,
-    ClassTypes,
     item_number,
 )
 from pearl_qdrant.errors import FormatError
@@ -170,7 +167,11 @@ class WikidataReader(ReaderBase):
             return None
         types = finder.find(classes, above)
         names, language = self._find_names(labels, aliases)
-        reason = self._find_reason(types, n_pages) or (None if names else NO_LABEL)
+        reason = types.reason
+        if reason is None and self._options.require_sitelink and not n_pages:
+            reason = NO_SITELINK
+        if reason is None and not names:
+            reason = NO_LABEL
         if reason is not None:
             report.filter_out(reason)
             return None
@@ -188,14 +189,6 @@ class WikidataReader(ReaderBase):
         return Entity(
             str(id_), bounded[0], bounded[1:], types.kb_types, types.types, description, extra, float(n_pages)
         )
-
-    def _find_reason(self, types: ClassTypes, n_pages: int) -> str | None:
-        """Why the options exclude an item, or None."""
-        if types.is_internal:
-            return WIKIMEDIA_INTERNAL
-        if not types.is_included:
-            return OTHER_CLASS
-        return NO_SITELINK if self._options.require_sitelink and not n_pages else None
 
     def _find_names(self, labels: dict[str, str], aliases: dict[str, list[str]]) -> tuple[list[str], str]:
         """All names, the canonical one first, and its language; empty if there is no label."""
