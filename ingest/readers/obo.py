@@ -30,11 +30,11 @@ files are one base: ancestors may be in another file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.base.format import Head, PathLike
+from ingest.base.format import Head
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, TOO_MANY_ROWS, ReadReport
@@ -42,8 +42,6 @@ from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, Ont
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
     from ingest.io.source import ByteSource
 
 BAD_SYNONYM = "bad_synonym"
@@ -102,11 +100,6 @@ def detect(head: Head) -> bool:
     lines = head.data.split(b"\n", _CHECKED_LINES)[:-1] or [head.data]
     odd = sum(_HEADER_LINE.match(line.rstrip(b"\r")) is None for line in lines)
     return odd * 4 <= len(lines)
-
-
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> OboReader:
-    """A reader of OBO files. Raises as `OboReader`."""
-    return OboReader(paths, options, type_map)
 
 
 class OboReader(OntologyReader):

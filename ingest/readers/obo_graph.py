@@ -18,18 +18,16 @@ The file is read as a stream, one node or edge in memory at a time, twice: the f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import Head, PathLike
+from ingest.base.format import Head
 from ingest.io.report import NO_ID, NO_NAME, NUL_CHARACTER, ReadReport
 from ingest.readers.json_records import read_values
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, OntologyReader, Term, clean, short_id
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
     from ingest.io.source import ByteSource
 
 _IN_OBO = "http://www.geneontology.org/formats/oboInOwl#"
@@ -50,11 +48,6 @@ _NODES, _EDGES = ("graphs.item.nodes.item", "nodes.item"), ("graphs.item.edges.i
 def detect(head: Head) -> bool:
     """Whether a file begins like OBO Graph JSON."""
     return head.data.lstrip()[:1] == b"{" and bool(_IS_GRAPH.match(head.data) and _KEYS.search(head.data))
-
-
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> OboGraphReader:
-    """A reader of OBO Graph JSON. Raises as `OboGraphReader`."""
-    return OboGraphReader(paths, options, type_map)
 
 
 class OboGraphReader(OntologyReader):

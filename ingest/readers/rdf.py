@@ -86,11 +86,6 @@ def detect_names(names: Iterable[str]) -> bool:
     return any(_ENDING.search(name) or re.search(r"yago[^/]*\.zip$", name, re.IGNORECASE) for name in names)
 
 
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> RdfReader:
-    """A reader of RDF. Raises as `RdfReader`."""
-    return RdfReader(paths, options, type_map)
-
-
 class RdfReader(ReaderBase):
     """A base in RDF, in one or several files; a `Reader`. A row of its report is a statement that matters."""
 

@@ -124,11 +124,6 @@ def detect_names(names: Iterable[str]) -> bool:
     return any(_SPLIT.fullmatch(_last(name)) or _table_of(name) == "MRCONSO" for name in names)
 
 
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> UmlsReader:
-    """A reader of a release. Raises as `UmlsReader`."""
-    return UmlsReader(paths, options, type_map)
-
-
 class UmlsReader(ReaderBase):
     """A release; a `Reader`."""
 

@@ -78,11 +78,6 @@ def detect(head: Head) -> bool:
     return is_json and _TYPE.search(text) is not None and _ID.search(text) is not None
 
 
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> WikidataReader:
-    """A reader of files of JSON. Raises as `WikidataReader`."""
-    return WikidataReader(paths, options, type_map)
-
-
 class WikidataReader(ReaderBase):
     """Wikidata in one or several files of JSON; a `Reader`."""
 
