@@ -356,9 +356,9 @@ def open_reader(
         _check_options(chosen, options)
     try:
         if chosen is None or chosen.is_table:
-            from ingest.readers import table
+            from ingest.readers.table import TableReader
 
-            return table.open_reader(paths, options, type_map, kind=kind)
+            return TableReader(paths, options, type_map, kind=kind)
         reader: Reader = getattr(_module(chosen), chosen.reader.partition(".")[2])(paths, options, type_map)
         return reader
     except (SettingsError, ValueError) as error:  # an option that a reader refuses

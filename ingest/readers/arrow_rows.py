@@ -141,6 +141,11 @@ def _rows(batches: Any, done: list[int]) -> Iterator[list[list[Any]]]:
             part.validate()
             columns = []
             for column in part.columns:
+                try:
+                    column.validate(full=True)  # a wrong offset would crash the process
+                except pa.ArrowInvalid as error:
+                    if "UTF8" not in str(error):  # such texts are refused row by row
+                        raise
                 if pa.types.is_dictionary(column.type):
                     column = column.dictionary_decode()
                 columns.append(_values(column))

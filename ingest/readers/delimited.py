@@ -99,7 +99,7 @@ def find_dialect(
         source: UTF-8 text.
         options: `columns`, `delimiter` and `skip_lines`.
         known: Whether a row is a header.
-        kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; ``auto``: found.
+        kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; any other: found.
 
     Raises:
         FormatError: If no separator makes a table of the first lines, or several do.
