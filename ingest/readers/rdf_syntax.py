@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyoxigraph
 
+from ingest.base.merge import batches
 from ingest.io.encoding import Utf8Source, check_encoding
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
@@ -66,8 +67,6 @@ PREFIXES = {
 """Well-known prefixes: of options, and of files that forgot to declare them."""
 
 _PIECE = 1 << 14  # bytes
-_BATCH = 1_000  # lines
-_BATCH_CHARS = 1 << 20
 _COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")
 _IRI = rb"<[^<>\"{}|^`\\\s]*>"
 _OBJECT = rb"(?:<[^<>\s]*>|_:\S+|\"(?:[^\"\\\n]|\\.)*\"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?)"
@@ -181,49 +180,31 @@ def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterato
 
 def _read_rows(source: ByteSource, report: ReadReport) -> Iterator[tuple[pyoxigraph.Quad, int]]:
     """Triples of N-Triples and N-Quads."""
-    numbers: list[int] = []
-    rows: list[str] = []
-    n_chars = 0
-    for number, row in read_lines(source):
-        if isinstance(row, BadLine):
-            yield from _parse_rows(source.path, numbers, rows, report)
-            numbers, rows, n_chars = [], [], 0
-            report.rows += 1
-            report.skip(row.reason, path=source.path, line=number, text=row.text)
-        elif row and not row.isspace() and not row.lstrip().startswith("#"):
-            numbers.append(number)
-            rows.append(row)
-            n_chars += len(row)
-            if len(rows) >= _BATCH or n_chars > _BATCH_CHARS:
-                yield from _parse_rows(source.path, numbers, rows, report)
-                numbers, rows, n_chars = [], [], 0
-    yield from _parse_rows(source.path, numbers, rows, report)
+    for batch in batches(read_lines(source), lambda one: len(one[1]) if isinstance(one[1], str) else 0):
+        lines = [one for one in batch if isinstance(one[1], BadLine) or one[1].strip()[:1] not in ("", "#")]
+        texts = [line for _, line in lines if isinstance(line, str)]
+        found = _parse("\n".join(texts)) if len(texts) == len(lines) else []
+        if len(found) == len(lines):
+            yield from zip(found, (number for number, _ in lines), strict=True)
+            continue
+        for number, line in lines:  # a bad line can swallow others
+            quads = _parse(line) if isinstance(line, str) else []
+            if quads:
+                yield from ((quad, number) for quad in quads)
+            elif isinstance(line, str) and line.lstrip().startswith("<<"):
+                report.filter_out(ROW_ABOUT_A_ROW)
+            else:
+                bad = line if isinstance(line, BadLine) else BadLine(BAD_TRIPLE, line)
+                report.rows += 1
+                report.skip(bad.reason, path=source.path, line=number, text=bad.text)
 
 
-def _parse_rows(
-    path: str, numbers: list[int], rows: list[str], report: ReadReport
-) -> Iterator[tuple[pyoxigraph.Quad, int]]:
-    form = pyoxigraph.RdfFormat.N_QUADS
+def _parse(rows: str) -> list[pyoxigraph.Quad]:
+    """The triples of rows of N-Quads; none if one is bad."""
     try:
-        found = list(pyoxigraph.parse("\n".join(rows), format=form, lenient=True))
+        return list(pyoxigraph.parse(rows, format=pyoxigraph.RdfFormat.N_QUADS, lenient=True))
     except (SyntaxError, MemoryError):
-        found = []
-    if len(found) == len(rows):
-        yield from zip(found, numbers, strict=True)
-        return
-    for number, row in zip(numbers, rows, strict=True):  # a bad line can swallow others
-        try:
-            found = list(pyoxigraph.parse(row, format=form, lenient=True))
-        except (SyntaxError, MemoryError):
-            found = []
-        if found:
-            for quad in found:
-                yield quad, number
-        elif row.lstrip().startswith("<<"):
-            report.filter_out(ROW_ABOUT_A_ROW)
-        else:
-            report.rows += 1
-            report.skip(BAD_TRIPLE, path=path, line=number, text=row)
+        return []
 
 
 def _read_stream(source: ByteSource, syntax: str) -> Iterator[tuple[pyoxigraph.Quad, int]]:

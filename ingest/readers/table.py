@@ -24,12 +24,7 @@ from ingest.io.streams import STDIN, list_inputs
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import layouts
 from ingest.readers.arrow_rows import check_path, find_container
-from ingest.readers.cells import (
-    LISTS,
-    ONE,
-    guess_separator,
-    text_of,
-)
+from ingest.readers.cells import LISTS, ONE, guess_separator, text_of
 from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, find_layout, override
 from ingest.readers.delimited import check_delimiter
 from ingest.readers.json_records import looks_like_json
