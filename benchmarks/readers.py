@@ -33,7 +33,7 @@ from generators.umls import BYTES_A_ROW, make_umls
 from generators.wikidata import make_dump, make_truthy
 from generators.yago import make_yago_4, make_yago_45
 
-from ingest.formats import open_reader
+from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers.wikidata import WikidataReader
@@ -110,7 +110,7 @@ def read_entities(folder: Path) -> Measure:
 def read_classes(folder: Path) -> Measure:
     """The first pass over Wikidata's dump."""
     before = anonymous_mb()
-    with WikidataReader(files(folder)) as reader:
+    with WikidataReader(files(folder), ReadOptions()) as reader:
         found = timed(lambda _: reader.read_classes())
     after = anonymous_mb()
     found.memory = before, after, after

@@ -1,7 +1,7 @@
 """The registry of formats: which can be read, which one a path shows, and opening a reader.
 
 To add a base that ships as tables: an entry in `ingest.readers.layouts.BASES`. To add another format: a module in
-`ingest/readers` with `detect` and `open_reader`, and an entry in `FORMATS` here. An option that no other format has is
+`ingest/readers` with `detect` and a reader, and an entry in `FORMATS` here. An option that no other format has is
 one more field of `ReadOptions`; its flag comes from the `Format`. No reader is loaded before it is needed.
 """
 
@@ -81,7 +81,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "umls",
         "UMLS",
-        "umls",
+        "umls.UmlsReader",
         "MRCONSO.RRF with MRSTY.RRF and others beside it, RXNCONSO.RRF (RxNorm), or their folder or zip",
         (
             _LANGUAGE,
@@ -98,30 +98,37 @@ FORMATS: tuple[Format, ...] = (
         folder_sign="MRCONSO.RRF",
         endings=("rrf",),
     ),
-    Format("mesh", "MeSH", "mesh", "desc*.xml, supp*.xml", endings=("xml",)),
+    Format("mesh", "MeSH", "mesh.MeshReader", "desc*.xml, supp*.xml", endings=("xml",)),
     Format(
         "wikidata",
         "Wikidata",
-        "wikidata",
+        "wikidata.WikidataReader",
         "JSON dumps of any year, answers of the API, single and simplified items",
         (_LANGUAGE, _CLASS, _SITELINK, _LINKS),
         endings=("json", "ndjson"),
     ),
-    Format("obograph", "OBO Graph", "obo_graph", "ontologies in OBO Graph JSON", (_SCOPE, _LINKS), endings=("json",)),
+    Format(
+        "obograph",
+        "OBO Graph",
+        "obo_graph.OboGraphReader",
+        "ontologies in OBO Graph JSON",
+        (_SCOPE, _LINKS),
+        endings=("json",),
+    ),
     Format(
         "rdf",
         "RDF",
-        "rdf",
+        "rdf.RdfReader",
         "Turtle, TriG, N-Triples, N-Quads, RDF/XML, JSON-LD: SKOS, OWL, YAGO 4 and 4.5, Wikidata truthy, DBpedia",
         (_LANGUAGE, *_PROPERTIES, _SCOPE, _CLASS, _LINKS),
         folder_sign="RDF files",
         endings=("ttl", "trig", "nt", "nq", "rdf", "owl", "jsonld", "xml"),
     ),
-    Format("obo", "OBO", "obo", "ontologies in OBO 1.2 and 1.4", (_SCOPE, _LINKS), endings=("obo",)),
+    Format("obo", "OBO", "obo.OboReader", "ontologies in OBO 1.2 and 1.4", (_SCOPE, _LINKS), endings=("obo",)),
     Format(
         "parquet",
         "Parquet",
-        "table",
+        "table.TableReader",
         "Parquet, Arrow (Feather) and Arrow streams",
         _COLUMNS,
         is_table=True,
@@ -130,7 +137,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "xlsx",
         "workbook",
-        "table",
+        "table.TableReader",
         "xlsx, xlsb, xls, ods",
         (*_COLUMNS, _TEXT[1], FormatOption("--sheet", "sheet", "name of the sheet. [default: the first one]", "NAME")),
         is_table=True,
@@ -139,7 +146,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "jsonl",
         "JSON",
-        "table",
+        "table.TableReader",
         "objects, one a line (JSON Lines), in an array, or in a wrapping object",
         (*_COLUMNS, _TEXT[0]),
         is_table=True,
@@ -148,7 +155,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "csv",
         "CSV",
-        "table",
+        "table.TableReader",
         "text with quoted cells: commas, semicolons, tabs, bars",
         (*_COLUMNS, *_TEXT, _DELIMITER),
         is_table=True,
@@ -157,7 +164,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "tsv",
         "TSV",
-        "table",
+        "table.TableReader",
         "text with tabs",
         (*_COLUMNS, *_TEXT),
         is_table=True,
@@ -174,7 +181,7 @@ def known_bases() -> tuple[Format, ...]:
     from ingest.readers.layouts import BASES
 
     return tuple(
-        Format(base.name, base.title, "table", "; ".join(shape.what for shape in base.shapes),
+        Format(base.name, base.title, "table.TableReader", "; ".join(shape.what for shape in base.shapes),
                (*_TABLE_OPTIONS, _LANGUAGE), is_table=True)
         for base in BASES
     )  # fmt: skip
@@ -261,16 +268,14 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
 
 
 def _detect_path(path: str, options: ReadOptions) -> str | None:
-    from ingest.io.archive import is_zip, list_members
-    from ingest.io.streams import list_files
+    from ingest.io.streams import list_inputs
     from ingest.readers.arrow_rows import find_container
     from ingest.readers.open_table import bases_of, recognise
 
     if (container := find_container(path)) is not None:
         return "xlsx" if container == "workbook" else "parquet"
-    is_folder = os.path.isdir(path)  # noqa: PTH112 - a path with NUL is no error here
-    if is_folder or is_zip(path):
-        names = [str(child) for child in list_files(Path(path))] if is_folder else list_members(path)
+    names = list_inputs(path)
+    if names != [path]:
         found = [one for one in FORMATS if (test := getattr(_module(one), "detect_names", None)) and test(names)]
         if len(found) > 1:
             signs = ", ".join(f"{one.name} ({one.folder_sign})" for one in found)
@@ -282,7 +287,7 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
         known_base = next((base.name for base in bases_of(options) if base.choose(names)), None)
         if known_base is not None:
             return known_base
-        if is_folder:
+        if Path(path).is_dir():
             known = " or ".join(f"{one.folder_sign} ({one.title})" for one in FORMATS if one.folder_sign)
             raise FormatError(path, None, f"is a folder without {known}. Name the files in it")
     try:
@@ -301,7 +306,7 @@ def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
     Raises:
         FormatError: If there is one. Tables do not count: many folders have some that are not bases.
     """
-    for name in names[:_MAX_CHECKED] if os.path.isdir(path) else ():  # noqa: PTH112
+    for name in names[:_MAX_CHECKED] if Path(path).is_dir() else ():
         with suppress(InputError):
             head = read_head(name)
             other = next((one for one in FORMATS if not one.is_table and _module(one).detect(head)), shown)
@@ -317,7 +322,7 @@ def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
 
 
 def _module(one: Format) -> Any:
-    return import_module(f"ingest.readers.{one.module}")
+    return import_module(f"ingest.readers.{one.reader.partition('.')[0]}")
 
 
 def open_reader(
@@ -351,10 +356,10 @@ def open_reader(
         _check_options(chosen, options)
     try:
         if chosen is None or chosen.is_table:
-            from ingest.readers import table
+            from ingest.readers.table import TableReader
 
-            return table.open_reader(paths, options, type_map, kind=kind)
-        reader: Reader = _module(chosen).open_reader(paths, options, type_map)
+            return TableReader(paths, options, type_map, kind=kind)
+        reader: Reader = getattr(_module(chosen), chosen.reader.partition(".")[2])(paths, options, type_map)
         return reader
     except (SettingsError, ValueError) as error:  # an option that a reader refuses
         if isinstance(error, OptionError):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -63,40 +63,42 @@ def nearest_types(found: Iterable[T], heights: Iterable[int], type_of: Callable[
     return tuple(types)
 
 
-class ClassGraph:
-    """Numbered classes and their direct parents."""
+class ClassGraph(Generic[T]):
+    """Classes and their direct parents."""
 
-    def __init__(self, children: npt.ArrayLike, parents: npt.ArrayLike) -> None:
+    def __init__(self, children: npt.ArrayLike, parents: npt.ArrayLike, ids: Sequence[T] | None = None) -> None:
         """Index the edges.
 
         Args:
-            children: Numbers of the child classes, (n,), in any order; numbers are from 0 to 2^31 - 1.
-            parents: The parent of each of them, (n,). A class keeps its parents in this order.
+            children: `hash` of the child classes, (n,), in any order; that of a number is the number itself.
+            parents: Number of the parent of each of them, (n,), from 0 to 2^31 - 1. A class keeps its parents in this
+                order.
+            ids: Parents by their numbers; None: the numbers are the classes.
         """
-        lower = np.asarray(children, dtype=np.int32)
+        lower = np.asarray(children)
         order = np.argsort(lower, kind="stable")
         # Arrays of the standard library: a search for one number is ten times faster in them than in numpy's.
-        self._children = array("i", lower[order].tobytes())
+        self._children = array("q" if lower.itemsize == 8 else "i", lower[order].tobytes())
         self._parents = array("i", np.asarray(parents, dtype=np.int32)[order].tobytes())
-        self._known: dict[int, tuple[int, ...]] = {}
+        self._ids = ids
+        self._known: dict[T, tuple[T, ...]] = {}
 
     def __len__(self) -> int:
         """The number of edges."""
         return len(self._parents)
 
-    def walk_up(self, classes: Iterable[int], most: int) -> tuple[list[int], list[int]]:
+    def walk_up(self, classes: Iterable[T], most: int) -> tuple[list[T], list[int]]:
         """The classes and their ancestors; see the function `walk_up`."""
-        return walk_up(classes, self._find_parents, most)
+        return walk_up(classes, self.parents, most)
 
-    def _find_parents(self, number: int) -> tuple[int, ...]:
-        parents = self._known.get(number)
-        return self._look_up(number) if parents is None else parents
-
-    def _look_up(self, number: int) -> tuple[int, ...]:
+    def parents(self, one: T) -> tuple[T, ...]:
         """Direct parents. They are cached, since most walks pass through the same few classes."""
-        start = bisect_left(self._children, number)
-        end = bisect_right(self._children, number, start)
-        if len(self._known) >= _MAX_KNOWN:
-            self._known.clear()
-        parents = self._known[number] = tuple(dict.fromkeys(self._parents[start:end]))
-        return parents
+        found = self._known.get(one)
+        if found is None:
+            key = hash(one)
+            start = bisect_left(self._children, key)
+            numbers: Any = dict.fromkeys(self._parents[start : bisect_right(self._children, key, start)])
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            found = self._known[one] = tuple(numbers if self._ids is None else [self._ids[i] for i in numbers])
+        return found

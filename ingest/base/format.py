@@ -74,8 +74,9 @@ class Format:
     Attributes:
         name: The value of ``--format``.
         title: The name in texts.
-        module: Its module in `ingest.readers`. It has `open_reader(paths, options, type_map)`, and unless `is_table`
-            `detect(head)`; one whose bases may be folders or archives has `detect_names(names)` too.
+        reader: Its module and class in `ingest.readers`. The class is made with (paths, options, type_map); unless
+            `is_table`, the module has `detect(head)`; one whose bases may be folders or archives has
+            `detect_names(names)` too.
         what: Its files, for people.
         options: What it takes beside `ReadOptions.limit`, which every format takes.
         is_table: A table of names that any program may have written. Such a file beside another base in a folder is
@@ -86,7 +87,7 @@ class Format:
 
     name: str
     title: str
-    module: str
+    reader: str
     what: str
     options: tuple[FormatOption, ...] = ()
     is_table: bool = False

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -29,13 +29,14 @@ from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from typing_extensions import Self
 
 BATCH = 1024
 BATCH_BYTES = 1 << 22
 
 _CACHE_KIB = 16_384
-_ADVICE = "They have ids that are scattered over the input: sort it by id, or point TMPDIR to a larger disk"
+_ADVICE = "Point TMPDIR to a larger disk. Rows of ids that are scattered over the input need it: sort it by id"
 
 
 T = TypeVar("T")
@@ -171,7 +172,10 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
         yield from _count(runs, report)
         return
     with RowStore() as store:
-        yield from _count(_store_scattered(runs, scattered, store), report)
+        whole = store_scattered(
+            runs, scattered, store, id_of=lambda run: run.entity_id, size_of=entity_size, to_json=entity_to_json
+        )
+        yield from _count(whole, report)
         report.place = "", 0
         yield from _count(merge_adjacent(map(entity_from_json, store.rows()), report, _refuse), report)
 
@@ -187,18 +191,34 @@ def _count(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
         yield entity
 
 
-def _store_scattered(runs: Iterable[Entity], scattered: Hashes, store: RowStore) -> Iterator[Entity]:
-    """Yield the runs that are whole entities; put the others into the database."""
-    for batch in batches(runs, entity_size):
-        hashes = hash_texts([run.entity_id for run in batch])
-        places = np.searchsorted(scattered, hashes)
-        found = scattered[np.minimum(places, len(scattered) - 1)] == hashes
-        if found.any():
-            waiting = (run for run, is_found in zip(batch, found.tolist(), strict=True) if is_found)
-            store.add((run.entity_id, entity_to_json(run)) for run in waiting)
-        for run, is_found in zip(batch, found.tolist(), strict=True):
-            if not is_found:
-                yield run
+def store_scattered(
+    runs: Iterable[T],
+    scattered: npt.NDArray[Any],
+    store: RowStore,
+    *,
+    id_of: Callable[[T], str],
+    size_of: Callable[[T], int],
+    to_json: Callable[[T], str],
+    hash_all: Callable[[list[str]], npt.NDArray[Any]] = hash_texts,
+) -> Iterator[T]:
+    """Yield the runs that are all there is of their id; put the others into the database.
+
+    Args:
+        runs: In the order of the input.
+        scattered: Sorted hashes of the ids with several runs, (s,).
+        store: Gets these.
+        id_of, size_of, to_json: The id, the characters and the record of a run.
+        hash_all: Hashes of ids.
+    """
+    if not len(scattered):
+        yield from runs
+        return
+    for batch in batches(runs, size_of):
+        hashes = hash_all(list(map(id_of, batch)))
+        found = (scattered[np.minimum(np.searchsorted(scattered, hashes), len(scattered) - 1)] == hashes).tolist()
+        if any(found):
+            store.add((id_of(run), to_json(run)) for run, is_found in zip(batch, found, strict=True) if is_found)
+        yield from (run for run, is_found in zip(batch, found, strict=True) if not is_found)
 
 
 class RowStore:
@@ -212,10 +232,10 @@ class RowStore:
             "PRAGMA temp_store = FILE",
             "PRAGMA journal_mode = OFF",
             "PRAGMA synchronous = OFF",
-            "CREATE TABLE ids (place INTEGER PRIMARY KEY, id BLOB UNIQUE NOT NULL)",
             "CREATE TABLE rows (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, record TEXT NOT NULL)",
         ):
             self._database.execute(statement)
+        self._is_indexed = False
 
     def __enter__(self) -> Self:
         return self
@@ -229,24 +249,41 @@ class RowStore:
         Raises:
             InputError: If they cannot be written.
         """
-        # Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL.
-        records = [(id_.encode("utf-8", "surrogatepass"), text) for id_, text in rows]
+        records = ((_blob(id_), text) for id_, text in rows)
         try:
             self._database.execute("BEGIN")
-            self._database.executemany("INSERT OR IGNORE INTO ids (id) VALUES (?)", [(id_,) for id_, _ in records])
             self._database.executemany("INSERT INTO rows (id, record) VALUES (?, ?)", records)
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be stored: {error}. {_ADVICE}") from error
 
+    def find(self, id_: str, most: int) -> list[str]:
+        """The first texts of an id, after all were added. Raises as `add`."""
+        try:
+            if not self._is_indexed:
+                self._database.execute("CREATE INDEX rows_by_id ON rows (id, sequence)")
+                self._is_indexed = True
+            query = "SELECT record FROM rows WHERE id = ? ORDER BY sequence LIMIT ?"
+            return [record for (record,) in self._database.execute(query, (_blob(id_), most))]
+        except sqlite3.Error as error:
+            raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
+
     def rows(self) -> Iterator[str]:
         """All texts, those of one id together in their order, ids by first appearance. Raises as `add`."""
-        order = "SELECT record FROM rows JOIN ids USING (id) ORDER BY place, sequence"
+        order = (
+            "SELECT record FROM (SELECT record, sequence, min(sequence) OVER (PARTITION BY id) AS first FROM rows) "
+            "ORDER BY first, sequence"
+        )
         try:
             for (record,) in self._database.execute(order):
                 yield record
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
+
+
+def _blob(id_: str) -> bytes:
+    """Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL."""
+    return id_.encode("utf-8", "surrogatepass")
 
 
 def entity_to_json(entity: Entity) -> str:

@@ -78,19 +78,6 @@ def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, byt
             yield from enumerate(block.split(b"\n"), number)
 
 
-def lines_with(source: ByteSource, wanted: bytes, *, max_bytes: int) -> Iterator[bytes]:
-    """The lines that contain these bytes, as fast as a search. Raises as `read_lines`."""
-    for _, block in _numbered_blocks(source, max_bytes):
-        if isinstance(block, BadLine):
-            continue
-        found = block.find(wanted)
-        while found >= 0:
-            end = block.find(b"\n", found)
-            end = len(block) if end < 0 else end
-            yield block[block.rfind(b"\n", 0, found) + 1 : end]
-            found = block.find(wanted, end)
-
-
 def _decode(line: bytes) -> str | BadLine:
     try:
         return line.decode("utf-8")

@@ -21,7 +21,6 @@ NUL_CHARACTER = "nul_character"
 LINE_TOO_LONG = "line_too_long"
 TOO_MANY_NAMES = "too_many_names"
 TOO_MANY_ROWS = "too_many_rows"
-BAD_POPULARITY = "bad_popularity"
 
 MAX_BAD_SHARE = 0.01
 """Of the rows, that may be bad by default."""

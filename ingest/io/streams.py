@@ -12,6 +12,7 @@ import errno
 import io
 import logging
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from ingest.io.archive import SEPARATOR, Member, choose_member, is_zip
+from ingest.io.archive import SEPARATOR, Member, choose_member, is_zip, list_members
 from ingest.io.decompress import CHUNK, decompress, detect_compression
 from ingest.io.source import ByteSource, stored_chunks
 from ingest.io.text_check import HEAD_BYTES, check_is_text
@@ -61,13 +62,13 @@ class Source(ByteSource):
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
         if self.path == STDIN:
-            self._copy(stdin or sys.stdin.buffer)
-        else:
-            with self._open_file() as file:
-                mode = os.fstat(file.fileno()).st_mode
-                if not stat.S_ISREG(mode):
-                    self._copy(file)
-        self.size = self._find_size()
+            self._spool = copy_to_temporary(self.path, self._checked_chunks(stdin or sys.stdin.buffer))
+            self.size = os.fstat(self._spool.fileno()).st_size
+            return
+        with self._open_file() as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                self._spool = copy_to_temporary(self.path, self._checked_chunks(file))
+            self.size = os.fstat((self._spool or file).fileno()).st_size
 
     def close(self) -> None:
         """Remove the temporary copy, if there is one."""
@@ -98,10 +99,6 @@ class Source(ByteSource):
         except (OSError, ValueError) as error:
             raise FormatError(self.path, None, f"cannot be opened: {error}") from error
 
-    def _copy(self, stream: BinaryIO) -> None:
-        """Copy an input that can be read only once."""
-        self._spool = copy_to_temporary(self.path, self._checked_chunks(stream))
-
     def _checked_chunks(self, stream: BinaryIO) -> Iterator[bytes]:
         """The chunks of a stream, if it begins like text or compressed text."""
         head = b""
@@ -118,9 +115,6 @@ class Source(ByteSource):
         yield head
         while chunk := stream.read(CHUNK):
             yield chunk
-
-    def _find_size(self) -> int:
-        return Path(self.path).stat().st_size if self._spool is None else os.fstat(self._spool.fileno()).st_size
 
 
 class _SpoolView:
@@ -183,9 +177,10 @@ def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
         FormatError: As `Source`; for an archive of several files, with their names.
     """
     path = os.fspath(path)
-    outer, separator, member = path.rpartition(SEPARATOR)
-    if separator and not os.path.exists(path) and is_zip(outer):  # noqa: PTH110 - a path with NUL is no error here
-        return Member(outer, member)
+    if not os.path.exists(path):  # noqa: PTH110 - a path with NUL is no error here
+        for found in re.finditer(SEPARATOR, path):
+            if is_zip(path[: found.start()]):
+                return Member(path[: found.start()], path[found.end() :])
     return Member(path, choose_member(path)) if is_zip(path) else Source(path, stdin)
 
 
@@ -209,9 +204,18 @@ def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None
         return tuple(sources)
 
 
-def list_files(folder: Path) -> Iterator[Path]:
-    """Files in a folder and three levels of folders in it; at most 1,000 entries of a level."""
-    for pattern in ("*", "*/*", "*/*/*", "*/*/*/*"):
-        for child in islice(folder.glob(pattern), _MAX_ENTRIES):
-            if not child.name.startswith(".") and child.is_file():
-                yield child
+def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
+    """The files that a path means, sorted: those in a folder, the members of an archive that may hold data, or itself.
+
+    Args:
+        path: As given.
+        n_levels: Levels of a folder that are searched; at most 1,000 entries of each.
+
+    Raises:
+        FormatError: If an archive is damaged, or has too many members.
+    """
+    if path != STDIN and Path(path).is_dir():
+        levels = (islice(Path(path).glob("/".join("*" * (n + 1))), _MAX_ENTRIES) for n in range(n_levels))
+        files = (child for level in levels for child in level if not child.name.startswith(".") and child.is_file())
+        return sorted(map(str, files))
+    return [f"{path}{SEPARATOR}{member}" for member in sorted(list_members(path))] if is_zip(path) else [path]

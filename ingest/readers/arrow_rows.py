@@ -133,30 +133,33 @@ def open_arrow(path: str, container: str) -> Iterator[tuple[pa.Schema, Iterator[
 
 def _rows(batches: Any, done: list[int]) -> Iterator[list[list[Any]]]:
     """Rows of Python values; offsets and indices are checked before anything follows them."""
+    import pyarrow as pa
+
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH_ROWS):
             part = batch.slice(start, BATCH_ROWS)
-            columns = [_values(column) for column in part.columns]
+            part.validate()
+            columns = []
+            for column in part.columns:
+                try:
+                    column.validate(full=True)  # a wrong offset would crash the process
+                except pa.ArrowInvalid as error:
+                    if "UTF8" not in str(error):  # such texts are refused row by row
+                        raise
+                if pa.types.is_dictionary(column.type):
+                    column = column.dictionary_decode()
+                columns.append(_values(column))
             yield [list(row) for row in zip(*columns, strict=True)]
             done[0] += part.num_rows
 
 
 def _values(column: pa.Array) -> list[Any]:
-    import pyarrow as pa
-
     try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        bytes_of = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
-        if column.type not in bytes_of:
-            raise
-        # If only some text is no UTF-8, it stays bytes, which are refused row by row.
-        column = column.view(bytes_of[column.type])
-        column.validate(full=True)
-        return [_decode(value) for value in column.to_pylist()]
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column.to_pylist()  # type: ignore[no-any-return]
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except UnicodeDecodeError:  # some text is no UTF-8: these stay bytes, which are refused row by row
+        import pyarrow as pa
+
+        return [_decode(value) for value in column.cast(pa.large_binary()).to_pylist()]
 
 
 def _decode(value: bytes | None) -> str | bytes | None:

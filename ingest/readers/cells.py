@@ -53,6 +53,11 @@ class NotTextError(ValueError):
         self.reason = reason
 
 
+def shown(cell: Any) -> str:
+    """A cell as text, whatever it is."""
+    return "" if cell is None else cell if isinstance(cell, str) else str(cell)
+
+
 def text_of(value: Any) -> str:
     """A value as one line of text, without space around it; "" for None.
 

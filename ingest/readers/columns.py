@@ -14,10 +14,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
 
 from ingest.io.report import make_excerpt
+from ingest.readers.cells import shown
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
+
+if TYPE_CHECKING:
+    from ingest.readers.open_table import Table
 
 # In order of preference, should a header have several.
 ID_HEADERS = (
@@ -173,36 +178,27 @@ def is_header(cells: Sequence[str], columns: TableColumns) -> bool:
     )
 
 
-def find_layout(
-    path: str,
-    line: int | None,
-    first_row: Sequence[str],
-    columns: TableColumns,
-    *,
-    has_header: bool,
-    has_numbers: bool = True,
-) -> Layout:
-    """Decide where the columns of a file are.
-
-    Args:
-        path, line: Where the first row is, for errors.
-        first_row: Its cells.
-        columns: The options.
-        has_header: The first row is a header.
-        has_numbers: Digits in `columns` are numbers and not names.
+def find_layout(table: Table, columns: TableColumns) -> Layout:
+    """Decide where the columns of a table are.
 
     Raises:
         FormatError: If an option names a column that does not exist, the id or name column is not known, or the
             header has more than `MAX_COLUMNS`.
     """
-    cells = [cell.strip() for cell in first_row]
-    if not has_header and not columns.given():
-        _refuse_half_a_header(path, line, cells)
-    if has_header and len(cells) > MAX_COLUMNS:
-        message = f"the header has {len(cells):,} columns (limit: {MAX_COLUMNS:,}). Is the first row really a header?"
-        raise FormatError(path, line, message)
-    resolver = _Resolver(path, line, cells if has_header else None, columns, has_numbers=has_numbers)
-    return _with_header(resolver, cells) if has_header else _without_header(resolver)
+    if table.header is None:
+        first = list(map(shown, table.sample[0])) if table.sample else []
+        if not columns.given():
+            _refuse_half_a_header(table.path, table.header_line, [cell.strip() for cell in first])
+        if not columns.names() or not first:
+            return _without_header(_Resolver(table, None, columns))
+        table.header = first
+    header = [cell.strip() for cell in table.header]
+    if len(header) > MAX_COLUMNS:
+        message = f"the header has {len(header):,} columns (limit: {MAX_COLUMNS:,}). Is the first row really a header?"
+        raise FormatError(table.path, table.header_line, message)
+    layout = _with_header(_Resolver(table, header, columns), header)
+    layout.header = table.header
+    return layout
 
 
 def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None:
@@ -212,27 +208,27 @@ def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None
         FormatError: If there is such a word.
     """
     if len(cells) > 1 and cells[0] in NAME_HEADERS and all(map(_LOWER_WORD.fullmatch, cells)):
-        shown = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
+        names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
         message = (
             f"the first row looks like a header ('{cells[0]}'), but no column is known to be the id. Name it, or the "
         )
         raise FormatError(
-            path, line, f"{message}column of names for both (the columns are: {shown}).", option="id_column"
+            path, line, f"{message}column of names for both (the columns are: {names}).", option="id_column"
         )
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     if words:
-        shown = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
+        names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
         message = f"the first row looks like a header ('{words[0]}'), but no column is known to be the name. Name it "
-        raise FormatError(path, line, f"{message}(the columns are: {shown}).", option="name_column")
+        raise FormatError(path, line, f"{message}(the columns are: {names}).", option="name_column")
 
 
 class _Resolver:
     """Turns the values of the column options into positions."""
 
-    def __init__(
-        self, path: str, line: int | None, header: list[str] | None, columns: TableColumns, *, has_numbers: bool
-    ) -> None:
-        self._path, self._line, self.header, self._has_numbers = path, line, header, has_numbers
+    def __init__(self, table: Table, header: list[str] | None, columns: TableColumns) -> None:
+        self._path, self._line, self.header, self._has_numbers = (
+            table.path, table.header_line, header, table.has_numbers
+        )  # fmt: skip
         self.found = {
             what: tuple(dict.fromkeys(self._column(what, value) for value in values))
             for what, values in columns.given().items()
@@ -274,15 +270,13 @@ def _with_header(given: _Resolver, header: list[str]) -> Layout:
     if name is None:
         raise given.missing("name")
     taken.add(name)
-    layout = Layout(id_, name, header=header)
-    layout.types = given.found.get("type") or _find_all(header, TYPE_HEADERS, taken)
-    layout.aliases = given.found.get("alias") or _find_all(header, ALIAS_HEADERS, taken)
-    layout.description = given.one("description") if "description" in given.found else _find(
-        header, DESCRIPTION_HEADERS, taken
-    )  # fmt: skip
-    layout.popularity = given.one("popularity") if "popularity" in given.found else _find(
-        header, POPULARITY_HEADERS, taken
-    )  # fmt: skip
+
+    def columns_of(what: str, words: Sequence[str]) -> tuple[int, ...]:
+        return given.found.get(what) or _find_all(header, words, taken)
+
+    layout = Layout(id_, name, columns_of("type", TYPE_HEADERS), columns_of("alias", ALIAS_HEADERS), header=header)
+    layout.description = next(iter(columns_of("description", DESCRIPTION_HEADERS)), None)
+    layout.popularity = next(iter(columns_of("popularity", POPULARITY_HEADERS)), None)
     if "name" not in given.found and header[name].casefold() in ("canonical_name", "name"):
         layout.alias_names = _find_all(header, ("canonical_name", "name"), taken)
     layout.is_open = not given.found

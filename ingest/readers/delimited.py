@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
@@ -22,7 +23,10 @@ from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, describe_text
 from ingest.readers.columns import TableColumns
-from pearl_qdrant.errors import FormatError
+from pearl_qdrant.errors import FormatError, OptionError
+
+if TYPE_CHECKING:
+    from ingest.formats import ReadOptions
 
 BAD_QUOTING = "bad_quoting"
 COMMENT = "comment"
@@ -73,31 +77,36 @@ class Dialect:
         return f"{kind}{', quoted' if self.is_quoted and self.delimiter == chr(9) else ''}{more}"
 
 
+def check_delimiter(given: str) -> str:
+    """The character that a delimiter option means.
+
+    Raises:
+        OptionError: If it is not one character, or is a quote, space or line break.
+    """
+    delimiter = "\t" if given in ("tab", "\\t") else given
+    if len(delimiter) != 1 or delimiter in '"\r\n\0 ':
+        message = f"the delimiter is one character that is not a quote, space or line break, not {given!r}"
+        raise OptionError("delimiter", message)
+    return delimiter
+
+
 def find_dialect(
-    source: ByteSource,
-    columns: TableColumns,
-    known: Callable[[Sequence[str]], bool],
-    *,
-    kind: str = "auto",
-    delimiter: str | None = None,
-    skip_lines: int = 0,
+    source: ByteSource, options: ReadOptions, known: Callable[[Sequence[str]], bool], kind: str = "auto"
 ) -> Dialect:
     """How a file is written.
 
     Args:
         source: UTF-8 text.
-        columns: Which column is what.
+        options: `columns`, `delimiter` and `skip_lines`.
         known: Whether a row is a header.
-        kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; ``auto``: found.
-        delimiter: If it is given.
-        skip_lines: Lines at the start to pass over.
+        kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; any other: found.
 
     Raises:
         FormatError: If no separator makes a table of the first lines, or several do.
     """
-    head = source.head(HEAD_BYTES)
-    lines = list(islice(_first_lines(source, head), _N_LINES + skip_lines))[skip_lines:]
-    n_skipped = skip_lines
+    head, columns, n_skipped = source.head(HEAD_BYTES), options.columns or TableColumns(), options.skip_lines or 0
+    delimiter = check_delimiter(options.delimiter) if options.delimiter is not None else None
+    lines = list(islice(_first_lines(source, head), _N_LINES + n_skipped))[n_skipped:]
     if lines and (sep := lines[0].strip().strip('"')).lower().startswith("sep=") and 4 < len(sep) <= 6:
         delimiter, lines, n_skipped = delimiter or sep[4:], lines[1:], n_skipped + 1
     if not any(line.strip() for line in lines):
@@ -143,7 +152,7 @@ def _try_dialect(
     lines: list[str], delimiter: str, columns: TableColumns, known: Callable[[Sequence[str]], bool], kind: str
 ) -> Dialect | None:
     """The dialect with this delimiter, or None if no line has it."""
-    is_quoted = kind == "csv" or (len(delimiter) == 1 and (delimiter != "\t" or _looks_quoted(lines)))
+    is_quoted = len(delimiter) == 1 and (kind == "csv" or delimiter != "\t" or _looks_quoted(lines))
     dialect = Dialect(delimiter, is_quoted)
     records = [row for row in read_rows(enumerate(lines, 1), dialect) if not isinstance(row[1], BadLine)]
     filled = [(number, row) for number, row in records if isinstance(row, list) and any(map(str.strip, row))]
@@ -226,21 +235,15 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
 def read_rows(lines: Iterable[Line], dialect: Dialect) -> Iterator[Row]:
     """Line number and cells of each row; blank lines are left out."""
     delimiter = dialect.delimiter
-    if len(delimiter) > 1:
-        end = delimiter.rstrip("\t ")  # "\t|" ends each line of such files
-        for number, line in lines:
-            if isinstance(line, BadLine):
-                yield number, line
-            elif line and not line.isspace():
-                yield number, line.removesuffix(end).split(delimiter)
-    elif dialect.is_quoted:
+    if dialect.is_quoted:
         yield from _read_quoted(iter(lines), delimiter)
-    else:
-        for number, line in lines:
-            if isinstance(line, BadLine):
-                yield number, line
-            elif line and not line.isspace():
-                yield number, line.split(delimiter)
+        return
+    end = delimiter.rstrip("\t ") if len(delimiter) > 1 else ""  # "\t|" ends each line of such files
+    for number, line in lines:
+        if isinstance(line, BadLine):
+            yield number, line
+        elif line and not line.isspace():
+            yield number, line.removesuffix(end).split(delimiter)
 
 
 class _Feed(Iterator[str]):

@@ -1,16 +1,18 @@
-"""Objects of JSON files: one a line (JSON Lines), or in an array, a wrapper, or one after the other (through ijson)."""
+"""Objects of JSON files: one a line (JSON Lines), or anywhere in documents of any size, which are read as a stream."""
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from ingest.io import limits
 from ingest.io.lines import BOM, BadLine, byte_lines
-from ingest.io.report import INVALID_UTF8, NUL_CHARACTER
+from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
 from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES
 from pearl_qdrant.errors import FormatError
@@ -19,11 +21,11 @@ INVALID_JSON = "invalid_json"
 NOT_AN_OBJECT = "not_an_object"
 NESTED_TOO_DEEP = "nested_too_deep"
 
-MAX_DEPTH = 200
-"""Levels of an object; deeper ones are no names."""
-
 _BINDINGS = "results.bindings.item"  # of SPARQL's results
 _EXCERPT = 1 << 8
+_MAX_SKIPPED_DEPTH = 4  # levels of what is passed over that are read piece by piece
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SURROGATE = re.compile(r"\\u[dD][89A-Fa-f]")
 # Numbers with a point stay as they are written: 1.10 may be an id.
 _decoder = msgspec.json.Decoder(dict[str, Any], float_hook=str)
 
@@ -67,7 +69,7 @@ def read_records(source: ByteSource, *, prefix: str | None = None) -> Iterator[R
 
     Args:
         source: UTF-8 text.
-        prefix: Where the objects are, in ijson's words (``results.bindings.item``); None: found.
+        prefix: Where the objects are, as a path of `read_values` (``results.bindings.item``); None: found.
 
     Raises:
         FormatError: If the file is not JSON, or ends early; with the object that was reached.
@@ -114,85 +116,142 @@ def _find_prefix(head: bytes) -> str:
     return "" if key is None or is_record else f"{key}.item"
 
 
-class _File:
-    """A source as a file; a single object that takes more bytes than one may have is an error."""
+def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
+    for number, (_, _, key, item) in enumerate(read_values(source, prefix), start=1):
+        if not isinstance(item, dict):
+            yield number, BadLine(NOT_AN_OBJECT, str(item)[:_EXCERPT])
+            continue
+        if prefix == _BINDINGS:  # {"item": {"type": "uri", "value": ...}}
+            item = {name: one.get("value") if isinstance(one, dict) else one for name, one in item.items()}
+        elif prefix == "*":
+            item.setdefault("id", key)
+        yield number, item
+
+
+def read_values(source: ByteSource, *paths: str) -> Iterator[tuple[int, str, str, Any]]:
+    """Values at some paths of the documents of a file, each with its line, path and key; they are held one at a time.
+
+    Args:
+        source: UTF-8 text.
+        paths: Keys joined by points: ``item`` is each element of an array, ``*`` any key, "" a whole document.
+
+    Raises:
+        FormatError: If the file is not JSON, ends early, or has a value that is larger than one may be.
+    """
+    stream = _Stream(source)
+    while stream.peek():
+        yield from stream.find({path: ["", *filter(None, path.split("."))] for path in paths}, 0, [""])
+
+
+class _Stream:
+    """Reads JSON piece by piece; only what `_value` returns is held in memory."""
 
     def __init__(self, source: ByteSource) -> None:
-        self._path, self._chunks = source.path, source.chunks()
-        self._rest = next(self._chunks, b"").removeprefix(BOM)
-        self.n_since = 0
+        self._path = source.path
+        self._chunks = source.chunks()
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+        self._parse = json.JSONDecoder(parse_constant=_refuse, strict=False).raw_decode
+        self._text, self._place, self._counted, self._line = "", 0, 0, 1
+        self._is_ended = False
 
-    def read(self, n_bytes: int = -1, /) -> bytes:
-        if not self._rest:
-            self._rest = next(self._chunks, b"")
-        data, self._rest = self._rest[:n_bytes], self._rest[n_bytes:]
-        self.n_since += len(data)
-        if self.n_since > 2 * limits.MAX_ITEM_BYTES:
-            raise FormatError(self._path, None, f"has an object of over {limits.MAX_ITEM_BYTES:,} bytes. Is it a base?")
-        return data
-
-
-def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
-    import ijson
-
-    file, number = _File(source), 0
-    try:
-        events = ijson.basic_parse(file, multiple_values=True, use_float=True, buf_size=1 << 16)
-        for key, item in _build(events, prefix.split(".") if prefix else []):
-            number += 1
-            file.n_since = 0
-            if isinstance(item, dict):
-                if prefix == _BINDINGS:  # {"item": {"type": "uri", "value": ...}}
-                    item = {name: one.get("value") if isinstance(one, dict) else one for name, one in item.items()}
-                elif prefix == "*":
-                    item.setdefault("id", key)
-                yield number, item
+    def find(self, paths: dict[str, list[str]], depth: int, keys: Iterable[str]) -> Iterator[tuple[int, str, str, Any]]:
+        """What is at the paths, whose first steps led here, of the next values, which have these keys."""
+        last, found, inside = None, None, dict[str, list[str]]()
+        for key in keys:
+            if key != last:  # in an array it is the same for all elements
+                last, inside = key, {path: steps for path, steps in paths.items() if steps[depth] in ("*", key)}
+                found = next((path for path, steps in inside.items() if len(steps) == depth + 1), None)
+            opening = self.peek()
+            if found is not None:
+                yield self._count_lines(), found, key, self._value()
+            elif opening in ("[", "{") and (inside or depth < _MAX_SKIPPED_DEPTH):
+                yield from self.find(inside, depth + 1, self._keys("]" if opening == "[" else "}"))
             else:
-                yield number, BadLine(NOT_AN_OBJECT, str(item)[:_EXCERPT])
-    except _TooDeepError:
-        message = f"has an object that is nested over {MAX_DEPTH} levels deep"
-        raise FormatError(source.path, number or None, message) from None
-    except (ijson.JSONError, UnicodeDecodeError) as error:
-        message = f"is not valid JSON ({' '.join(str(error).split())[:120]})"
-        raise FormatError(
-            source.path, number or None, f"after this object, {message}" if number else message
-        ) from error
+                self._value()
 
+    def peek(self) -> str:
+        """The next character that is not space; empty at the end."""
+        while True:
+            self._place = _SPACE.match(self._text, self._place).end()  # type: ignore[union-attr] # matches anything
+            if self._place < len(self._text):
+                return self._text[self._place]
+            if not self._fill(1):
+                return ""
 
-class _TooDeepError(Exception):
-    """Containers inside containers, more than `MAX_DEPTH`."""
+    def _keys(self, closing: str) -> Iterator[str]:
+        """Keys of the object or array that begins here; the caller consumes the value of each."""
+        self._place += 1
+        if self.peek() == closing:
+            self._place += 1
+            return
+        while True:
+            if closing == "]":
+                yield "item"
+            else:
+                key = self._value()
+                self._take(":")
+                yield str(key)
+            if self.peek() == closing:
+                self._place += 1
+                return
+            self._take(",")
 
+    def _take(self, sign: str) -> None:
+        if self.peek() != sign:
+            raise self._error(f"is not valid JSON, or ends early (expected {sign!r})")
+        self._place += 1
 
-def _build(events: Iterator[tuple[str, Any]], prefix: list[str]) -> Iterator[tuple[str, Any]]:
-    """Values at a path out of the events of a parser, each with its key; nothing else is held."""
-    keys: list[str] = []  # of each open container: its key at the moment, or "item"
-    open_ones: list[Any] = []  # the containers inside the value that is built
-    depth = len(prefix)
-    for event, value in events:
-        if event == "map_key":
-            keys[-1] = value
-            continue
-        if event in ("start_map", "start_array"):
-            if len(keys) >= MAX_DEPTH:
-                raise _TooDeepError
-            if len(keys) >= depth and (open_ones or _matches(keys, prefix)):
-                open_ones.append({} if event == "start_map" else [])
-            keys.append("" if event == "start_map" else "item")
-            continue
-        if event in ("end_map", "end_array"):
-            keys.pop()
-            if not open_ones:
+    def _value(self) -> Any:
+        """The next value, whole."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._parse(self._text, self._place)
+            except RecursionError as error:
+                raise self._error("has an object that is nested too deep") from error
+            except ValueError as error:
+                size = len(self._text) - self._place
+                if size > limits.MAX_ITEM_BYTES:
+                    message = f"has an object of over {limits.MAX_ITEM_BYTES:,} bytes. Is it a base?"
+                    raise self._error(message) from error
+                what, place = getattr(error, "msg", str(error)), getattr(error, "pos", self._place)
+                where = make_excerpt(self._text[max(self._place, place - 30) : place + 30])
+                if not self._fill(2 * size):
+                    raise self._error(f"is not valid JSON, or ends early ({what}, in: {where})") from error
                 continue
-            value = open_ones.pop()
-        if open_ones:
-            parent = open_ones[-1]
-            if isinstance(parent, dict):
-                parent[keys[-1]] = value
-            else:
-                parent.append(value)
-        elif len(keys) == depth and _matches(keys, prefix):
-            yield keys[-1] if keys else "", value
+            if end == len(self._text) and self._fill(1):  # a number may go on
+                continue
+            if _SURROGATE.search(self._text, self._place, end):  # lone ones are no text that could be stored
+                value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+            self._place = end
+            return value
+
+    def _fill(self, n_chars: int) -> bool:
+        """Read on until there are this many more characters; False if nothing was left."""
+        if self._is_ended:
+            return False
+        self._count_lines()
+        parts, size = [self._text[self._place :]], 0
+        try:
+            while size < n_chars and not self._is_ended:
+                chunk = next(self._chunks, b"")
+                self._is_ended = not chunk
+                parts.append(self._decode(chunk, final=not chunk))
+                size += len(parts[-1])
+        except UnicodeDecodeError as error:
+            raise self._error(f"is not valid UTF-8 ({error.reason})") from error
+        self._text, self._place, self._counted = "".join(parts), 0, 0
+        return size > 0
+
+    def _count_lines(self) -> int:
+        """The line that was reached."""
+        self._line += self._text.count("\n", self._counted, self._place)
+        self._counted = self._place
+        return self._line
+
+    def _error(self, message: str) -> FormatError:
+        return FormatError(self._path, self._count_lines(), message)
 
 
-def _matches(keys: list[str], prefix: list[str]) -> bool:
-    return len(keys) == len(prefix) and all(step in ("*", key) for key, step in zip(keys, prefix, strict=True))
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)  # NaN and Infinity are no JSON

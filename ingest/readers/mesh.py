@@ -33,16 +33,11 @@ def detect(head: Head) -> bool:
     return any(name in head.data for name in _SETS)
 
 
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> MeshReader:
-    """A reader of MeSH. Raises as `open_sources`."""
-    return MeshReader(paths, type_map=type_map, limit=options.limit)
-
-
 class MeshReader(ReaderBase):
     """MeSH in one or several files; a `Reader`. A row of its report is a record."""
 
-    def __init__(self, paths: Sequence[PathLike], *, type_map: TypeMap | None, limit: int | None) -> None:
-        super().__init__(type_map=type_map, limit=limit)
+    def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
+        super().__init__(type_map=type_map, limit=options.limit)
         self._sources = self.open_sources(paths)
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:

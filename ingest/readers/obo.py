@@ -30,24 +30,19 @@ files are one base: ancestors may be in another file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from ingest.base.format import Head, PathLike
-from ingest.base.reader_base import ReaderBase
+from ingest.base.format import Head
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, TOO_MANY_ROWS, ReadReport
-from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, Term, short_id
+from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, OntologyReader, Term, short_id
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
     from ingest.io.source import ByteSource
-    from pearl_qdrant.records import Entity
 
 BAD_SYNONYM = "bad_synonym"
 MALFORMED_LINE = "malformed_line"
@@ -107,39 +102,26 @@ def detect(head: Head) -> bool:
     return odd * 4 <= len(lines)
 
 
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> OboReader:
-    """A reader of OBO files. Raises as `OboReader`."""
-    return OboReader(paths, options, type_map)
-
-
-class OboReader(ReaderBase):
+class OboReader(OntologyReader):
     """An ontology in one or several OBO files; a `Reader`. A row of its report is a stanza."""
 
-    def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files.
+    def read_tree(self) -> ClassTree:
+        """Ancestors and replaced ids of all files."""
+        tree = ClassTree()
+        for source in self.sources:
+            for stanza in read_stanzas(source, _TREE_TAGS, ReadReport(max_errors=None)):
+                if stanza.kind == _TERM:
+                    term_id = next((first_id(value) for _, tag, value in stanza.tags if tag == "id"), "")
+                    is_gone = _is_obsolete(stanza)
+                    for _, tag, value in stanza.tags:
+                        if tag == "is_a" and not is_gone and (parent := first_id(value)):
+                            tree.add(term_id, parent)
+                        elif tag == "replaced_by" and is_gone and term_id:
+                            tree.replace(term_id, first_id(value))
+        return tree.finish()
 
-        Args:
-            paths: Files to read one after the other; ``-`` is standard input.
-            options: `limit`, `scopes` of synonyms that are aliases (EXACT by default), and `links`.
-            type_map: From ids and namespaces to coarse types; the shipped one by default.
-
-        Raises:
-            FormatError: If a file does not exist, is a directory, or may not be read.
-        """
-        super().__init__(type_map=type_map, limit=options.limit)
-        self._scopes = check_scopes(options.scopes)
-        self._links = options.links
-        self._tree: ClassTree | None = None
-        self._sources = self.open_sources(paths)
-
-    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """One entity for each good term."""
-        return chain.from_iterable(self._read_terms(source, report) for source in self._sources)
-
-    def _read_terms(self, source: ByteSource, report: ReadReport) -> Iterator[Entity]:
-        """One entity for each good term of a file."""
-        if self._tree is None:
-            self._tree = _read_tree(self._sources)
+    def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
+        """The terms of a file."""
         namespace, n_terms = "", 0
         for stanza in read_stanzas(source, _TAGS, report):
             if not stanza.kind:
@@ -151,9 +133,7 @@ class OboReader(ReaderBase):
                 continue
             n_terms += 1
             report.place = source.path, stanza.line
-            term = self._parse_term(source.path, stanza, namespace, report)
-            if term is not None:
-                yield term.make_entity(self._tree, self.type_map, report, links=self._links)
+            yield self._parse_term(source.path, stanza, namespace, report)
         if not n_terms:
             raise FormatError(source.path, None, "has no [Term] stanza. Is this an OBO file?")
         report.notes.append(f"{source.path}: OBO")
@@ -197,21 +177,10 @@ class OboReader(ReaderBase):
                 text, rest = parsed
                 given = rest.split(None, 1)[0] if rest.strip() else ""
                 scope = _OLD_SYNONYMS.get(tag) or (given if given in SCOPES else "RELATED")
-                if scope not in self._scopes:
+                if scope not in self.scopes:
                     report.filter_out(f"{scope.lower()}_synonym")
                 elif text:
                     yield text
-
-
-def check_scopes(scopes: Sequence[str]) -> frozenset[str]:
-    """The requested scopes of synonyms; EXACT by default.
-
-    Raises:
-        ValueError: If there is no such scope.
-    """
-    if unknown := sorted(set(scopes) - set(SCOPES)):
-        raise ValueError(f"unknown scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
-    return frozenset(scopes or ("EXACT",))
 
 
 def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport) -> Iterator[Stanza]:
@@ -267,22 +236,6 @@ def _whole_lines(source: ByteSource, report: ReadReport) -> Iterator[tuple[int, 
             yield number, line
     if parts:
         yield first, "".join(parts)
-
-
-def _read_tree(sources: Sequence[ByteSource]) -> ClassTree:
-    """Ancestors and replaced ids of all files."""
-    tree = ClassTree()
-    for source in sources:
-        for stanza in read_stanzas(source, _TREE_TAGS, ReadReport(max_errors=None)):
-            if stanza.kind == _TERM:
-                term_id = next((first_id(value) for _, tag, value in stanza.tags if tag == "id"), "")
-                is_gone = _is_obsolete(stanza)
-                for _, tag, value in stanza.tags:
-                    if tag == "is_a" and not is_gone and (parent := first_id(value)):
-                        tree.add(term_id, parent)
-                    elif tag == "replaced_by" and is_gone and term_id:
-                        tree.replace(term_id, first_id(value))
-    return tree.finish()
 
 
 def _is_obsolete(stanza: Stanza) -> bool:

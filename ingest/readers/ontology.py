@@ -7,18 +7,23 @@ native types the ids of the ancestors, nearest first, and then the namespace.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ingest.base.ancestors import walk_up
+from ingest.base.ancestors import ClassGraph
+from ingest.base.reader_base import ReaderBase
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from pearl_qdrant.records import LINKS_FIELD, Entity
+
+if TYPE_CHECKING:
+    from ingest.base.format import PathLike
+    from ingest.formats import ReadOptions
+    from ingest.io.source import ByteSource
 
 SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 """Scopes of synonyms."""
@@ -29,7 +34,6 @@ NOT_A_TERM = "not_a_term"
 MAX_REPLACED = 1_000
 """Obsolete ids kept for each id that replaces them: each of its rows gets all of them."""
 
-_MAX_KNOWN = 1 << 16
 _CURIE = re.compile(
     r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
 )
@@ -61,8 +65,7 @@ class ClassTree:
         self.replaced: dict[str, list[str]] = {}
         self._children, self._parents = array("q"), array("i")
         self._numbers: dict[str, int] = {}
-        self._ids: list[str] = []
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._graph = ClassGraph[str]((), (), ())
 
     def add(self, child: str, parent: str) -> None:
         """Add an edge."""
@@ -77,27 +80,17 @@ class ClassTree:
 
     def finish(self) -> ClassTree:
         """Index the edges; no more can be added. A class keeps its parents in the order in which they were added."""
-        order = np.argsort(np.asarray(self._children), kind="stable")
-        self._children = array("q", np.asarray(self._children)[order].tobytes())
-        self._parents = array("i", np.asarray(self._parents)[order].tobytes())
-        self._ids, self._numbers = list(self._numbers), {}
+        self._graph = ClassGraph(self._children, self._parents, list(self._numbers))
+        self._children, self._parents, self._numbers = array("q"), array("i"), {}
         return self
 
     def parents(self, child: str) -> tuple[str, ...]:
-        """Direct parents. They are cached, since most walks pass through the same few classes."""
-        found = self._known.get(child)
-        if found is None:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            key = hash(child)
-            start = bisect_left(self._children, key)
-            numbers = dict.fromkeys(self._parents[start : bisect_right(self._children, key, start)])
-            found = self._known[child] = tuple([self._ids[number] for number in numbers])
-        return found
+        """Direct parents."""
+        return self._graph.parents(child)
 
     def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
         """Classes and their ancestors, at most `MAX_KB_TYPES`; see `ingest.base.ancestors.walk_up`."""
-        return walk_up(classes, self.parents, limits.MAX_KB_TYPES)
+        return self._graph.walk_up(classes, limits.MAX_KB_TYPES)
 
 
 @dataclass(slots=True)
@@ -139,6 +132,58 @@ class Term:
             extra["xrefs"] = xrefs
         types = type_map.map_types(kb_types)
         return Entity(self.id, names[0], names[1:], kb_types, types, self.description, extra)
+
+
+def check_scopes(scopes: Sequence[str]) -> frozenset[str]:
+    """The requested scopes of synonyms; EXACT by default.
+
+    Raises:
+        ValueError: If there is no such scope.
+    """
+    if unknown := sorted(set(scopes) - set(SCOPES)):
+        raise ValueError(f"unknown scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
+    return frozenset(scopes or ("EXACT",))
+
+
+class OntologyReader(ReaderBase):
+    """What the readers of OBO and of OBO Graph JSON share.
+
+    Attributes:
+        scopes: Of the synonyms that are names.
+        sources: The files.
+    """
+
+    def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
+        """Open the files.
+
+        Args:
+            paths: Files to read one after the other; ``-`` is standard input.
+            options: `limit`, `scopes` of synonyms that are aliases (EXACT by default), and `links`.
+            type_map: From ids and namespaces to coarse types; the shipped one by default.
+
+        Raises:
+            FormatError: If a file does not exist, is a directory, or may not be read.
+        """
+        super().__init__(type_map=type_map, limit=options.limit)
+        self.scopes, self._links = check_scopes(options.scopes), options.links
+        self._tree: ClassTree | None = None
+        self.sources = self.open_sources(paths)
+
+    @abstractmethod
+    def read_tree(self) -> ClassTree:
+        """Ancestors and replaced ids of all files."""
+
+    @abstractmethod
+    def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
+        """The terms of a file; None for one that is bad or excluded, which is counted. Raises as `read`."""
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each good term."""
+        tree = self._tree = self._tree or self.read_tree()
+        for source in self.sources:
+            for term in self.read_terms(source, tree, report):
+                if term is not None:
+                    yield term.make_entity(tree, self.type_map, report, links=self._links)
 
 
 def coarse_type(type_map: TypeMap, native: str) -> str | None:

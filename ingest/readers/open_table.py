@@ -13,7 +13,7 @@ from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS
 from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.arrow_rows import check_path, open_arrow, read_workbook
-from ingest.readers.cells import find_path, parse_path
+from ingest.readers.cells import find_path, parse_path, shown
 from ingest.readers.columns import MAX_COLUMNS, TableColumns, is_header
 from ingest.readers.delimited import find_dialect, read_rows
 from ingest.readers.json_records import looks_like_json, read_records
@@ -73,12 +73,7 @@ def _header_test(options: ReadOptions) -> Callable[[Sequence[str]], bool]:
 def open_text(source: ByteSource, options: ReadOptions, *, kind: str = "auto") -> Table:
     """Open a text with separated cells; see `find_dialect` for `kind` and errors."""
     check_is_text(source.path, source.head(HEAD_BYTES))
-    columns = options.columns or TableColumns()
-    delimiter = check_delimiter(options.delimiter) if options.delimiter is not None else None
-    skip_lines = options.skip_lines or 0
-    dialect = find_dialect(
-        source, columns, _header_test(options), kind=kind, delimiter=delimiter, skip_lines=skip_lines
-    )
+    dialect = find_dialect(source, options, _header_test(options), kind)
     rows = read_rows(islice(read_lines(source), dialect.n_skipped, None), dialect)
     table = Table(source.path, dialect.describe(), dialect.header, rows, dialect.sample)
     table.header_line = dialect.header_line or dialect.n_skipped + 1
@@ -186,24 +181,6 @@ def _json_rows(
             continue
         reason = NUL_CHARACTER if any("\0" in key for key in record) else TOO_MANY_COLUMNS
         yield number, BadLine(reason, str(record)[:256])
-
-
-def check_delimiter(given: str) -> str:
-    """The character that a delimiter option means.
-
-    Raises:
-        OptionError: If it is not one character, or is a quote, space or line break.
-    """
-    delimiter = "\t" if given in ("tab", "\\t") else given
-    if len(delimiter) != 1 or delimiter in '"\r\n\0 ':
-        message = f"the delimiter is one character that is not a quote, space or line break, not {given!r}"
-        raise OptionError("delimiter", message)
-    return delimiter
-
-
-def shown(cell: Any) -> str:
-    """A cell as text, whatever it is."""
-    return "" if cell is None else cell if isinstance(cell, str) else str(cell)
 
 
 def recognise(head: Head, options: ReadOptions) -> str | None:

@@ -19,30 +19,27 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
 
 from ingest.base.format import Head, PathLike
-from ingest.base.merge import batches
+from ingest.base.merge import RowStore, store_scattered
 from ingest.base.reader import Hashes
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
-from ingest.io.archive import Member, is_zip, list_members
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
-from ingest.io.streams import STDIN
+from ingest.io.streams import list_inputs
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import rdf_profiles as known
-from ingest.readers.obo import check_scopes
-from ingest.readers.ontology import ClassTree
+from ingest.readers.ontology import ClassTree, check_scopes
 from ingest.readers.rdf_entities import (
     MAX_LABEL_NODES,
     EntityMaker,
@@ -55,7 +52,7 @@ from ingest.readers.rdf_entities import (
 from ingest.readers.rdf_profiles import ONTOLOGY, SKOS, TRUTHY, YAGO_PROFILE, Profile, entity_id, type_name
 from ingest.readers.rdf_syntax import check_syntax, find_syntax, read_triples
 from ingest.readers.wikidata_classes import ClassTypeFinder, item_number
-from pearl_qdrant.errors import FormatError, InputError, OptionError
+from pearl_qdrant.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
@@ -69,7 +66,6 @@ Run = tuple[str, list[Fact]]
 """A subject and what is said of it in one place."""
 
 _MAX_SEEN = 1_000  # different properties that are remembered for a message, and subjects that show a vocabulary
-_CACHE_KIB = 16_384
 
 # Files of YAGO that name nothing. In Turtle the taxonomy has the classes of the schema, too.
 _UNUSED = re.compile(r"yago.*(?:wd-facts|annotated-facts|meta|shapes|statistics|log|schema\.ttl)\b", re.IGNORECASE)
@@ -88,11 +84,6 @@ def detect(head: Head) -> bool:
 def detect_names(names: Iterable[str]) -> bool:
     """Whether the names of the files in a folder or archive show RDF."""
     return any(_ENDING.search(name) or re.search(r"yago[^/]*\.zip$", name, re.IGNORECASE) for name in names)
-
-
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> RdfReader:
-    """A reader of RDF. Raises as `RdfReader`."""
-    return RdfReader(paths, options, type_map)
 
 
 class RdfReader(ReaderBase):
@@ -149,7 +140,7 @@ class RdfReader(ReaderBase):
         """The files with their syntaxes, in the order of the paths; those of a folder or zip by name."""
         if not paths:
             raise ValueError("nothing to read: no path was given")
-        found = [(file, syntax) for path in paths for file, syntax in self._open(str(path), is_named=True) if syntax]
+        found = [(file, syntax) for path in paths for file, syntax in self._open(str(path)) if syntax]
         names = [re.split(r"[!/\\]", source.path)[-1] for source, _ in found]
         old, new = (next(filter(one.match, names), None) for one in (_OLD_YAGO, _NEW_YAGO))
         if old and new:
@@ -166,20 +157,13 @@ class RdfReader(ReaderBase):
             seen = ", ".join(names[:20]) or "no RDF"
             raise FormatError(str(paths[0]), None, f"has no file of RDF that names anything. There is: {seen}")
 
-    def _open(self, path: str, *, is_named: bool) -> Iterator[tuple[ByteSource, str | None]]:
-        """The files under a path; one that was named itself, or by its ending, must be RDF."""
-        sources: Iterable[ByteSource] = ()
-        if path != STDIN and Path(path).is_dir():
-            for child in sorted(Path(path).iterdir()):
-                if child.is_file() and not child.name.startswith("."):
-                    yield from self._open(str(child), is_named=_ENDING.search(child.name) is not None)
-        elif path != STDIN and is_zip(path):
-            sources, is_named = [Member(path, member) for member in sorted(list_members(path))], False
-        else:
-            sources = list(self.open_sources([path]))
-        for source in sources:
+    def _open(self, path: str) -> Iterator[tuple[ByteSource, str | None]]:
+        """The files under a path, zips in a folder included; what was named itself, or by its ending, must be RDF."""
+        outer = list_inputs(path, n_levels=1)
+        names = [inner for one in outer for inner in ([one] if one == path else list_inputs(one))]
+        for source in self.open_sources(names) if names else ():
             head = source.head(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
-            must_be = is_named or _ENDING.search(source.path)
+            must_be = names == [path] or _ENDING.search(source.path)
             yield source, check_syntax(source.path, head) if must_be else find_syntax(head)
 
     def _read_survey(self) -> _Survey:
@@ -218,7 +202,7 @@ class RdfReader(ReaderBase):
     def _read_entities(self, maker: EntityMaker, report: ReadReport) -> Iterator[Entity]:
         """One entity for each subject: those with adjacent statements first."""
         survey, wanted = self._read_survey(), maker.profile.properties()
-        with closing(_Store()) as store:
+        with RowStore() as store:
             for number, (source, syntax) in enumerate(self._files):
                 runs = _read_runs(source, syntax, wanted, report, None)
                 for subject, facts in survey.take_scattered(runs, store, number):
@@ -226,23 +210,25 @@ class RdfReader(ReaderBase):
                     entity = maker.make(subject, facts)
                     if entity is not None:
                         yield entity
-            for subject, records in store.subjects():
-                report.place = self._files[records[0][0]][0].path, records[0][1][0][3]
-                entity = maker.make(subject, list(self._join(subject, records, report)))
+            for subject, records in groupby(map(json.loads, store.rows()), itemgetter(1)):
+                entity = maker.make(subject, self._join(subject, records, report))
                 if entity is not None:
                     yield entity
 
-    def _join(self, subject: str, records: Iterable[tuple[int, list[Fact]]], report: ReadReport) -> Iterator[Fact]:
+    def _join(self, subject: str, records: Iterable[tuple[int, str, list[Fact]]], report: ReadReport) -> list[Fact]:
         """The statements of a subject from several places, up to the limits."""
-        n_rows = n_chars = 0
-        for number, facts in records:
+        joined, n_chars = list[Fact](), 0
+        for number, _, facts in records:
+            path = self._files[number][0].path
+            if not joined:
+                report.place = path, facts[0][3]
             for fact in facts:
-                n_rows, n_chars = n_rows + 1, n_chars + len(fact[1])
-                if n_rows > limits.MAX_ROWS or n_chars > limits.MAX_ENTITY_BYTES:
-                    path = self._files[number][0].path
+                n_chars += len(fact[1])
+                if len(joined) >= limits.MAX_ROWS or n_chars > limits.MAX_ENTITY_BYTES:
                     report.skip(TOO_MANY_ROWS, path=path, line=fact[3], text=f"{subject} {fact[1]}")
                 else:
-                    yield fact
+                    joined.append(fact)
+        return joined
 
 
 def _read_runs(
@@ -405,72 +391,14 @@ class _Survey:
         """Edges between the classes of Wikidata."""
         return ((lower, (upper,)) for lower, upper in zip(self._lower, self._upper, strict=True))
 
-    def take_scattered(self, runs: Iterable[Run], store: _Store, number: int) -> Iterator[Run]:
+    def take_scattered(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
         """The id of an entity and all that is said of it, where that is one run; the others go into the store."""
-        scattered = self._scattered
-        if not len(scattered):
-            for subject, facts in runs:
-                yield entity_id(subject), facts
-            return
-        for batch in batches(runs, lambda run: sum([len(fact[1]) for fact in run[1]])):
-            ids = [entity_id(subject) for subject, _ in batch]
-            hashes = np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
-            places = np.minimum(np.searchsorted(scattered, hashes), len(scattered) - 1)
-            rows = list(zip(ids, (run[1] for run in batch), (scattered[places] == hashes).tolist(), strict=True))
-            store.add([(name, number, facts) for name, facts, is_found in rows if is_found])
-            yield from ((name, facts) for name, facts, is_found in rows if not is_found)
-
-
-class _Store:
-    """Statements by subject in an unnamed database on disk."""
-
-    def __init__(self) -> None:
-        # A load may start a reader in one thread and close it in another.
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        for statement in (
-            f"PRAGMA cache_size = -{_CACHE_KIB}",
-            "PRAGMA temp_store = FILE",
-            "PRAGMA journal_mode = OFF",
-            "PRAGMA synchronous = OFF",
-            "CREATE TABLE ids (place INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL)",
-            "CREATE TABLE rows (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, record TEXT NOT NULL)",
-        ):
-            self._database.execute(statement)
-
-    def add(self, runs: Sequence[tuple[str, int, list[Fact]]]) -> None:
-        """Add statements: the subject, the number of the file, and what is said."""
-        with _as_input_error():
-            self._database.execute("BEGIN")
-            self._database.executemany("INSERT OR IGNORE INTO ids (id) VALUES (?)", [(run[0],) for run in runs])
-            records = [(subject, json.dumps([number, facts])) for subject, number, facts in runs]
-            self._database.executemany("INSERT INTO rows (id, record) VALUES (?, ?)", records)
-            self._database.execute("COMMIT")
-
-    def subjects(self) -> Iterator[tuple[str, list[tuple[int, list[Fact]]]]]:
-        """Subjects in the order in which they came first, each with all its records."""
-        order = "SELECT id, record FROM rows JOIN ids USING (id) ORDER BY place, sequence"
-        last, records, size = "", list[tuple[int, list[Fact]]](), 0
-        with _as_input_error():
-            for subject, record in self._database.execute(order):
-                if subject != last:
-                    if records:
-                        yield last, records
-                    last, records, size = subject, [], 0
-                size += len(record)
-                if not records or size <= 4 * limits.MAX_ENTITY_BYTES:  # one beyond the limits is cut later
-                    records.append(json.loads(record))
-        if records:
-            yield last, records
-
-    def close(self) -> None:
-        """Remove the database."""
-        self._database.close()
-
-
-@contextmanager
-def _as_input_error() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        advice = "Their subjects are scattered over the input: sort it by subject, or point TMPDIR to a larger disk"
-        raise InputError("temporary file", None, f"statements cannot be stored: {error}. {advice}") from error
+        return store_scattered(
+            ((entity_id(subject), facts) for subject, facts in runs),
+            self._scattered,
+            store,
+            id_of=itemgetter(0),
+            size_of=lambda run: sum([len(fact[1]) for fact in run[1]]),
+            to_json=lambda run: json.dumps([number, *run]),
+            hash_all=lambda ids: np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)),
+        )

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ingest.base.ancestors import nearest_types
@@ -14,7 +16,16 @@ from ingest.io.report import NO_NAME, ReadReport
 from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id
 from ingest.readers.rdf_profiles import TRUTHY, Profile, entity_id, type_name
-from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes, item_number
+from ingest.readers.wikidata_classes import (
+    FALLBACK,
+    MULTILINGUAL,
+    NO_LABEL,
+    NOT_AN_ITEM,
+    OTHER_CLASS,
+    ClassTypeFinder,
+    ClassTypes,
+    item_number,
+)
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
 if TYPE_CHECKING:
@@ -22,10 +33,6 @@ if TYPE_CHECKING:
     from ingest.formats import ReadOptions
 
 OTHER_LANGUAGE = "other_language"
-OTHER_CLASS = "other_class"
-NO_LABEL = "no_label"
-NOT_AN_ITEM = "not_an_item"
-WIKIMEDIA_INTERNAL = "wikimedia_internal"
 GENERIC_INSTANCE = "generic_instance"
 
 Fact = tuple[str, str, str | None, int]
@@ -35,7 +42,6 @@ without one, None for an IRI."""
 MAX_LABEL_NODES = 2_000_000
 
 _ALL_LANGUAGES = ("*", "all")
-_MULTILINGUAL, _FALLBACK = "mul", "en"
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\*")
 _WIKIDATA_ITEM = re.compile(r"https?://www\.wikidata\.org/entity/(Q[1-9][0-9]*)")
 _GENERIC, _GENERIC_LABEL = "_generic_instance", "Generic instance"
@@ -105,14 +111,14 @@ class EntityMaker:
         languages = check_languages(options.languages)
         self._takes_all = any(language in _ALL_LANGUAGES for language in languages)
         self._languages = [language for language in languages if language not in _ALL_LANGUAGES] or ["en"]
-        self._ranks: dict[str, tuple[int, bool] | None] = {}
+        self._rank = lru_cache(maxsize=_MAX_CACHED)(self._find_rank)
+        self._known_types = lru_cache(maxsize=_MAX_CACHED)(self._find_types)
         self._slots = {name: (_ABOUT, place) for place, name in enumerate(profile.descriptions)}
         self._slots |= dict.fromkeys(profile.aliases, (_ALIAS, 0))
         self._slots |= {name: (_LABEL, place) for place, name in enumerate(profile.labels)}
         if profile.is_ontology and profile.descriptions[0] in vocabulary.counts:
             self._slots.pop(profile.descriptions[-1])  # comments are notes there, beside definitions
         self._type_properties = {known.RDF_TYPE, *profile.types}
-        self._types: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._n_by_id = self._n_foreign = 0
 
     def make(self, identity: str, facts: Sequence[Fact]) -> Entity | None:
@@ -199,23 +205,16 @@ class EntityMaker:
                 found.sort(key=lambda one: one[:3])
         return texts
 
-    def _rank(self, tag: str) -> tuple[int, bool] | None:
-        """The place of a language, lower is better, and whether its names are aliases; None if it is not taken."""
-        if tag not in self._ranks:
-            if len(self._ranks) > _MAX_CACHED:
-                self._ranks.clear()
-            self._ranks[tag] = self._find_rank(tag)
-        return self._ranks[tag]
-
     def _find_rank(self, tag: str) -> tuple[int, bool] | None:
+        """The place of a language, lower is better, and whether its names are aliases; None if it is not taken."""
         n, is_items = 2 * len(self._languages), self.profile.is_items
         for place, language in enumerate(self._languages):
             if tag == language:
                 return 2 * place, True
             if tag.startswith(language + "-") and not is_items:
                 return 2 * place + 1, True
-        if is_items and tag in (_MULTILINGUAL, _FALLBACK):
-            return n + (tag == _FALLBACK), tag == _MULTILINGUAL or self._takes_all
+        if is_items and tag in (MULTILINGUAL, FALLBACK):
+            return n + (tag == FALLBACK), tag == MULTILINGUAL or self._takes_all
         if not tag and not is_items:
             return n, True
         if self._takes_all and tag:
@@ -248,7 +247,9 @@ class EntityMaker:
             entity = term.make_entity(tree, self._type_map, self._report, links=self._links)
         else:
             own = [fact[1] if fact[2] is not None else type_name(fact[1]) for fact in facts if fact[0] in profile.types]
-            kb_types, types = self._find_types(tuple(dict.fromkeys(filter(None, (*own, *parents)))))
+            all_types = tuple(dict.fromkeys(filter(None, (*own, *parents))))
+            find = self._known_types if sum(map(len, all_types)) <= _MAX_CACHED_LENGTH else self._find_types
+            kb_types, types = find(all_types)
             if identity in kb_types:
                 kb_types = tuple(name for name in kb_types if name != identity)
             if parents and self._links:
@@ -263,22 +264,10 @@ class EntityMaker:
         return entity
 
     def _find_types(self, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native types with those above them, and coarse types; cached."""
-        found = self._types.get(own)
-        if found is None:
-            if len(self._types) >= _MAX_CACHED:
-                self._types.clear()
-            walk = self._known.tree.walk_up
-            kb_types, heights = walk(own)
-            if len(own) == 1:
-                types = nearest_types(kb_types, heights, self._coarse_type)
-            else:
-                each = (nearest_types(*walk((name,)), self._coarse_type) for name in own[: limits.MAX_KB_TYPES])
-                types = tuple(dict.fromkeys(name for some in each for name in some))
-            found = tuple(kb_types), types
-            if sum(map(len, own)) <= _MAX_CACHED_LENGTH:
-                self._types[own] = found
-        return found
+        """Native types with those above them, and coarse types."""
+        walk = self._known.tree.walk_up
+        each = (nearest_types(*walk((name,)), self._coarse_type) for name in own[: limits.MAX_KB_TYPES])
+        return tuple(walk(own)[0]), tuple(dict.fromkeys(chain.from_iterable(each)))
 
     def _coarse_type(self, native: str) -> str | None:
         return coarse_type(self._type_map, native)
@@ -301,8 +290,7 @@ class ItemMaker(EntityMaker):
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         if not item_number(identity):
             return NOT_AN_ITEM
-        types = self._find_classes(facts)
-        return WIKIMEDIA_INTERNAL if types.is_internal else None if types.is_included else OTHER_CLASS
+        return self._find_classes(facts).reason
 
     def _make_entity(
         self, identity: str, facts: Sequence[Fact], names: Sequence[str], language: str, description: str | None

@@ -41,7 +41,6 @@ PROPERTIES = frozenset(
     | {_OWL + name for name in ("ObjectProperty", "DatatypeProperty", "AnnotationProperty", "FunctionalProperty")}
     | {_OWL + name for name in ("TransitiveProperty", "SymmetricProperty", "InverseFunctionalProperty")}
 )
-INDIVIDUAL = _OWL + "NamedIndividual"
 NO_ENTITIES = frozenset(
     {_SKOS + name for name in ("ConceptScheme", "Collection", "OrderedCollection")}
     | {_OWL + "Ontology", _OWL + "Axiom", _OWL + "Restriction", _XL + "Label", _RDFS + "Datatype"}

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyoxigraph
 
+from ingest.base.merge import batches
+from ingest.io.encoding import Utf8Source, check_encoding
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import ReadReport
-from ingest.io.text_check import HEAD_BYTES
+from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
@@ -65,8 +67,6 @@ PREFIXES = {
 """Well-known prefixes: of options, and of files that forgot to declare them."""
 
 _PIECE = 1 << 14  # bytes
-_BATCH = 1_000  # lines
-_BATCH_CHARS = 1 << 20
 _COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")
 _IRI = rb"<[^<>\"{}|^`\\\s]*>"
 _OBJECT = rb"(?:<[^<>\s]*>|_:\S+|\"(?:[^\"\\\n]|\\.)*\"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?)"
@@ -88,7 +88,7 @@ _DOCTYPE = re.compile(
 _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^']*)'|(SYSTEM|PUBLIC))")
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
-_XML_ENCODING = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
+_XML_ENCODING = re.compile(rb"\A\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
 _ENCODINGS = re.compile(
     r"(?:us-)?ascii|utf-?8|iso[-_]?8859[-_]\d{1,2}|latin[-_]?\d|(?:windows|cp)-?125\d|koi8-[ru]|gbk|gb2312|gb18030|big5"
     r"|shift_jis|euc-(?:jp|kr)",
@@ -151,10 +151,7 @@ def check_syntax(path: str, data: bytes) -> str:
         return found
     if found:
         raise FormatError(path, None, found.replace("FILE", path))
-    if not data.strip():
-        raise FormatError(path, None, "is empty")
-    if b"\0" in data:
-        raise FormatError(path, None, "is not text: it has NUL bytes. Is it a binary file, or UTF-16?")
+    check_is_text(path, data.strip())
     root = _find_root(data)
     kind = f"is XML with the root <{root[1].decode('utf-8', 'replace')[:60]}>, not RDF/XML" if root else "is not RDF"
     raise FormatError(path, None, f"{kind}. RDF is read as Turtle, TriG, N-Triples, N-Quads, RDF/XML and JSON-LD")
@@ -183,49 +180,31 @@ def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterato
 
 def _read_rows(source: ByteSource, report: ReadReport) -> Iterator[tuple[pyoxigraph.Quad, int]]:
     """Triples of N-Triples and N-Quads."""
-    numbers: list[int] = []
-    rows: list[str] = []
-    n_chars = 0
-    for number, row in read_lines(source):
-        if isinstance(row, BadLine):
-            yield from _parse_rows(source.path, numbers, rows, report)
-            numbers, rows, n_chars = [], [], 0
-            report.rows += 1
-            report.skip(row.reason, path=source.path, line=number, text=row.text)
-        elif row and not row.isspace() and not row.lstrip().startswith("#"):
-            numbers.append(number)
-            rows.append(row)
-            n_chars += len(row)
-            if len(rows) >= _BATCH or n_chars > _BATCH_CHARS:
-                yield from _parse_rows(source.path, numbers, rows, report)
-                numbers, rows, n_chars = [], [], 0
-    yield from _parse_rows(source.path, numbers, rows, report)
+    for batch in batches(read_lines(source), lambda one: len(one[1]) if isinstance(one[1], str) else 0):
+        lines = [one for one in batch if isinstance(one[1], BadLine) or one[1].strip()[:1] not in ("", "#")]
+        texts = [line for _, line in lines if isinstance(line, str)]
+        found = _parse("\n".join(texts)) if len(texts) == len(lines) else []
+        if len(found) == len(lines):
+            yield from zip(found, (number for number, _ in lines), strict=True)
+            continue
+        for number, line in lines:  # a bad line can swallow others
+            quads = _parse(line) if isinstance(line, str) else []
+            if quads:
+                yield from ((quad, number) for quad in quads)
+            elif isinstance(line, str) and line.lstrip().startswith("<<"):
+                report.filter_out(ROW_ABOUT_A_ROW)
+            else:
+                bad = line if isinstance(line, BadLine) else BadLine(BAD_TRIPLE, line)
+                report.rows += 1
+                report.skip(bad.reason, path=source.path, line=number, text=bad.text)
 
 
-def _parse_rows(
-    path: str, numbers: list[int], rows: list[str], report: ReadReport
-) -> Iterator[tuple[pyoxigraph.Quad, int]]:
-    form = pyoxigraph.RdfFormat.N_QUADS
+def _parse(rows: str) -> list[pyoxigraph.Quad]:
+    """The triples of rows of N-Quads; none if one is bad."""
     try:
-        found = list(pyoxigraph.parse("\n".join(rows), format=form, lenient=True))
+        return list(pyoxigraph.parse(rows, format=pyoxigraph.RdfFormat.N_QUADS, lenient=True))
     except (SyntaxError, MemoryError):
-        found = []
-    if len(found) == len(rows):
-        yield from zip(found, numbers, strict=True)
-        return
-    for number, row in zip(numbers, rows, strict=True):  # a bad line can swallow others
-        try:
-            found = list(pyoxigraph.parse(row, format=form, lenient=True))
-        except (SyntaxError, MemoryError):
-            found = []
-        if found:
-            for quad in found:
-                yield quad, number
-        elif row.lstrip().startswith("<<"):
-            report.filter_out(ROW_ABOUT_A_ROW)
-        else:
-            report.rows += 1
-            report.skip(BAD_TRIPLE, path=path, line=number, text=row)
+        return []
 
 
 def _read_stream(source: ByteSource, syntax: str) -> Iterator[tuple[pyoxigraph.Quad, int]]:
@@ -272,7 +251,7 @@ class _Feed:
         self.line, self.n_open, self.depth, self.is_closed = 1, 0, 0, False
         self._path, self._syntax = source.path, syntax
         self._closing = b"</"
-        self._chunks = self._decode(source.chunks())
+        self._chunks = self._decode(source)
         self._rest, self._place, self._last, self._tail = b"", 0, b"", b""
 
     def read(self, n_bytes: int = -1) -> bytes:
@@ -309,36 +288,28 @@ class _Feed:
         self._last = data[-1:]
         self.depth = max(self.depth, 0)
 
-    def _decode(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """The file in UTF-8 without a byte order mark; XML with the prefixes that it forgot."""
-        head = b""
-        for chunk in chunks:
-            head += chunk
-            if len(head) >= HEAD_BYTES:
-                break
-        head = head.removeprefix(codecs.BOM_UTF8)
+    def _decode(self, source: ByteSource) -> Iterator[bytes]:
+        """The file in UTF-8 without a byte order mark; with the prefixes that it may have forgotten to declare."""
         if self._syntax != RDF_XML:
             if self._syntax == TURTLE:  # on the first line, so that the others keep their numbers
                 yield "".join(f"@prefix {name}: <{iri}> . " for name, iri in PREFIXES.items()).encode()
-            yield head
-            yield from chunks
+            yield from Utf8Source(source, "utf-8").chunks()
             return
-        declared = _XML_ENCODING.match(head)
+        declared = _XML_ENCODING.match(source.head(HEAD_BYTES).removeprefix(codecs.BOM_UTF8))
         name = declared[1].decode() if declared else "utf-8"
         if not _ENCODINGS.fullmatch(name):
             raise self._error(f"declares the encoding {name}, which is not known here. Convert it: iconv -t UTF-8")
-        to_utf8: Callable[[bytes], bytes] = bytes
-        if codecs.lookup(name).name not in ("utf-8", "ascii"):
-            decoder = codecs.getincrementaldecoder(name)("replace")
-            to_utf8 = lambda data: decoder.decode(data).encode()  # noqa: E731
-            head = head[declared.end() if declared else 0 :]  # the parser would believe the declaration
-        yield self._complete(to_utf8(head))
+        chunks = Utf8Source(source, check_encoding(name)).chunks()
+        head = b""
+        while len(head) < HEAD_BYTES and (chunk := next(chunks, b"")):
+            head += chunk
+        yield self._complete(_XML_ENCODING.sub(b"", head, count=1))  # the parser would believe the declaration
         tail = b""
         for chunk in chunks:
             if b"<!ENTITY" in tail + chunk:
                 raise self._error("declares an entity in a way that is not known here, or after its root")
             tail = chunk[-8:]
-            yield to_utf8(chunk)
+            yield chunk
 
     def _complete(self, head: bytes) -> bytes:
         """The beginning of RDF/XML with well-known prefixes declared, having looked that no entity expands."""

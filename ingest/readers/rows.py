@@ -34,13 +34,14 @@ from ingest.readers.cells import (
     number_of,
     read_id,
     read_name,
+    shown,
     split_items,
     text_of,
 )
 from ingest.readers.columns import Layout
 from ingest.readers.delimited import COMMENT
 from ingest.readers.layouts import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
-from ingest.readers.open_table import Table, shown
+from ingest.readers.open_table import Table
 from pearl_qdrant.records import Entity
 
 OTHER_ROW = "other_row"

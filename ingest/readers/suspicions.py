@@ -8,6 +8,7 @@ from typing import Any
 
 from ingest.io.report import ReadWarning, make_excerpt
 from ingest.readers.columns import Layout
+from ingest.readers.open_table import Table
 
 HEADER_WORDS = frozenset(
     "code codes concept concept_id conceptid concept_name curie definition descriptor entity entity_name english_name "
@@ -29,20 +30,11 @@ _MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacu
 _IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
 
 
-def find_suspicions(
-    path: str, line: int, layout: Layout, rows: Sequence[Sequence[Any]], *, is_guessed: bool, is_unquoted: bool
-) -> Iterator[ReadWarning]:
-    """Warnings for a table.
-
-    Args:
-        path, line: Where its first row is.
-        layout: What its columns are taken for.
-        rows: Its first rows.
-        is_guessed: No option names a column.
-        is_unquoted: Its cells are text that knows no quotes.
-    """
+def find_suspicions(table: Table, layout: Layout, *, is_guessed: bool) -> Iterator[ReadWarning]:
+    """Warnings for a table, from its first rows; `is_guessed` if no option names a column."""
+    path, rows = table.path, table.sample
     if layout.header is None and is_guessed and rows and looks_like_header(rows[0], rows[1:]):
-        yield _header_warning(path, line, rows[0])
+        yield _header_warning(path, table.header_line or 1, rows[0])
     names = _column(rows, layout.name)
     if layout.id != layout.name and len(names) >= _LEAST_ROWS:
         odd = [name for name in names if _ID_LIKE.fullmatch(name)]
@@ -60,7 +52,7 @@ def find_suspicions(
             message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
             yield ReadWarning(f"{message}. Name another column", options=(option,))
         quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
-        if is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
+        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
             message = (
                 f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
             )

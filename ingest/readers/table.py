@@ -17,24 +17,19 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ingest.base.format import read_head
 from ingest.base.reader_base import ReaderBase
-from ingest.io.archive import SEPARATOR, is_zip, list_members
 from ingest.io.encoding import Utf8Source, check_decodable, check_encoding
 from ingest.io.report import ReadReport, make_excerpt
 from ingest.io.source import ByteSource
-from ingest.io.streams import STDIN, list_files
+from ingest.io.streams import STDIN, list_inputs
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import layouts
 from ingest.readers.arrow_rows import check_path, find_container
-from ingest.readers.cells import (
-    LISTS,
-    ONE,
-    guess_separator,
-    text_of,
-)
+from ingest.readers.cells import LISTS, ONE, guess_separator, text_of
 from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, find_layout, override
+from ingest.readers.delimited import check_delimiter
 from ingest.readers.json_records import looks_like_json
 from ingest.readers.layouts import Base, Shape
-from ingest.readers.open_table import Table, bases_of, check_delimiter, open_container, open_json, open_text, shown
+from ingest.readers.open_table import Table, bases_of, open_container, open_json, open_text
 from ingest.readers.rows import Ids, RowReader, bound_types
 from ingest.readers.suspicions import find_suspicions
 from pearl_qdrant.errors import FormatError, OptionError
@@ -44,9 +39,6 @@ if TYPE_CHECKING:
     from ingest.base.format import PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
-
-TEXT, JSON, CONTAINER = "text", "json", "container"
-"""How rows are stored: text of cells, JSON, and Parquet, Arrow or a workbook."""
 
 _MAX_CACHED = 1 << 10  # characters of the types of a row that are remembered
 
@@ -58,22 +50,18 @@ class TableReader(ReaderBase):
         self,
         paths: Sequence[PathLike],
         options: ReadOptions,
-        *,
-        kind: str = TEXT,
-        dialect: str = "auto",
-        base: Base | None = None,
         type_map: TypeMap | None = None,
+        *,
+        kind: str = "auto",
         stdin: BinaryIO | None = None,
     ) -> None:
         """Open the files; standard input and pipes are copied to a temporary file now.
 
         Args:
-            paths: Files; ``-`` is standard input.
+            paths: Files, and folders and zips of a known base; ``-`` is standard input.
             options: Which column is what, and how the files are written.
-            kind: `TEXT`, `JSON` or `CONTAINER`.
-            dialect: Of text: ``tsv``, ``csv`` or ``auto``.
-            base: The known base that they are; None: found for each file.
             type_map: From types in the file to coarse types; the shipped one by default.
+            kind: tsv, csv, jsonl, parquet, xlsx, or the name of a known base; ``auto``: some text.
             stdin: What ``-`` means; the process's own by default.
 
         Raises:
@@ -81,21 +69,31 @@ class TableReader(ReaderBase):
             OptionError: If an option makes no sense.
         """
         super().__init__(type_map=type_map, limit=options.limit)
-        self._options, self._kind, self._dialect, self._base = options, kind, dialect, base
+        self._options = options
         self._columns = options.columns or TableColumns()
         self._encoding = check_encoding(options.encoding) if options.encoding else None
         if options.delimiter is not None:
             check_delimiter(options.delimiter)
         self._separators = _read_separators(options.list_separators)
         self._types = lru_cache(maxsize=65_536)(self._find_types)
-        if kind == CONTAINER:
-            self._files: list[str | ByteSource] = [str(path) for path in paths]
-            if not paths:
-                raise ValueError("nothing to read: no path was given")
-            for path in self._files:
-                check_path(str(path))
-        else:
-            self._files = [Utf8Source(source, self._encoding) for source in self.open_sources(paths, stdin)]
+        self._base = next((one for one in bases_of(options) if one.name == kind), None)
+        if self._base is not None:
+            paths = [file for path in paths for file in _files_of(str(path), self._base)]
+            first = str(paths[0])
+            if find_container(first) is not None:
+                kind = "parquet"
+            elif first != STDIN and looks_like_json(read_head(first).data):
+                kind = "jsonl"
+        self._kind = kind
+        self._files: list[str | ByteSource] = []
+        if kind not in ("parquet", "xlsx"):
+            self._files += [Utf8Source(source, self._encoding) for source in self.open_sources(paths, stdin)]
+            return
+        if not paths:
+            raise ValueError("nothing to read: no path was given")
+        for path in map(str, paths):
+            check_path(path)
+            self._files.append(path)
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of all files; of files whose rows are names, one for each id."""
@@ -156,9 +154,9 @@ class TableReader(ReaderBase):
             return open_container(file, self._options, stack)
         if self._options.encoding:
             check_decodable(file.path, "utf-8", file.head(HEAD_BYTES))
-        if self._kind == JSON:
+        if self._kind == "jsonl":
             return open_json(file, self._options)
-        return open_text(file, self._options, kind=self._dialect)
+        return open_text(file, self._options, kind=self._kind)
 
     def _find_base(self, table: Table) -> tuple[Base, Shape] | tuple[None, None]:
         """The known base that a table is; one without a header gets the names of its columns."""
@@ -177,19 +175,7 @@ class TableReader(ReaderBase):
         columns = self._columns
         if shape is not None:
             columns = override(_present(shape.columns, table.header or []), columns)
-        first = table.header if table.header is not None else table.sample[0] if table.sample else []
-        has_header = table.header is not None
-        if not has_header and table.sample and columns.names():
-            has_header, table.header = True, [shown(cell) for cell in first]
-        layout = find_layout(
-            table.path,
-            table.header_line,
-            [shown(cell) for cell in first],
-            columns,
-            has_header=has_header,
-            has_numbers=table.has_numbers,
-        )
-        layout.header = table.header
+        layout = find_layout(table, columns)
         for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
             cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
             if cells and all(isinstance(cell, dict) or (isinstance(cell, list) and len(cell) != 1) for cell in cells):
@@ -208,14 +194,7 @@ class TableReader(ReaderBase):
         described = layout.describe(by_name=not table.has_numbers)
         report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
         if shape is None:
-            report.warnings += find_suspicions(
-                table.path,
-                table.header_line or 1,
-                layout,
-                table.sample,
-                is_guessed=not columns.given(),
-                is_unquoted=table.is_unquoted,
-            )
+            report.warnings += find_suspicions(table, layout, is_guessed=not columns.given())
         return layout
 
     def _choose_separators(self, table: Table, layout: Layout, shape: Shape | None) -> dict[int, str]:
@@ -275,34 +254,12 @@ def _read_separators(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None, *, kind: str) -> TableReader:
-    """A reader of tables. Raises as `TableReader`.
-
-    Args:
-        paths, options, type_map: As in `ingest.formats.open_reader`; folders and zips of a known base too.
-        kind: tsv, csv, jsonl, parquet, xlsx, or the name of a known base.
-    """
-    base = next((one for one in bases_of(options) if one.name == kind), None)
-    how = {"jsonl": JSON, "parquet": CONTAINER, "xlsx": CONTAINER}.get(kind, TEXT)
-    if base is not None:
-        paths = [file for path in paths for file in _files_of(str(path), base)]
-        first = str(paths[0])
-        if find_container(first) is not None:
-            how = CONTAINER
-        elif first != STDIN and looks_like_json(read_head(first).data):
-            how = JSON
-    dialect = kind if kind in ("tsv", "csv") else "auto"
-    return TableReader(paths, options, kind=how, dialect=dialect, base=base, type_map=type_map)
-
-
 def _files_of(path: str, base: Base) -> list[str]:
     """The files under a path: of a folder or zip those that the base reads."""
-    if Path(path).is_dir():
-        found = base.choose([str(child) for child in list_files(Path(path))])
-    elif is_zip(path) and base.files is not None:
-        found = [f"{path}{SEPARATOR}{member}" for member in base.choose(list_members(path))]
-    else:
+    files = list_inputs(path)
+    if files == [path] or (base.files is None and not Path(path).is_dir()):
         return [path]
+    found = base.choose(files)
     if not found:
         raise FormatError(path, None, f"has no file of {base.title} ({'; '.join(one.what for one in base.shapes)})")
     return found

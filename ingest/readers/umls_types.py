@@ -82,10 +82,11 @@ class SemanticTypes:
             FormatError: If one of the files has another form.
         """
         table = cls(_read_shipped())
-        for cells in _read_rows(sem_groups, 4):
+        hint = "Is this a list of semantic types?"
+        for _, cells in read_small_file(sem_groups, most=MAX_TYPES, hint=hint, width=4):
             group, group_name, tui, name = cells[:4]
             table._change(tui, name=name, group=group, group_name=group_name)
-        for cells in _read_rows(srdef, 4):
+        for _, cells in read_small_file(srdef, most=MAX_TYPES, hint=hint, width=4):
             if cells[0] == "STY":
                 table._change(cells[1], name=cells[2], tree_number=cells[3])
         return table
@@ -112,10 +113,6 @@ class SemanticTypes:
             known.setdefault(found.group_name.casefold(), found.group)
         known.pop("", None)
         return frozenset(known[_check(text.strip().casefold(), text, known)] for text in wanted)
-
-    def version(self) -> str:
-        """A text that differs if two tables differ."""
-        return repr(sorted(self._types.items()))
 
     def _change(self, tui: str, *, name: str, group: str = "", group_name: str = "", tree_number: str = "") -> None:
         old = self.get(tui)
@@ -147,26 +144,19 @@ def _read_shipped() -> tuple[SemanticType, ...]:
     return tuple(SemanticType(*line.split("\t")) for line in text.splitlines() if not line.startswith("#"))
 
 
-def _read_rows(source: ByteSource | None, width: int) -> Iterator[list[str]]:
-    """Cells of the rows of a small, optional file."""
-    for number, cells in read_small_file(source, most=MAX_TYPES, hint="Is this a list of semantic types?"):
-        assert source is not None
-        if len(cells) < width:
-            raise FormatError(source.path, number, f"expected {width} fields or more, found {len(cells)}")
-        check_lengths(source.path, cells[:width])
-        yield cells
-
-
-def read_small_file(source: ByteSource | None, *, most: int, hint: str) -> Iterator[tuple[int, list[str]]]:
+def read_small_file(
+    source: ByteSource | None, *, most: int, hint: str, width: int = 0
+) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and fields of a small file, blank lines left out; nothing for a file that is not there.
 
     Args:
         source: The file, or None.
         most: Rows that it may have.
         hint: Ends the error for a file with more, as in "Is it another file?".
+        width: Fields that each row has at least.
 
     Raises:
-        FormatError: If a line is not text, or there are too many.
+        FormatError: If a line is not text or has too few fields, or there are too many.
     """
     n_rows = 0
     for number, line in read_lines(source) if source is not None else ():
@@ -177,7 +167,11 @@ def read_small_file(source: ByteSource | None, *, most: int, hint: str) -> Itera
             n_rows += 1
             if n_rows > most:
                 raise FormatError(source.path, number, f"has over {most:,} rows. {hint}")
-            yield number, [cell.strip() for cell in line[:_MAX_ROW].split("|")]
+            cells = [cell.strip() for cell in line[:_MAX_ROW].split("|")]
+            if len(cells) < width:
+                raise FormatError(source.path, number, f"expected {width} fields or more, found {len(cells)}")
+            check_lengths(source.path, cells[:width])
+            yield number, cells
 
 
 def check_lengths(path: str, cells: Iterable[str]) -> None:
@@ -186,7 +180,7 @@ def check_lengths(path: str, cells: Iterable[str]) -> None:
     Raises:
         FormatError: If one of the cells is too long.
     """
-    longest = max(map(len, cells))
+    longest = max(map(len, cells), default=0)
     if longest > MAX_LENGTH:
         raise FormatError(
             path, None, f"has a semantic type of {longest:,} characters (limit: {MAX_LENGTH}). Is the file damaged?"

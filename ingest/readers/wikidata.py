@@ -30,19 +30,27 @@ bytes for each class edge (some 40 MB for all of Wikidata), the ids of the class
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
-from ingest.io.lines import BOM, BadLine, byte_lines, lines_with
+from ingest.io.lines import BOM, BadLine, byte_lines
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.json_records import NOT_AN_OBJECT, decode_object, read_records
-from ingest.readers.wikidata_classes import ClassTypeFinder, ClassTypes
+from ingest.readers.wikidata_classes import (
+    FALLBACK,
+    INSTANCE_OF,
+    MULTILINGUAL,
+    NO_LABEL,
+    NOT_AN_ITEM,
+    SUBCLASS_OF,
+    ClassTypeFinder,
+    item_number,
+)
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
@@ -51,72 +59,16 @@ if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 
-INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
-NOT_AN_ITEM, NOT_AN_ENTITY = "not_an_item", "not_an_entity"
-NO_LABEL, NO_SITELINK, OTHER_CLASS = "no_label", "no_sitelink", "other_class"
-WIKIMEDIA_INTERNAL = "wikimedia_internal"
-
-MULTILINGUAL, FALLBACK = "mul", "en"
-"""The language code of names that are the same in all languages, and the last language that is tried."""
+NOT_AN_ENTITY, NO_SITELINK = "not_an_entity", "no_sitelink"
 
 MAX_LINKS = 64
 """Links kept of an item, those of its first properties."""
 
-_MAX_NUMBER = (1 << 31) - 1
 _EXCERPT = 1 << 8
 _TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _BREAKS = re.compile(r"[\t\n\r]+")
-
-
-@dataclass(slots=True)
-class Item:
-    """An item, in the needed languages.
-
-    Attributes:
-        id: Such as Q42.
-        line: Number of its line, or of the object in the file.
-        labels, descriptions: By language.
-        aliases: By language.
-        classes, superclasses: Numbers of its classes (P31) and parent classes (P279), from statements of the best rank.
-        sitelinks: Pages about it in the Wikimedia projects; None if unknown.
-        links: Items that its statements name, of the best rank of each property; empty unless requested.
-    """
-
-    id: str
-    line: int
-    labels: Mapping[str, str] = field(default_factory=dict)
-    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    descriptions: Mapping[str, str] = field(default_factory=dict)
-    classes: tuple[int, ...] = ()
-    superclasses: tuple[int, ...] = ()
-    sitelinks: int | None = None
-    links: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WikidataOptions:
-    """What is read of Wikidata.
-
-    Attributes:
-        languages: Requested languages, best first; ``mul`` and English are always fallbacks.
-        require_sitelink: Only items with a page in a Wikimedia project. Off by default, since it excludes most genes,
-            articles and streets.
-        include_types: Ids of classes: only their instances and subclasses of any depth are read; empty: all.
-        links: Keep the items that statements name, for linking in documents.
-    """
-
-    languages: tuple[str, ...] = ("en",)
-    require_sitelink: bool = False
-    include_types: tuple[str, ...] = ()
-    links: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.languages or not all(map(_LANGUAGE.fullmatch, self.languages)):
-            raise ValueError(f"not codes of languages: {self.languages!r}. Give codes like en, fi, zh-hans")
-        if wrong := [name for name in self.include_types if not item_number(name)]:
-            raise ValueError(f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
 
 
 def detect(head: Head) -> bool:
@@ -126,41 +78,39 @@ def detect(head: Head) -> bool:
     return is_json and _TYPE.search(text) is not None and _ID.search(text) is not None
 
 
-def open_reader(paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None) -> WikidataReader:
-    """A reader of files of JSON. Raises as `WikidataReader`."""
-    chosen = WikidataOptions(options.languages or ("en",), options.require_sitelink, options.classes, options.links)
-    return WikidataReader(paths, chosen, type_map=type_map, limit=options.limit)
-
-
 class WikidataReader(ReaderBase):
     """Wikidata in one or several files of JSON; a `Reader`."""
 
     def __init__(
         self,
         paths: Sequence[PathLike],
-        options: WikidataOptions | None = None,
-        *,
+        options: ReadOptions,
         type_map: TypeMap | None = None,
-        limit: int | None = None,
+        *,
         stdin: BinaryIO | None = None,
     ) -> None:
         """Open the files; standard input and pipes are copied to a temporary file now.
 
         Args:
             paths: Files to read one after the other; ``-`` is standard input.
-            options: What is read of them.
+            options: `limit`, `languages` (``mul`` and English are always fallbacks), `classes`, `links`, and
+                `require_sitelink`, which excludes most genes, articles and streets.
             type_map: From ids of classes to coarse types; the shipped one by default.
-            limit: See `ReaderBase`. The pass for the classes reads the whole input in any case.
             stdin: What ``-`` means; the process's own by default.
 
         Raises:
             FormatError: If a file does not exist, is a directory, or may not be read.
+            ValueError: If an option makes no sense.
         """
-        self._options = options or WikidataOptions()
-        super().__init__(type_map=type_map, limit=limit)
-        own = [language.lower() for language in self._options.languages]
-        self._languages = tuple(dict.fromkeys((*own, MULTILINGUAL, FALLBACK)))
-        self._wanted = tuple(dict.fromkeys(own))
+        super().__init__(type_map=type_map, limit=options.limit)
+        languages = options.languages or ("en",)
+        if not all(map(_LANGUAGE.fullmatch, languages)):
+            raise ValueError(f"not codes of languages: {languages!r}. Give codes like en, fi, zh-hans")
+        if wrong := [name for name in options.classes if not item_number(name)]:
+            raise ValueError(f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
+        self._options = options
+        self._wanted = tuple(dict.fromkeys(language.lower() for language in languages))
+        self._languages = tuple(dict.fromkeys((*self._wanted, MULTILINGUAL, FALLBACK)))
         self._finder: ClassTypeFinder | None = None
         self._sources = self.open_sources(paths, stdin)
 
@@ -168,92 +118,99 @@ class WikidataReader(ReaderBase):
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
         if self._finder is None:
             edges = chain.from_iterable(map(_read_class_edges, self._sources))
-            wanted = frozenset(map(item_number, self._options.include_types))
+            wanted = frozenset(map(item_number, self._options.classes))
             self._finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=wanted)
         return self._finder
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each wanted item of all files. A single file may have none."""
-        rows_before = report.rows
-        find, links = self.read_classes().find, self._options.links
+        rows_before, finder = report.rows, self.read_classes()
         for source in self._sources:
-            for item in read_items(source, self._languages, report, links=links):
-                report.place = source.path, item.line
-                types = find(item.classes, item.superclasses)
-                reason = self._find_reason(item, types)
-                if reason is not None:
-                    report.filter_out(reason)
-                    continue
-                names, language = self._find_names(item)
-                if any("\0" in name for name in names):
-                    report.skip(NUL_CHARACTER, path=source.path, line=item.line, text=f"{item.id} {names[0]}")
-                elif names:
-                    yield self._make_entity(item, types, report.bound_names(item.id, names), language)
-                else:
-                    report.filter_out(NO_LABEL)
+            for number, record in _records(source, report):
+                report.rows += 1
+                report.place = source.path, number
+                if isinstance(record, BadLine):
+                    report.skip_here(record.reason, record.text)
+                elif (entity := self._make_entity(record, finder, report)) is not None:
+                    yield entity
         if report.rows == rows_before:
             raise FormatError(self._sources[0].path, None, "has no entity. Is this JSON of Wikidata?")
 
-    def _find_reason(self, item: Item, types: ClassTypes) -> str | None:
-        """Why the options exclude an item, or None."""
-        if types.is_internal:
-            return WIKIMEDIA_INTERNAL
-        if not types.is_included:
-            return OTHER_CLASS
-        return NO_SITELINK if self._options.require_sitelink and not item.sitelinks else None
-
-    def _find_names(self, item: Item) -> tuple[list[str], str]:
-        """All names, the canonical one first, and its language; empty if there is no label."""
-        labels = {key: name for key in self._languages if (name := _clean(item.labels.get(key)))}
-        if not labels:
-            return [], ""
-        language = next(iter(labels))
-        wanted = dict.fromkeys((language, *self._wanted, MULTILINGUAL))
-        names = dict.fromkeys(labels[key] for key in wanted if key in labels)
-        for key in wanted:
-            names.update(dict.fromkeys(filter(None, map(_clean, item.aliases.get(key, ())))))
-        return list(names), language
-
-    def _make_entity(self, item: Item, types: ClassTypes, names: tuple[str, ...], language: str) -> Entity:
-        extra = {} if item.sitelinks is None else {"sitelinks": str(item.sitelinks)}
+    def _make_entity(self, row: dict[str, Any], finder: ClassTypeFinder, report: ReadReport) -> Entity | None:
+        """The entity of an object of any of the forms; None if there is none, which is counted."""
+        kind, id_ = row.get("type"), row.get("id")
+        number = item_number(id_)
+        if kind not in ("item", None) or (kind is None and isinstance(id_, str) and not number):
+            report.filter_out(NOT_AN_ITEM)
+            return None
+        try:
+            labels, descriptions = (
+                {key: _text(terms[key]) for key in self._languages if key in terms}
+                for terms in (_map(row.get("labels")), _map(row.get("descriptions")))
+            )
+            named = _map(row.get("aliases"))
+            aliases = {key: _texts(named[key]) for key in self._languages if key in named}
+            claims = _map(row.get("claims"))
+            classes, above = (_numbers(claims.get(key)) for key in (INSTANCE_OF, SUBCLASS_OF))
+            linked = chain.from_iterable(map(_numbers, claims.values())) if self._options.links else ()
+            links = tuple(dict.fromkeys(linked))[:MAX_LINKS]
+            n_pages = len(row.get("sitelinks") or ())
+        except (TypeError, AttributeError, KeyError):
+            number = 0
+        if not number:
+            report.skip_here(NOT_AN_ENTITY if item_number(id_) else NO_ID, str(row)[:_EXCERPT])
+            return None
+        types = finder.find(classes, above)
+        names, language = self._find_names(labels, aliases)
+        reason = types.reason
+        if reason is None and self._options.require_sitelink and not n_pages:
+            reason = NO_SITELINK
+        if reason is None and not names:
+            reason = NO_LABEL
+        if reason is not None:
+            report.filter_out(reason)
+            return None
+        if any("\0" in name for name in names):
+            report.skip_here(NUL_CHARACTER, f"{id_} {names[0]}")
+            return None
+        extra = {"sitelinks": str(n_pages)}
         if language != self._languages[0]:
             extra["language"] = language
-        if item.links:
-            extra[LINKS_FIELD] = "|".join(f"Q{number}" for number in item.links)
-        descriptions = (_clean(item.descriptions.get(key)) for key in self._languages)
-        description = next((text for text in descriptions if text and "\0" not in text), None)
-        popularity = None if item.sitelinks is None else float(item.sitelinks)
-        return Entity(item.id, names[0], names[1:], types.kb_types, types.types, description, extra, popularity)
+        if links:
+            extra[LINKS_FIELD] = "|".join(f"Q{one}" for one in links)
+        texts = (_clean(descriptions.get(key)) for key in self._languages)
+        description = next((text for text in texts if text and "\0" not in text), None)
+        bounded = report.bound_names(str(id_), names)
+        return Entity(
+            str(id_), bounded[0], bounded[1:], types.kb_types, types.types, description, extra, float(n_pages)
+        )
+
+    def _find_names(self, labels: dict[str, str], aliases: dict[str, list[str]]) -> tuple[list[str], str]:
+        """All names, the canonical one first, and its language; empty if there is no label."""
+        cleaned = {key: name for key in self._languages if (name := _clean(labels.get(key)))}
+        if not cleaned:
+            return [], ""
+        language = next(iter(cleaned))
+        wanted = dict.fromkeys((language, *self._wanted, MULTILINGUAL))
+        names = dict.fromkeys(cleaned[key] for key in wanted if key in cleaned)
+        for key in wanted:
+            names.update(dict.fromkeys(filter(None, map(_clean, aliases.get(key, ())))))
+        return list(names), language
 
 
-# JSON to items
+# The forms of JSON
 
 
-def read_items(
-    source: ByteSource, languages: Collection[str], report: ReadReport, *, links: bool = False
-) -> Iterator[Item]:
-    """Items of a file, with texts in some languages; other rows are counted. Raises as `read_records`.
+def _records(
+    source: ByteSource, report: ReadReport | None = None, *, wanted: bytes = b""
+) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """Objects of a file with their lines, or their numbers in a document that is printed over lines.
 
     Args:
         source: The file.
-        languages: Which labels, aliases and descriptions are kept.
-        report: Counts rows.
-        links: Keep the items that statements name.
+        report: Gets a note on an array that is not closed.
+        wanted: Lines without these bytes are left out.
     """
-    for number, record in _records(source, report):
-        report.rows += 1
-        found = record.reason if isinstance(record, BadLine) else _make_item(record, number, languages, links=links)
-        if isinstance(found, Item):
-            yield found
-        elif found == NOT_AN_ITEM:
-            report.filter_out(NOT_AN_ITEM)
-        else:
-            text = record.text if isinstance(record, BadLine) else str(record)[:_EXCERPT]
-            report.skip(found, path=source.path, line=number, text=text)
-
-
-def _records(source: ByteSource, report: ReadReport | None = None) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
-    """Objects of a file with their lines, or their numbers in a document that is printed over lines."""
     prefix = _find_prefix(source)
     if prefix is not None:
         yield from read_records(source, prefix=prefix)
@@ -262,6 +219,8 @@ def _records(source: ByteSource, report: ReadReport | None = None) -> Iterator[t
     for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
         if isinstance(line, BadLine):
             yield number, line
+            continue
+        if wanted not in line:
             continue
         is_open = is_open and not line.rstrip().endswith(b"]")
         line = _trim(line)
@@ -273,33 +232,6 @@ def _records(source: ByteSource, report: ReadReport | None = None) -> Iterator[t
         yield number, BadLine(reason, line[:_EXCERPT].decode("utf-8", "replace")) if isinstance(reason, str) else reason
     if is_open and report is not None:
         report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was truncated")
-
-
-def _make_item(row: dict[str, Any], number: int, languages: Collection[str], *, links: bool) -> Item | str:
-    """The item of an object of any of the forms, or the reason why there is none."""
-    kind, id_ = row.get("type"), row.get("id")
-    if kind not in ("item", None) or (kind is None and isinstance(id_, str) and not item_number(id_)):
-        return NOT_AN_ITEM
-    if not item_number(id_):
-        return NO_ID
-    try:
-        texts = [
-            {key: _text(terms[key]) for key in languages if key in terms}
-            for terms in (_map(row.get("labels")), _map(row.get("descriptions")))
-        ]
-        named = _map(row.get("aliases"))
-        aliases = {
-            key: [_text(one) for one in (named[key] if isinstance(named[key], list) else [named[key]])]
-            for key in languages
-            if key in named
-        }
-        claims = _map(row.get("claims"))
-        classes, above = (_numbers(claims.get(key)) for key in (INSTANCE_OF, SUBCLASS_OF))
-        linked = chain.from_iterable(map(_numbers, claims.values())) if links else ()
-        found = tuple(dict.fromkeys(linked))[:MAX_LINKS]
-    except (TypeError, AttributeError, KeyError):
-        return NOT_AN_ENTITY
-    return Item(str(id_), number, texts[0], aliases, texts[1], classes, above, len(row.get("sitelinks") or ()), found)
 
 
 def _find_prefix(source: ByteSource) -> str | None:
@@ -321,14 +253,6 @@ def _find_prefix(source: ByteSource) -> str | None:
     return None if is_item else document
 
 
-def item_number(text: object) -> int:
-    """The number in the id of an item ("Q42" is 42), or 0 if it is not one."""
-    if not isinstance(text, str) or not re.fullmatch(r"Q[1-9][0-9]{0,9}", text):
-        return 0
-    number = int(text[1:])
-    return number if number <= _MAX_NUMBER else 0
-
-
 def _map(value: Any) -> dict[str, Any]:
     """An object; an empty one may be written as an empty list."""
     return value if isinstance(value, dict) else {} if not value else value["\0"]
@@ -339,6 +263,10 @@ def _text(term: Any) -> str:
     if not isinstance(text, str):
         raise TypeError
     return text
+
+
+def _texts(terms: Any) -> list[str]:
+    return [_text(one) for one in (terms if isinstance(terms, list) else [terms])]
 
 
 def _numbers(statements: Any) -> tuple[int, ...]:
@@ -364,23 +292,14 @@ def _number_of(statement: Any) -> int:
 
 def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Numbers of the classes of a file, each with its direct parents; bad lines are skipped and not counted."""
-    if _find_prefix(source) is not None:
-        records: Iterator[Any] = (record for _, record in _records(source))
-    else:
-        wanted = f'"{SUBCLASS_OF}"'.encode()
-        records = (decode_object(_trim(line)) for line in lines_with(source, wanted, max_bytes=limits.MAX_ITEM_BYTES))
-    for record in records:
-        number, above = _edges_of(record)
+    record: Any
+    for _, record in _records(source, wanted=f'"{SUBCLASS_OF}"'.encode()):
+        try:
+            number, above = item_number(record.get("id")), _numbers(_map(record.get("claims")).get(SUBCLASS_OF))
+        except (TypeError, AttributeError, KeyError):
+            continue
         if number and above:
             yield number, above
-
-
-def _edges_of(record: Any) -> tuple[int, tuple[int, ...]]:
-    """Number and parents of an item of any of the forms; 0 and () if it is none."""
-    try:
-        return item_number(record.get("id")), _numbers(_map(record.get("claims")).get(SUBCLASS_OF))
-    except (TypeError, AttributeError, KeyError):
-        return 0, ()
 
 
 def _trim(line: bytes) -> bytes:

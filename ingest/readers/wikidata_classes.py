@@ -15,6 +15,13 @@ from ingest.base.ancestors import ClassGraph, nearest_types
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 
+INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
+NO_LABEL, NOT_AN_ITEM, OTHER_CLASS = "no_label", "not_an_item", "other_class"
+WIKIMEDIA_INTERNAL = "wikimedia_internal"
+
+MULTILINGUAL, FALLBACK = "mul", "en"
+"""The language code of names that are the same in all languages, and the last language that is tried."""
+
 MAX_KB_TYPES = 64
 """Native types kept of an entity. Farther ancestors are abstract ones that nearly every entity has."""
 
@@ -49,14 +56,13 @@ class ClassTypes:
     Attributes:
         kb_types: Ids of the classes and of their ancestors, nearest first, at most `MAX_KB_TYPES`.
         types: Coarse types.
-        is_internal: An instance of them is an internal page of the Wikimedia projects.
-        is_included: One of the requested classes is among them, or all classes are read.
+        reason: Why an instance of them is left out: it is an internal page of the Wikimedia projects, or none of the
+            requested classes is among them; None if it is read.
     """
 
     kb_types: tuple[str, ...]
     types: tuple[str, ...]
-    is_internal: bool
-    is_included: bool
+    reason: str | None
 
 
 class ClassTypeFinder:
@@ -76,7 +82,7 @@ class ClassTypeFinder:
         for child, above in edges:
             children.extend([child] * len(above))
             parents.extend(above)
-        self._graph = ClassGraph(children, parents)
+        self._graph = ClassGraph[int](children, parents)
         self._type_map = type_map
         self._wanted = wanted
         self._find_known = lru_cache(maxsize=_CACHED)(self._find)
@@ -92,15 +98,16 @@ class ClassTypeFinder:
     def _find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
         own = tuple(dict.fromkeys((*classes, *superclasses)))
         found, heights = self._graph.walk_up(own, limits.MAX_ANCESTORS)
-        is_included = not self._wanted or not self._wanted.isdisjoint(found)
         of_instance = found if not superclasses else self._graph.walk_up(classes, limits.MAX_ANCESTORS)[0]
-        is_internal = not INTERNAL_CLASSES.isdisjoint(of_instance)
+        reason = OTHER_CLASS if self._wanted and self._wanted.isdisjoint(found) else None
+        if not INTERNAL_CLASSES.isdisjoint(of_instance):
+            reason = WIKIMEDIA_INTERNAL
         kb_types = tuple(map(self._name, found[:MAX_KB_TYPES]))
         if len(own) == 1:
             types = nearest_types(found, heights, self._type_of)
         else:
             types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own[:MAX_KB_TYPES]))))
-        return ClassTypes(kb_types, types, is_internal, is_included)
+        return ClassTypes(kb_types, types, reason)
 
     def _find_coarse_types(self, number: int) -> tuple[str, ...]:
         return nearest_types(*self._graph.walk_up((number,), limits.MAX_ANCESTORS), self._type_of)

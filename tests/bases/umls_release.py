@@ -9,8 +9,9 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from ingest.formats import ReadOptions
 from ingest.io.report import ReadReport
-from ingest.readers.umls import COLUMNS, UmlsOptions, UmlsReader
+from ingest.readers.umls import COLUMNS, UmlsReader
 from pearl_qdrant.records import Entity
 
 HEART, DRUG, PLACE = "C9000001", "C9000002", "C9000003"
@@ -77,7 +78,7 @@ def pack(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byte
 
 def read(*paths: Path, report: ReadReport | None = None, **options: object) -> list[Entity]:
     """All entities."""
-    with UmlsReader(paths, UmlsOptions(**options)) as reader:  # type: ignore[arg-type]
+    with UmlsReader(paths, ReadOptions(**options)) as reader:  # type: ignore[arg-type]
         return list(reader.read(report or ReadReport()))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata import WikidataOptions, WikidataReader
+from ingest.readers.wikidata import WikidataReader
 from pearl_qdrant.records import Entity
 
 HUMAN, ORGANIZATION = 5, 43229
@@ -61,9 +61,9 @@ def dump(*rows: dict[str, Any] | bytes) -> bytes:
     return b"[\n" + b",\n".join(lines) + b"\n]\n"
 
 
-def read(data: bytes, options: WikidataOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
+def read(data: bytes, options: ReadOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
     """Entities from standard input."""
-    with WikidataReader(["-"], options, stdin=io.BytesIO(data)) as reader:
+    with WikidataReader(["-"], options or ReadOptions(), stdin=io.BytesIO(data)) as reader:
         return list(reader.read(report if report is not None else ReadReport()))
 
 

@@ -140,14 +140,14 @@ def test_odd_nodes_are_counted_or_left_out() -> None:
 @pytest.mark.parametrize(
     "content, message",
     [
-        (graph()[:-30], "is not JSON, or ends early|expected"),
-        (graph() + " x", "the JSON ends, and more text follows"),
+        (graph()[:-30], "is not valid JSON, or ends early"),
+        (graph() + " x", "is not valid JSON"),
         ('{"graphs": [{"nodes": [], "edges": []}]}', "has no nodes"),
-        ('{"graphs": [{"nodes": [' + "[" * 100_000, "is not JSON|over"),
-        ('{"graphs": [{"nodes": [{"id": ' + "1" * 9_000 + "}]}]}", "is not JSON"),
-        ('{"graphs": [{"nodes": [{"id": "' + "x" * 9_000, "is not JSON, or ends early"),
+        ('{"graphs": [{"nodes": [' + "[" * 100_000, "nested too deep"),
+        ('{"graphs": [{"nodes": [{"id": ' + "1" * 9_000 + "}]}]}", "is not valid JSON"),
+        ('{"graphs": [{"nodes": [{"id": "' + "x" * 9_000, "is not valid JSON, or ends early"),
         (graph().encode().replace(b"sore toe", b"s\xffre toe"), "is not valid UTF-8"),
-        ("", "is empty|ends early|end of the file"),
+        ("", "has no nodes"),
     ],
 )
 def test_a_damaged_file_says_so(content: str | bytes, message: str) -> None:
@@ -160,7 +160,7 @@ def test_a_node_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     """A node larger than any real one is not collected in memory."""
     monkeypatch.setattr(limits, "MAX_ITEM_BYTES", 1_000)
 
-    with pytest.raises(FormatError, match="has over 1,000 characters"):
+    with pytest.raises(FormatError, match="has an object of over 1,000 bytes"):
         read(graph([node("MADE_0001", "x" * 2_000_000)], []), kind="obograph")
 
 

@@ -23,6 +23,7 @@ from yago_files import write as write_yago
 
 from ingest.base import ancestors
 from ingest.base.ancestors import ClassGraph, nearest_types, walk_up
+from ingest.formats import ReadOptions
 from ingest.io import decompress, limits
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
@@ -207,7 +208,7 @@ def test_definitions_of_a_concept_are_tried_up_to_a_bound(tmp_path: Path, monkey
     meta = write_umls(tmp_path, RELEASE | {"MRDEF.RRF": text.encode()})
 
     def first() -> str | None:
-        with UmlsReader([meta]) as reader:
+        with UmlsReader([meta], ReadOptions()) as reader:
             return next(reader.read(ReadReport())).description
 
     assert first() == "its own"

@@ -27,7 +27,7 @@ from pearl_qdrant.records import Entity
 
 def scan_text(text: str, report: ReadReport | None = None) -> tuple[ScanResult, list[Entity], ReadReport]:
     """A scan, and the reading after it."""
-    with TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
         result = scan(reader, report)
         read_report = ReadReport()
         return result, list(reader.read(read_report, scattered=result.scattered)), read_report
@@ -95,7 +95,7 @@ def test_reading_without_a_scan_gives_the_same() -> None:
     """A reader finds scattered ids without a scan, and can be read again."""
     rows = [f"Q{random.Random(i).randrange(40)}\tname {i}\n" for i in range(2000)]
     text = "".join(rows)
-    with TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
         first, second = list(reader.read(ReadReport())), list(reader.read(ReadReport()))
 
     assert first == second == scan_text(text)[1]
@@ -121,7 +121,7 @@ def test_progress_is_told() -> None:
     """A long scan reports its progress."""
     text = "".join(f"Q{i}\tn\n" for i in range(33_000))
     seen: list[int] = []
-    with TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
         scan(reader, on_progress=seen.append)
 
     assert len(seen) == 1
@@ -132,7 +132,7 @@ def test_scattered_rows_do_not_wait_in_memory() -> None:
     """A base whose ids are all scattered is merged on disk, in batches."""
     text = "".join(f"Q{i % 10_000}\tname {i}\n" for i in range(20_000))
     n_others = sum(type(thing) is Entity for thing in gc.get_objects())  # of other tests of this process
-    with TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
         entities = reader.read(ReadReport())
         next(entities)
         n_alive = sum(type(thing) is Entity for thing in gc.get_objects()) - n_others

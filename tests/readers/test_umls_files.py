@@ -27,7 +27,7 @@ from umls_release import (
     write,
 )
 
-from ingest.formats import detect_format
+from ingest.formats import ReadOptions, detect_format
 from ingest.io import decompress
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
@@ -126,7 +126,7 @@ def test_a_full_disk_is_no_bad_release(tmp_path: Path, monkeypatch: pytest.Monke
         def close(self) -> None:
             """Nothing to close."""
 
-    monkeypatch.setattr("ingest.readers.umls.sqlite3.connect", lambda *_, **__: Full())
+    monkeypatch.setattr("ingest.base.merge.sqlite3.connect", lambda *_, **__: Full())
     with pytest.raises(InputError, match=r"disk is full.*Point TMPDIR"):
         read(meta)
 
@@ -228,7 +228,7 @@ def test_odd_paths_are_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(FormatError):
         read(Path("-"))
     with pytest.raises(ValueError, match="no path"):
-        UmlsReader([])
+        UmlsReader([], ReadOptions())
 
 
 def test_a_loop_of_folders_does_not_hide_the_base(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_any_bytes_are_a_typed_error_or_counted(tmp_path: Path, data: st.DataObj
     report = ReadReport(max_errors=None)
 
     try:
-        entities = read(meta, report=report, languages=())
+        entities = read(meta, report=report, languages=("en", "fi", "es"))
     except InputError:
         return
     assert all(entity.entity_id and entity.canonical_name for entity in entities)

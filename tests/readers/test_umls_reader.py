@@ -26,9 +26,10 @@ from umls_release import (
 
 from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
+from ingest.formats import ReadOptions
 from ingest.io.report import ReadReport
 from ingest.readers import umls
-from ingest.readers.umls import COLUMNS, UmlsOptions, UmlsReader
+from ingest.readers.umls import COLUMNS, UmlsReader, umls_language
 from ingest.readers.umls_types import SemanticTypes
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -45,7 +46,7 @@ def test_what_options_leave_out_is_counted_by_reason(tmp_path: Path) -> None:
         return report.filtered, ids
 
     assert count() == ({"other_language": 2, "suppressed": 1}, [HEART, DRUG])
-    assert count(languages=()) == ({"suppressed": 1}, [HEART, DRUG, PLACE])
+    assert count(languages=("en", "fi", "es")) == ({"suppressed": 1}, [HEART, DRUG, PLACE])
     assert count(sabs=("other",))[0] == {"other_language": 2, "suppressed": 1, "other_source": 2}
     assert count(srl_max=0)[0] == {"other_language": 2, "suppressed": 1, "restricted": 2}
     assert count(semantic_types=("DISO",)) == ({"other_language": 2, "suppressed": 1, "semantic_type": 2}, [HEART])
@@ -68,7 +69,7 @@ def test_what_options_leave_out_is_counted_by_reason(tmp_path: Path) -> None:
 )
 def test_semantic_types_are_chosen_in_any_spelling(tmp_path: Path, wanted: str, expected: list[str]) -> None:
     """TUI, name, tree number (whole branches), group, in upper or lower case."""
-    found = read(write(tmp_path, RELEASE), languages=(), semantic_types=(wanted,))
+    found = read(write(tmp_path, RELEASE), languages=("en", "fi", "es"), semantic_types=(wanted,))
 
     assert [entity.entity_id for entity in found] == expected
 
@@ -93,14 +94,14 @@ def test_semantic_types_need_their_file(tmp_path: Path) -> None:
 )
 def test_languages_are_given_as_one_likes(given: str, code: str) -> None:
     """ISO 639-1, 639-2 and UMLS's own codes are understood."""
-    assert UmlsOptions(languages=(given,)).languages == (code,)
+    assert umls_language(given) == code
 
 
 @pytest.mark.parametrize("options", [{"languages": ("english",)}, {"srl_max": -1}])
 def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
     """A wrong option is named before anything is read."""
     with pytest.raises(SettingsError):
-        UmlsOptions(**options)  # type: ignore[arg-type]
+        UmlsReader(["x"], ReadOptions(**options))  # type: ignore[arg-type]
 
 
 def test_the_preferred_name_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_scattered_rows_make_one_entity(tmp_path: Path) -> None:
 def test_a_scan_counts_what_a_read_gives(tmp_path: Path) -> None:
     """The pass before the load and the load agree."""
     meta = write(tmp_path, RELEASE | {"MRSTY.RRF": STY.encode() + b"bad\n"})
-    with UmlsReader([meta], UmlsOptions()) as reader:
+    with UmlsReader([meta], ReadOptions()) as reader:
         result, report = scan(reader), ReadReport()
         entities = list(reader.read(report, scattered=result.scattered))
 
@@ -230,7 +231,7 @@ def test_a_scan_counts_what_a_read_gives(tmp_path: Path) -> None:
 
 def test_limit_ends_the_reading(tmp_path: Path) -> None:
     """A first look at a base reads some entities."""
-    with UmlsReader([write(tmp_path, RELEASE)], limit=1) as reader:
+    with UmlsReader([write(tmp_path, RELEASE)], ReadOptions(limit=1)) as reader:
         assert len(list(reader.read(ReadReport()))) == 1
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, read_truthy, wd
 
 from ingest.base.scan import scan
-from ingest.formats import detect_format
+from ingest.formats import ReadOptions, detect_format
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import WikidataReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
@@ -55,7 +55,7 @@ def test_shards_of_any_compression_are_one_dump(tmp_path: Path) -> None:
     }
     for name, content in shards.items():
         (tmp_path / name).write_bytes(content)
-    with WikidataReader([tmp_path / name for name in shards]) as reader:
+    with WikidataReader([tmp_path / name for name in shards], ReadOptions()) as reader:
         report = ReadReport()
         entities = list(reader.read(report))
         scanned = scan(reader)
@@ -99,7 +99,7 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
 def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
     """It is counted with its line, and the lines around it are read."""
     report = ReadReport()
-    with WikidataReader(["-"], stdin=io.BytesIO(dump(item(1), row, item(2)))) as reader:
+    with WikidataReader(["-"], ReadOptions(), stdin=io.BytesIO(dump(item(1), row, item(2)))) as reader:
         entities = list(reader.read_runs(report))
 
     assert [e.entity_id for e in entities] == ["Q1", "Q2"]
@@ -266,7 +266,7 @@ def test_every_form_of_an_item_is_read(tmp_path: Path, form: str) -> None:
     path = tmp_path / "base"
     path.write_text(FORMS[form], encoding="utf-8")
 
-    with WikidataReader([path]) as reader:
+    with WikidataReader([path], ReadOptions()) as reader:
         entity = next(reader.read(ReadReport()))
 
     assert detect_format([path]) == "wikidata"

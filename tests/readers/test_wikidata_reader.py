@@ -9,8 +9,9 @@ import pytest
 from wikidata_items import ADA, HUMAN, dump, item, read, statement
 
 from ingest.base.type_map import TypeMap
+from ingest.formats import ReadOptions
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata import MAX_LINKS, WikidataOptions, WikidataReader
+from ingest.readers.wikidata import MAX_LINKS, WikidataReader
 from ingest.readers.wikidata_classes import MAX_KB_TYPES
 from pearl_qdrant.records import Entity
 
@@ -47,7 +48,7 @@ def test_languages_fall_back_in_order() -> None:
         item(5, {"en": " \t "}),
     )
     report = ReadReport()
-    entities = read(rows, WikidataOptions(languages=("fi", "DE")), report)
+    entities = read(rows, ReadOptions(languages=("fi", "DE")), report)
 
     assert [(list(e.names()), e.extra.get("language")) for e in entities] == [
         (["Ada Esimerkki", "Ada"], None),
@@ -98,7 +99,7 @@ def test_the_nearest_classes_decide_the_coarse_type() -> None:
     """A class further up does not add its own type; two classes of an item each give theirs."""
     type_map = TypeMap({"Q20": "ORG", "Q30": "FAC", "Q40": "LOC"}, version="x")
     rows = dump(item(1, classes=[10, 40]), item(10, above=[20]), item(20, above=[30]), item(30, above=[40]))
-    with WikidataReader(["-"], type_map=type_map, stdin=io.BytesIO(rows)) as reader:
+    with WikidataReader(["-"], ReadOptions(), type_map, stdin=io.BytesIO(rows)) as reader:
         entities = {e.entity_id: e.types for e in reader.read(ReadReport())}
 
     assert entities["Q1"] == ("ORG", "LOC")
@@ -128,7 +129,7 @@ def test_only_wanted_classes_are_read() -> None:
     rows = dump(item(1, classes=[10]), item(10, above=[20]), item(2, classes=[30]), item(3))
     report = ReadReport()
 
-    assert [e.entity_id for e in read(rows, WikidataOptions(include_types=("Q20",)), report)] == ["Q1", "Q10"]
+    assert [e.entity_id for e in read(rows, ReadOptions(classes=("Q20",)), report)] == ["Q1", "Q10"]
     assert report.filtered == {"other_class": 2}
 
 
@@ -136,7 +137,7 @@ def test_a_sitelink_can_be_required() -> None:
     """With this option, items without a page are excluded and counted."""
     report = ReadReport()
 
-    assert [e.entity_id for e in read(dump(item(1), ADA), WikidataOptions(require_sitelink=True), report)] == ["Q7"]
+    assert [e.entity_id for e in read(dump(item(1), ADA), ReadOptions(require_sitelink=True), report)] == ["Q7"]
     assert report.filtered == {"no_sitelink": 1}
 
 
@@ -151,10 +152,10 @@ def test_links_are_the_items_of_all_statements() -> None:
     row["claims"] |= {"P50": [statement(5), statement(70), text, prop, broken, statement(None, snaktype="novalue")]}
     row["claims"] |= {"P60": [statement(71), statement(72, "preferred")]}
 
-    (entity,) = read(dump(row), WikidataOptions(links=True))
+    (entity,) = read(dump(row), ReadOptions(links=True))
     assert entity.extra["links_to"] == "Q5|Q9|Q6581097|Q70|Q72"
     assert "links_to" not in read(dump(row))[0].extra
-    (many,) = read(dump(item(1, classes=list(range(1, 200)))), WikidataOptions(links=True))
+    (many,) = read(dump(item(1, classes=list(range(1, 200)))), ReadOptions(links=True))
     assert many.extra["links_to"].count("|") == MAX_LINKS - 1
 
 
@@ -177,14 +178,12 @@ def test_an_item_that_comes_twice_is_one_entity() -> None:
 
 def test_a_limit_stops_early() -> None:
     """At most this many items are read."""
-    with WikidataReader(["-"], limit=2, stdin=io.BytesIO(dump(item(1), item(2), item(3)))) as reader:
+    with WikidataReader(["-"], ReadOptions(limit=2), stdin=io.BytesIO(dump(item(1), item(2), item(3)))) as reader:
         assert len(list(reader.read(ReadReport()))) == 2
 
 
-@pytest.mark.parametrize(
-    "options", [{"languages": ()}, {"languages": ("e n",)}, {"include_types": ("human",)}, {"include_types": ("Q0",)}]
-)
+@pytest.mark.parametrize("options", [{"languages": ("e n",)}, {"classes": ("human",)}, {"classes": ("Q0",)}])
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     """A language or class that can be none is a ValueError."""
     with pytest.raises(ValueError, match="Give"):
-        WikidataOptions(**options)
+        WikidataReader(["x"], ReadOptions(**options))

@@ -32,7 +32,7 @@ def read(
     """Entities of a text that comes through standard input."""
     data = content if isinstance(content, bytes) else content.encode()
     with TableReader(
-        ["-"], ReadOptions(columns=columns, delimiter=delimiter), dialect="csv", stdin=io.BytesIO(data)
+        ["-"], ReadOptions(columns=columns, delimiter=delimiter), kind="csv", stdin=io.BytesIO(data)
     ) as reader:
         return list(reader.read(ReadReport() if report is None else report))
 
@@ -226,7 +226,5 @@ pieces = st.lists(
 def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes, delimiter: str | None) -> None:
     """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""
     check_reads_or_refuses(
-        lambda: TableReader(
-            ["-"], ReadOptions(delimiter=delimiter), dialect="csv", stdin=io.BytesIO(b"id,name\n" + data)
-        )
+        lambda: TableReader(["-"], ReadOptions(delimiter=delimiter), kind="csv", stdin=io.BytesIO(b"id,name\n" + data))
     )

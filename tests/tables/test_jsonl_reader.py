@@ -17,7 +17,7 @@ from wikidata_items import item
 from ingest.formats import ReadOptions, detect_format
 from ingest.io.report import ReadReport
 from ingest.readers.columns import TableColumns
-from ingest.readers.table import JSON, TableReader
+from ingest.readers.table import TableReader
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
@@ -27,7 +27,7 @@ def read(
 ) -> list[Entity]:
     """Entities of objects or lines that come through standard input."""
     text = "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
-    with TableReader(["-"], ReadOptions(columns=columns), kind=JSON, stdin=io.BytesIO(text.encode())) as reader:
+    with TableReader(["-"], ReadOptions(columns=columns), kind="jsonl", stdin=io.BytesIO(text.encode())) as reader:
         return list(reader.read(ReadReport() if report is None else report))
 
 
@@ -120,7 +120,7 @@ def test_a_bad_line_costs_itself_alone(line: str, reason: str) -> None:
     [
         ('{"key": 1, "name": "x"}', r"known to be the id. Name it \(the columns are: key, name\)"),
         ('{"id": 1, "etikett": "x"}', "known to be the name"),
-        ('[{"id": 1, "name": "x"', "premature EOF"),
+        ('[{"id": 1, "name": "x"', "ends early"),
     ],
 )
 def test_a_file_of_another_form_is_an_error(text: str, message: str) -> None:
@@ -191,4 +191,4 @@ def test_any_objects_are_entities_or_counted(rows: list[dict[str, Any]], noise: 
     """Whatever the values are, each line is an entity or a counted skip, and scanning agrees with reading."""
     lines = ['{"id": 1, "name": "x"}', *map(json.dumps, rows)]
     data = "\n".join(lines).encode() + b"\n" + noise
-    check_reads_or_refuses(lambda: TableReader(["-"], ReadOptions(), kind=JSON, stdin=io.BytesIO(data)))
+    check_reads_or_refuses(lambda: TableReader(["-"], ReadOptions(), kind="jsonl", stdin=io.BytesIO(data)))

@@ -19,7 +19,7 @@ from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from ingest.readers.columns import TableColumns
-from ingest.readers.table import JSON, TEXT, TableReader
+from ingest.readers.table import TableReader
 from pearl_qdrant.errors import FormatError, InputError, OptionError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -132,7 +132,7 @@ def test_a_row_that_is_too_long_is_skipped(tmp_path: Path, form: str) -> None:
         read(path, report=ReadReport(max_errors=0))
 
 
-@pytest.mark.parametrize("kind, stored", [("csv", TEXT), ("jsonl", JSON)])
+@pytest.mark.parametrize("kind, stored", [("csv", "auto"), ("jsonl", "jsonl")])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
 def test_text_comes_compressed_and_through_standard_input(
     tmp_path: Path, kind: str, stored: str, compress: Callable[[bytes], bytes]

@@ -32,7 +32,7 @@ def read(
     """Entities from standard input, where the texts are joined to one file."""
     data = b"".join(content if isinstance(content, bytes) else content.encode() for content in contents)
     options = ReadOptions(columns=columns, limit=limit)
-    with TableReader(["-"], options, dialect="tsv", stdin=io.BytesIO(data)) as reader:
+    with TableReader(["-"], options, kind="tsv", stdin=io.BytesIO(data)) as reader:
         return list(reader.read(ReadReport() if report is None else report))
 
 
@@ -344,7 +344,7 @@ def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes
     """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""
     content = archive(data)  # type: ignore[operator]
     content = content[: max(0, len(content) - cut)] if cut > 20 else content
-    check_reads_or_refuses(lambda: TableReader(["-"], ReadOptions(), dialect="tsv", stdin=io.BytesIO(content)))
+    check_reads_or_refuses(lambda: TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(content)))
 
 
 def test_a_header_is_known_by_numbered_columns_too(tmp_path: Path) -> None:
@@ -362,7 +362,9 @@ def test_names_without_ids_ask_for_a_column(tmp_path: Path) -> None:
     """A header that begins with the names and has no id is no entity; the column of names may be both."""
     text = "name\tcountry\nParis\tFR\nRome\tIT\n"
 
-    with pytest.raises(FormatError, match=r"no column is known to be the id\. Name it, or the column of names"):
+    with pytest.raises(
+        FormatError, match=r"no column is known to be the id\. Name it, or the column of names for both"
+    ):
         read(text)
     assert [one.entity_id for one in read(text, columns=TableColumns(id="name", name="name"))] == ["Paris", "Rome"]
 
