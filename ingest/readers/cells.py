@@ -34,6 +34,7 @@ NOTHING = frozenset("\\N NULL null NaN nan NA N/A n/a #N/A <NA> None none - -- â
 _NO_ITEM = NOTHING - {"NA", "none", "."}  # as one item among others, these may be names
 _NO_ID = frozenset({"\\N", "NULL", "<NA>", "#N/A"})
 _NO_NAME = frozenset({"\\N", "<NA>"})  # something may be called NULL
+_NUMPY_LIST = re.compile(r"(?<=\w)(['\"])\s+(['\"])(?=\w)")
 _LIST = re.compile(r"\s*(?:\[.*\]|\(.*\)|\{.*\})\s*", re.DOTALL)
 _MAX_LIST = 1 << 20
 _QUOTED_LIST = re.compile(r'"([^"]*)"')
@@ -153,6 +154,7 @@ def _parse_list(text: str) -> list[Any] | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
+        text = _NUMPY_LIST.sub(r"\1, \2", text)  # Python would join the items
         try:
             found = ast.literal_eval(text.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):

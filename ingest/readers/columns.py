@@ -216,6 +216,11 @@ def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None
             path, line, f"{message}column of names for both (the columns are: {names}).", option="id_column"
         )
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
+    known = [cell for cell in cells if cell.casefold() in (*NAME_HEADERS, *ALIAS_HEADERS, *TYPE_HEADERS)]
+    if not words and len(known) > 1 and (not cells[0] or cells[0].startswith("Unnamed: ")):  # the index of pandas
+        names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
+        message = f"the first row looks like a header ('{known[0]}'), but no column is known to be the id. Name it "
+        raise FormatError(path, line, f"{message}(the columns are: {names}).", option="id_column")
     if words:
         names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
         message = f"the first row looks like a header ('{words[0]}'), but no column is known to be the name. Name it "

@@ -129,6 +129,9 @@ def find_dialect(
     if not usable or (delimiter and not is_list and usable[0].n_columns < 2 and columns.id != columns.name):
         raise _no_table(source.path, head, lines, delimiter)
     if len(usable) > 1 and not with_header:
+        whole = [one for one in usable if one.sample and len(one.sample[0]) == one.n_columns]
+        usable = whole if len(whole) == 1 else usable  # a sign that joins lists is not in the first row
+    if len(usable) > 1 and not with_header:
         named = " and ".join(DELIMITERS[one.delimiter] for one in usable)
         message = f"the delimiter is not clear: {named} would all do. Name it."
         raise FormatError(source.path, n_skipped + 1, message, option="delimiter")

@@ -193,6 +193,8 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
             if not is_json or len(head.data) == HEAD_BYTES:
                 raise
             table, is_json = open_text(source, options), False
+            if table.header is None and not table.about.startswith("tab"):
+                return "jsonl"  # its reader says where the JSON is broken
     except (InputError, OptionError):
         return "jsonl" if is_json else None
     found = find_shape(bases_of(options), table.header, table.sample)

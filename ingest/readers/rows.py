@@ -257,29 +257,32 @@ class RowReader:
 
     # Rows that are names, types and descriptions of an entity
 
-    def gathered(self, languages: Sequence[str], *, has_own_name: bool) -> Iterator[Entity]:
-        """One entity for each id, of rows that each give a name, a type or a description; they wait on disk.
+    def gather(self, store: RowStore, languages: Sequence[str], *, has_own_name: bool) -> None:
+        """Put what the rows give, a name, a type or a description each, into a store on disk; see `gathered`.
 
         Args:
+            store: Of all such files of the base.
             languages: That are read, the preferred one first; empty: all, English preferred.
             has_own_name: An option names the column of names.
         """
-        with RowStore() as store:
-            facts = self._facts([language.casefold() for language in languages], has_own_name)
-            for batch in batches(facts, lambda fact: len(fact[1])):
-                store.add(batch)
-            group: list[_Fact] = []
-            for record in chain(store.rows(), (None,)):
-                fact = None if record is None else _decoder.decode(record)
-                if group and (fact is None or fact[0] != group[0][0]):
-                    entity = self._put_together(group)
-                    if entity is None:
-                        self._report.filter_out(NO_NAME)
-                    else:
-                        yield entity
-                    group = []
-                if fact is not None and len(group) < limits.MAX_ROWS:
-                    group.append(fact)
+        facts = self._facts([language.casefold() for language in languages], has_own_name)
+        for batch in batches(facts, lambda fact: len(fact[1])):
+            store.add(batch)
+
+    def gathered(self, store: RowStore) -> Iterator[Entity]:
+        """One entity for each id of a store."""
+        group: list[_Fact] = []
+        for record in chain(store.rows(), (None,)):
+            fact = None if record is None else _decoder.decode(record)
+            if group and (fact is None or fact[0] != group[0][0]):
+                entity = self._put_together(group)
+                if entity is None:
+                    self._report.filter_out(NO_NAME)
+                else:
+                    yield entity
+                group = []
+            if fact is not None and len(group) < limits.MAX_ROWS:
+                group.append(fact)
 
     def _facts(self, wanted: list[str], has_own_name: bool) -> Iterator[tuple[str, str]]:
         """For each row that gives something, its id and a `_Fact` as JSON."""

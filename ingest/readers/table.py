@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ingest.base.format import read_head
+from ingest.base.merge import RowStore
 from ingest.base.reader_base import ReaderBase
 from ingest.io.encoding import Utf8Source, check_decodable, check_encoding
 from ingest.io.report import ReadReport, make_excerpt
@@ -97,8 +98,14 @@ class TableReader(ReaderBase):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of all files; of files whose rows are names, one for each id."""
-        known: Ids | None = None
         marks = self._collect_marks(report) if len(self._files) > 1 else {}
+        with RowStore() as store:
+            yield from self._read_files(store, marks, report)
+
+    def _read_files(self, store: RowStore, marks: dict[str, Ids], report: ReadReport) -> Iterator[Entity]:
+        """The entities of all files; rows that give a name or a type each are put together after the last of them."""
+        known: Ids | None = None
+        gathering: RowReader | None = None
         for file in self._files:
             before = report.rows
             with ExitStack() as stack:
@@ -108,20 +115,23 @@ class TableReader(ReaderBase):
                     continue
                 rows = self._read_table(table, base, shape, report, marks)
                 if shape is not None and shape.role_column is not None:
+                    gathering = rows
                     names = self._columns.name is not None
-                    entities = rows.gathered(self._options.languages, has_own_name=names)
-                    entities = entities if known is None else known.filter(entities)
+                    rows.gather(store, self._options.languages, has_own_name=names)
                 else:
                     entities = rows.entities()
                     if len(self._files) > 1 and base is not None:
                         known = known or Ids()
                         entities = known.collect(entities)
-                yield from entities
+                    yield from entities
             found = getattr(file, "found", None)
             if found:
                 report.notes.append(f"{table.path}: its text is in {found}, which was found and converted")
             if report.rows == before:
                 raise FormatError(table.path, None, "has a header and no rows" if table.header else "has no rows")
+        if gathering is not None:
+            entities = gathering.gathered(store)
+            yield from entities if known is None else known.filter(entities)
 
     def _collect_marks(self, report: ReadReport) -> dict[str, Ids]:
         """What files beside those with names say: preferred rows, allowed ids."""

@@ -89,6 +89,9 @@ _CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
 _TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
 _SPACES = " \t\r\v\f"  # stripped from names; spaces of other scripts may be part of them
 _MAX_SMALL_ROWS = 20_000
+_RXNORM_SYNONYMS = frozenset(("SY", "TMSY", "PSN", "ET"))
+"""Kinds of RxNorm atoms that are no normal form of the name."""
+
 _MAX_DEFINITIONS = 256  # of an id
 _MAX_TYPES = 64  # of an id
 _MAX_SABS = 1_000
@@ -219,7 +222,8 @@ class UmlsReader(ReaderBase):
                 report.filter_out(RESTRICTED)
                 continue
             rank = -self._ranks.get((sab, tty), -1)
-            key = (languages.index(lat), ts != "P", stt != "PF", ispref != "Y", sab != "RXNORM", rank, name, aui)
+            origin = (sab != "RXNORM", sab == "RXNORM" and tty in _RXNORM_SYNONYMS)
+            key = (languages.index(lat), ts != "P", stt != "PF", ispref != "Y", *origin, rank, name, aui)
             chosen.append((key, name.strip(_SPACES), sab, level, aui))
         chosen.sort(key=itemgetter(0))
         return chosen

@@ -233,3 +233,29 @@ def _other(folder: Path) -> Path:
     path = folder / "other.csv"
     path.write_text("id,name\n1,x\n")
     return path
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_files_that_say_one_thing_each_are_put_together(tmp_path: Path, reverse: bool) -> None:
+    """Labels and types of YAGO 3 are two files; their order does not matter."""
+    labels, types = tmp_path / "yagoLabels.tsv", tmp_path / "yagoTypes.tsv"
+    labels.write_text('<id_1>\t<Toyburg>\trdfs:label\t"Toyburg"@eng\t\n')
+    types.write_text("<id_5>\t<Toyburg>\trdf:type\t<wikicat_Toys>\t\n")
+    paths = [types, labels] if reverse else [labels, types]
+
+    with open_reader(paths) as reader:
+        (entity,) = reader.read(ReadReport())
+    assert (entity.canonical_name, entity.kb_types) == ("Toyburg", ("wikicat_Toys",))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_alternate_names_may_come_first(tmp_path: Path, reverse: bool) -> None:
+    """The names of places that are not in the other file are left out, and it has the canonical names."""
+    (tmp_path / "cities.txt").write_text(CITY)
+    (tmp_path / "names.txt").write_text(NAMES)
+    paths = [tmp_path / "cities.txt", tmp_path / "names.txt"]
+
+    with open_reader(paths[::-1] if reverse else paths) as reader:
+        found = list(reader.read(ReadReport(), scattered=None))
+    assert next((one.entity_id, one.canonical_name) for one in found) == ("1", "Toyburg")
+    assert {one.entity_id for one in found} == {"1"}

@@ -242,3 +242,49 @@ def test_the_command_lists_what_it_reads(run: Run) -> None:
     assert listed.status == 0
     for word in ("umls", "rdf", "xlsx", "geonames", "snomed", "SKOS", "hgnc_complete_set.txt"):
         assert word in listed.out
+
+
+@pytest.mark.parametrize(
+    "rows, expected",
+    [
+        (["drug_id,drug_name,synonyms", *(f"0000{i},drug {i},a{i}|b{i}" for i in range(1, 9))], "drug 3"),
+        (["Nummer;Firma;Alias", *(f"000{i};Firma {i};x{i},y{i}" for i in range(1, 9))], "Firma 3"),
+    ],
+)
+def test_a_sign_within_a_column_is_not_taken_for_the_delimiter(tmp_path: Path, rows: list[str], expected: str) -> None:
+    """The first row has the delimiter, and lists only where there are names."""
+    path = tmp_path / "base.csv"
+    path.write_text("\n".join(rows))
+
+    assert any(names[0] == expected for names in read(path).values())
+
+
+@pytest.mark.parametrize(
+    "cell, names",
+    [("['ASA' 'acetylsalicylic acid']", ["ASA", "acetylsalicylic acid"]), ("['C'\n 'D']", ["C", "D"])],
+)
+def test_arrays_of_numpy_are_lists(tmp_path: Path, cell: str, names: list[str]) -> None:
+    """Python would join texts that stand beside each other."""
+    path = tmp_path / "base.csv"
+    path.write_text(f"id,name,aliases\n1,Aspirin,\"{cell}\"\n2,Foo,\"['a' 'b']\"\n")
+
+    assert read(path) == {"1": ["Aspirin", *names], "2": ["Foo", "a", "b"]}
+
+
+def test_broken_json_is_no_table(tmp_path: Path) -> None:
+    """The error says where it breaks; its commas make no columns."""
+    path = tmp_path / "base.json"
+    path.write_text("[" + ",".join(f'{{"id": {i}, "name": "n{i}", "aliases": NaN}}' for i in range(300)) + "]")
+
+    with pytest.raises(FormatError, match=r"base\.json:1: is not valid JSON.*NaN"):
+        read(path)
+
+
+@pytest.mark.parametrize("index", ["", "Unnamed: 0"])
+def test_the_index_of_pandas_is_no_id(tmp_path: Path, index: str) -> None:
+    """A header without an id is no entity, and its aliases are no types."""
+    path = tmp_path / "base.csv"
+    path.write_text(f"{index},name,aliases\n" + "".join(f"{i},n{i},a{i}\n" for i in range(16)))
+
+    with pytest.raises(FormatError, match=r"looks like a header .'name'., but no column is known to be the id"):
+        read(path)
