@@ -12,6 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from ingest.io.report import INVALID_UTF8
@@ -124,6 +125,8 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
     """
     if isinstance(value, (list, tuple, set)):
         items: Iterable[str] = map(_item_text, value)
+    elif isinstance(value, str) and separator not in (LISTS, ONE) and "\n" in value.strip():
+        items = chain.from_iterable(split_items(line, separator) for line in value.splitlines())
     else:
         text = text_of(value)
         if not text or text in NOTHING:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -281,6 +282,19 @@ class _Feed(Iterator[str]):
             self.again.extendleft(reversed(rest))
 
 
+def _split_odd_quotes(line: str, delimiter: str) -> list[str]:
+    """The cells of a line with text behind a closing quote.
+
+    Quotes may be escaped by a backslash, or stand undoubled within others (`"Weird "Al" Yankovic"`); those of a cell
+    that only begins with them (`"Weird Al" Yankovic`) are part of it.
+    """
+    if '\\"' in line:
+        with suppress(csv.Error):
+            return next(csv.reader([line], delimiter=delimiter, doublequote=False, escapechar="\\", strict=True))
+    cells = line.split(delimiter)
+    return [cell[1:-1] if len(cell) > 1 and cell[0] == '"' == cell[-1] else cell for cell in cells]
+
+
 def _read_quoted(lines: Iterator[Line], delimiter: str) -> Iterator[Row]:
     feed = _Feed(lines)
     csv.field_size_limit(limits.MAX_LINE_BYTES)
@@ -305,8 +319,7 @@ def _read_quoted(lines: Iterator[Line], delimiter: str) -> Iterator[Row]:
             feed.give_back()
         except csv.Error as error:
             if len(feed.record) == 1 and "expected after" in str(error):
-                # Text behind a closing quote, as in `"Weird Al" Yankovic`: the quotes are part of the cell.
-                yield number, line.split(delimiter)
+                yield number, _split_odd_quotes(line, delimiter)
             else:
                 reason = LINE_TOO_LONG if "limit" in str(error) or LINE_TOO_LONG in str(error) else BAD_QUOTING
                 yield number, BadLine(reason, line[:_EXCERPT])

@@ -58,6 +58,12 @@ def find_suspicions(table: Table, layout: Layout, *, is_guessed: bool) -> Iterat
             )
             yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
             break
+    for i in layout.aliases:
+        cells = _column(rows, i)
+        lists = [cell for cell in cells if ", " in cell or " / " in cell]
+        if layout.separators.get(i, "|") == "|" and len(cells) >= _LEAST_ROWS and len(lists) > 0.5 * len(cells):
+            message = f"{path}: cells of column {i + 1} are read as one alias each ({make_excerpt(lists[0])}). If they "
+            yield ReadWarning(f"{message}are lists, name the separator", options=("list_separators",))
     for i in layout.types:
         cells = _column(rows, i)
         if len(cells) >= _LEAST_TYPES and len(set(cells)) == len(rows):

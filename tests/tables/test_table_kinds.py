@@ -288,3 +288,40 @@ def test_the_index_of_pandas_is_no_id(tmp_path: Path, index: str) -> None:
 
     with pytest.raises(FormatError, match=r"looks like a header .'name'., but no column is known to be the id"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    "row, entity",
+    [
+        ('"3","morphine \\"forte\\"","xm"', ("3", ['morphine "forte"', "xm"])),
+        ('"1","Weird "Al" Yankovic","Al"', ("1", ['Weird "Al" Yankovic', "Al"])),
+        ('1,"Weird Al" Yankovic,Al', ("1", ['"Weird Al" Yankovic', "Al"])),
+    ],
+)
+def test_quotes_within_quotes_stay_in_their_cell(tmp_path: Path, row: str, entity: tuple[str, list[str]]) -> None:
+    """Escaped by a backslash or not at all; the quotes around the other cells are none of them."""
+    path = tmp_path / "base.csv"
+    path.write_text(f'"id","name","aliases"\n"7","Foo","Bar"\n{row}\n')
+
+    assert read(path) == dict([("7", ["Foo", "Bar"]), entity])
+
+
+def test_line_breaks_in_a_cell_separate_aliases(tmp_path: Path) -> None:
+    """As they are typed into spreadsheets."""
+    path = tmp_path / "base.csv"
+    path.write_text('id,name,aliases\n1,Aspirin,"ASA\nacetylsalicylic acid\n"\n2,"Two\nlines",x|y\n')
+
+    assert read(path) == {"1": ["Aspirin", "ASA", "acetylsalicylic acid"], "2": ["Two lines", "x", "y"]}
+
+
+def test_cells_that_may_be_lists_are_said(tmp_path: Path) -> None:
+    """A comma with a blank is part of many names, so it is not taken for a separator."""
+    path = tmp_path / "base.csv"
+    path.write_text("id,name,aliases\n" + "".join(f'{i},n{i},"a{i}, b{i}"\n' for i in range(8)))
+    report = ReadReport()
+
+    assert read(path, report)["3"] == ["n3", "a3, b3"]
+    assert any("read as one alias each" in str(warning) for warning in report.warnings)
+    report = ReadReport()
+    assert read(path, report, list_separators=(", ",))["3"] == ["n3", "a3", "b3"]
+    assert report.warnings == []
