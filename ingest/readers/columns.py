@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 
 # In order of preference, should a header have several.
 ID_HEADERS = (
-    "id entity_id cui qid identifier concept_id conceptid curie code uri iri uid wikidata_id geonameid item".split()
+    "id entity_id cui qid identifier concept_id conceptid concepturi curie code uri iri uid wikidata_id geonameid "
+    "item".split()
 )
 NAME_HEADERS = (
-    "canonical_name name preferred_label preferred_name preferred_term preflabel label title term itemlabel".split()
+    "canonical_name name preferred_label preferred_name preferred_term preferredlabel preferredname preflabel label "
+    "title term itemlabel".split()
 )
 TYPE_HEADERS = "type types kb_types entity_type semantic_type semantic_types".split()
 ALIAS_HEADERS = (
     "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels altlabel "
-    "alt_label also_known_as aka other_names exact_synonyms itemaltlabel".split()
+    "altlabels alt_label also_known_as aka other_names exact_synonyms itemaltlabel".split()
 )
 DESCRIPTION_HEADERS = "description definition desc itemdescription".split()
 POPULARITY_HEADERS = ("popularity",)

@@ -325,3 +325,12 @@ def test_cells_that_may_be_lists_are_said(tmp_path: Path) -> None:
     report = ReadReport()
     assert read(path, report, list_separators=(", ",))["3"] == ["n3", "a3", "b3"]
     assert report.warnings == []
+
+
+def test_a_vocabulary_of_labels_is_understood(tmp_path: Path) -> None:
+    """Headers in one word, alternative labels in lines, and a column with one value that is no name."""
+    path = tmp_path / "skills.csv"
+    rows = "".join(f'Skill,http://a/{i},label {i},"one {i}\nother {i}"\n' for i in range(8))
+    path.write_text(f"conceptType,conceptUri,preferredLabel,altLabels\n{rows}")
+
+    assert read(path)["http://a/3"] == ["label 3", "one 3", "other 3"]
