@@ -33,7 +33,7 @@ def refreshed(run: Run, start: Path, out: Path, *words: str, types: str = "") ->
     rows = "".join(f"{i}\tnew york w{i}\t{kinds[i % len(kinds)]}\tcity {i}\n" for i in range(12))
     base = out.with_name("base.tsv")
     base.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")
-    given = ["--base", str(start), "--aliases", str(base), "--steps", "2", "--batch", "12", "--out", str(out)]
+    given = ["--base-model", str(start), "--aliases", str(base), "--steps", "2", "--batch", "12", "--out", str(out)]
     done = run("train", "fit", *given, *words)
     assert done.status == 0, done.err
     return done
