@@ -204,29 +204,25 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
 
 
 def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None:
-    """Refuse a first row with a word that only a header has, if its column of ids or names is not known.
+    """Refuse a first row with words that only a header has, if its column of ids or names is not known.
 
     Raises:
-        FormatError: If there is such a word.
+        FormatError: If there are such words.
     """
-    if len(cells) > 1 and cells[0] in NAME_HEADERS and all(map(_LOWER_WORD.fullmatch, cells)):
-        names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
-        message = (
-            f"the first row looks like a header ('{cells[0]}'), but no column is known to be the id. Name it, or the "
-        )
-        raise FormatError(
-            path, line, f"{message}column of names for both (the columns are: {names}).", option="id_column"
-        )
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     known = [cell for cell in cells if cell.casefold() in (*NAME_HEADERS, *ALIAS_HEADERS, *TYPE_HEADERS)]
-    if not words and len(known) > 1 and (not cells[0] or cells[0].startswith("Unnamed: ")):  # the index of pandas
-        names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
-        message = f"the first row looks like a header ('{known[0]}'), but no column is known to be the id. Name it "
-        raise FormatError(path, line, f"{message}(the columns are: {names}).", option="id_column")
-    if words:
-        names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
-        message = f"the first row looks like a header ('{words[0]}'), but no column is known to be the name. Name it "
-        raise FormatError(path, line, f"{message}(the columns are: {names}).", option="name_column")
+    has_index = bool(cells) and (not cells[0] or cells[0].startswith("Unnamed: "))  # pandas writes one
+    if len(cells) > 1 and cells[0] in NAME_HEADERS and all(map(_LOWER_WORD.fullmatch, cells)):
+        word, what, advice = cells[0], "id", "Name it, or the column of names for both"
+    elif words:
+        word, what, advice = words[0], "name", "Name it"
+    elif has_index and len(known) > 1:
+        word, what, advice = known[0], "id", "Name it, or the column of names for both"
+    else:
+        return
+    names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
+    message = f"the first row looks like a header ('{word}'), but no column is known to be the {what}. {advice}"
+    raise FormatError(path, line, f"{message} (the columns are: {names}).", option=f"{what}_column")
 
 
 class _Resolver:
