@@ -74,7 +74,7 @@ def text_of(value: Any) -> str:
     elif isinstance(value, bool):
         return "true" if value else "false"
     elif isinstance(value, float):
-        return "" if math.isnan(value) else str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+        return "" if math.isnan(value) else str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
     elif isinstance(value, (bytes, bytearray, memoryview)):
         try:
             text = bytes(value).decode()

@@ -69,7 +69,7 @@ def read_records(source: ByteSource, *, prefix: str | None = None) -> Iterator[R
 
     Args:
         source: UTF-8 text.
-        prefix: Where the objects are, as a path of `read_values` (``results.bindings.item``); None: found.
+        prefix: Where the objects are, as a path of `read_values` (``results.bindings.item``); None: `find_prefix`.
 
     Raises:
         FormatError: If the file is not JSON, or ends early; with the object that was reached.
@@ -77,10 +77,8 @@ def read_records(source: ByteSource, *, prefix: str | None = None) -> Iterator[R
     head = source.head(HEAD_BYTES)
     if not head.removeprefix(BOM).strip():
         raise FormatError(source.path, None, "has no JSON object at its start")
-    if prefix is None and is_lines(head):
-        yield from _read_lines(source)
-        return
-    yield from _read_items(source, _find_prefix(head.removeprefix(BOM)) if prefix is None else prefix)
+    prefix = find_prefix(head) if prefix is None else prefix
+    yield from _read_lines(source) if prefix is None else _read_items(source, prefix)
 
 
 def _read_lines(source: ByteSource) -> Iterator[Record]:
@@ -100,6 +98,11 @@ def _wrapper(text: bytes) -> str | None:
     found = re.match(rb'\{(?:\s*"[^"\\]{1,60}"\s*:\s*(?:"[^"\\]*"|[\w.+-]+|\{[^{}\[\]]*\}|\[[^{}\[\]]*\])\s*,)*'
                      rb'\s*"([^"\\]{1,60})"\s*:\s*\[\s*\{', text)  # fmt: skip
     return None if found is None else found[1].decode("utf-8", "replace")
+
+
+def find_prefix(head: bytes) -> str | None:
+    """Where the objects of a file are, as a path of `read_values`; None: one on each line."""
+    return None if is_lines(head) else _find_prefix(head.removeprefix(BOM))
 
 
 def _find_prefix(head: bytes) -> str:

@@ -126,6 +126,7 @@ def _words(text: str) -> frozenset[str]:
 _INTEGER = r"-?\d+"
 _DECIMAL = r"-?\d+(?:\.\d+)?(?:[Ee]-?\d+)?"
 _WIKIDATA = r"https?://www\.wikidata\.org/entity/([QPL]\d+)"
+_NOT_WITHDRAWN = {"status": ("active", "inactive", "")}
 _RF2 = "id effectiveTime active moduleId conceptId languageCode typeId term caseSignificanceId"
 
 BASES: tuple[Base, ...] = (
@@ -257,11 +258,13 @@ BASES: tuple[Base, ...] = (
                 "v2.*-ror-data_schema_v2.json",
                 TableColumns("id", "names[types=ror_display].value", ("types",), ("names.*.value",)),
                 header=_words("id names types locations"),
+                keep=_NOT_WITHDRAWN,
             ),
             Shape(
                 "v1.*-ror-data.json",
                 TableColumns("id", "name", ("types",), ("aliases", "acronyms", "labels.*.label")),
                 header=_words("id name aliases acronyms labels"),
+                keep=_NOT_WITHDRAWN,
                 separators=dict.fromkeys(("aliases", "acronyms", "labels", "types"), ";"),
             ),
             Shape(
@@ -269,6 +272,7 @@ BASES: tuple[Base, ...] = (
                 TableColumns("id", "names.types.ror_display", ("types",), (
                     "names.types.alias", "names.types.acronym")),
                 header=_words("id names.types.ror_display names.types.alias"),
+                keep=_NOT_WITHDRAWN,
                 separators=dict.fromkeys(("names.types.alias", "names.types.acronym", "types"), ";"),
             ),
         ),

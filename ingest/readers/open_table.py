@@ -16,7 +16,7 @@ from ingest.readers.arrow_rows import check_path, open_arrow, read_workbook
 from ingest.readers.cells import find_path, parse_path, shown
 from ingest.readers.columns import MAX_COLUMNS, TableColumns, is_header
 from ingest.readers.delimited import find_dialect, read_rows
-from ingest.readers.json_records import looks_like_json, read_records
+from ingest.readers.json_records import find_prefix, looks_like_json, read_records
 from ingest.readers.layouts import BASES, Base, find_shape
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 
@@ -90,6 +90,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     """
     check_is_text(source.path, source.head(HEAD_BYTES))
     columns = options.columns or TableColumns()
+    prefix = find_prefix(source.head(HEAD_BYTES)) or ""
     records = read_records(source)
     first = list(islice(records, _N_SAMPLE))
     objects = [record for _, record in first if isinstance(record, dict)]
@@ -106,7 +107,8 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     header += paths
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
-    return Table(source.path, "JSON", header, rows, sample, has_numbers=False, is_typed=True)
+    about = f"JSON, the list '{prefix.removesuffix('.item')}'" if prefix.endswith(".item") else "JSON"
+    return Table(source.path, about, header, rows, sample, has_numbers=False, is_typed=True)
 
 
 def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:

@@ -259,3 +259,14 @@ def test_alternate_names_may_come_first(tmp_path: Path, reverse: bool) -> None:
         found = list(reader.read(ReadReport(), scattered=None))
     assert next((one.entity_id, one.canonical_name) for one in found) == ("1", "Toyburg")
     assert {one.entity_id for one in found} == {"1"}
+
+
+def test_withdrawn_organisations_are_left_out(tmp_path: Path) -> None:
+    """They are counted; those without a status stay."""
+    rows = [{**ROR1[0], "status": "withdrawn"}, {**ROR1[0], "id": "https://ror.org/02", "status": "active"}]
+    (tmp_path / "ror.json").write_text(json.dumps(rows))
+    report = ReadReport()
+
+    with open_reader([tmp_path / "ror.json"]) as reader:
+        assert [entity.entity_id for entity in reader.read(report)] == ["https://ror.org/02"]
+    assert report.filtered == {"other_row": 1}

@@ -334,3 +334,20 @@ def test_a_vocabulary_of_labels_is_understood(tmp_path: Path) -> None:
     path.write_text(f"conceptType,conceptUri,preferredLabel,altLabels\n{rows}")
 
     assert read(path)["http://a/3"] == ["label 3", "one 3", "other 3"]
+
+
+def test_the_list_of_a_wrapping_object_is_said(tmp_path: Path) -> None:
+    """There may be others, so the line about the file names the one that is read."""
+    path = tmp_path / "base.json"
+    path.write_text('{"facets": [{"id": "f1", "name": "Facet"}], "docs": [{"id": "1", "name": "Foo"}]}')
+    report = ReadReport()
+
+    assert read(path, report) == {"f1": ["Facet"]}
+    assert "JSON, the list 'facets'" in report.notes[0]
+
+
+def test_long_whole_numbers_stay_whole(tmp_path: Path) -> None:
+    """Ids of 17 digits in a workbook are floats."""
+    path = workbook(tmp_path / "base.xlsx", {"a": [["id", "name"], [12345678901234568, "Foo"]]})
+
+    assert read(path) == {"12345678901234568": ["Foo"]}
