@@ -88,10 +88,9 @@ class Extended:
 
     def draft_record(self) -> dict[str, Any]:
         """The JSON of the 1.0 draft."""
-        rows = [
-            {"id": id_, "properties": [{"id": one, "values": values} for one, values in row.items()]}
-            for id_, row in self.rows.items()
-        ]
+        # Unknown ids share a row, and do here too.
+        drafts = {id(row): [{"id": one, "values": values} for one, values in row.items()] for row in self.rows.values()}
+        rows = [{"id": id_, "properties": drafts[id(row)]} for id_, row in self.rows.items()]
         return {"meta": self.meta, "rows": rows}
 
 
@@ -127,17 +126,18 @@ def _rows(linker: EntityLinker, asked: Extension) -> dict[str, dict[str, Sequenc
     if (limit := asked.limits.get(LINKS_FIELD)) is not None:
         ids = {link: None for one in found.values() for link in one.values(LINKS_FIELD)[:limit]}
         linked = with_names(linker, list(ids)[: MOST_VALUES * 10])
-    return {
-        id_: {
-            one: _values(found.get(id_), one, linked)[: min(limit, MOST_VALUES)] for one, limit in asked.limits.items()
-        }
-        for id_ in asked.ids
-    }
+    # One row for all unknown ids: with 1,000 of them and 50 properties, garbage collection would stop the event loop.
+    unknown: dict[str, Sequence[CellValue]] = {one: [] for one in asked.limits}
+    return {id_: _row(found[id_], asked, linked) if id_ in found else unknown for id_ in asked.ids}
 
 
-def _values(columns: EntityColumns | None, property_id: str, linked: Mapping[str, EntityColumns]) -> list[CellValue]:
-    if columns is None:
-        return []
+def _row(
+    columns: EntityColumns, asked: Extension, linked: Mapping[str, EntityColumns]
+) -> dict[str, Sequence[CellValue]]:
+    return {one: _values(columns, one, linked)[: min(limit, MOST_VALUES)] for one, limit in asked.limits.items()}
+
+
+def _values(columns: EntityColumns, property_id: str, linked: Mapping[str, EntityColumns]) -> list[CellValue]:
     values = columns.values(property_id)
     if property_id == LINKS_FIELD:
         return [{"id": one, "name": linked[one].point.canonical_name if one in linked else one} for one in values]
