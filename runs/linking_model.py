@@ -1,19 +1,22 @@
-"""The recipe of `pearl_qdrant/linking/ranking/ranking.json`: the coefficients that score candidates.
+"""The recipe of `pearl_qdrant/linking/ranking/ranking.json`: the coefficients that score candidates and decide.
 
     python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking/ranking.json
 
---data has `autofj/`, `kb/`, `context/` and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store
-in --work and their mentions scored once; both are kept there. There are two sorts of tasks:
+--data has `real/`, `autofj/`, `kb/`, `context/` and `alias_pairs/` (TSV with a header). Bases are loaded into an
+embedded store in --work and their mentions scored once; both are kept there. Bases have 50 to 451,518 entities. There
+are these sorts of tasks:
 
+    real        sets that others made: names with the answers of curators, and names without an entity
+    autofj      titles that mean the same; all of AutoFJ, since no other part of the model uses it
+    biomedical, general
+                real aliases of the development splits (`training.examples.example`). Bases have canonical names only,
+                or all names without the mention's own string
     everyday    seven bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
-                one task for each kind, weighted by its share. The general base is there twice: a part of it, and all
-                of it, where many names are near each other
-    edits       names of the whole general base with one or two edits anywhere, short ones too
-    aliases     real aliases of the development splits (`training.examples.example`); of AutoFJ all, since no other part
-                of the model uses it. A fifth of the mentions is made NIL: every entity that shares a folded name with
-                the right one is excluded. Bases have canonical names only, or all names without the mention's own
-                string. All together weigh `ALIAS_WEIGHT` in the
-                ranking, `ALIAS_DECISION_WEIGHT` in the decision
+                one task for each kind. The general base is there twice: a part of it, and all of it
+    small       parts of these bases of 300 and 3,000 entities, with mentions made from them
+
+A fifth of the mentions of the second and third sort is made NIL: every entity that shares a folded name with the right
+one is excluded. `WEIGHTS` and `SHARES` say how much each sort and kind counts.
 
 The printed figures are cross-fitted: each task is scored by a model that was fitted without its base, and without the
 bases that cover the same things. The run takes about 45 minutes on two cores.
@@ -27,7 +30,6 @@ import pickle
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 
 import click
@@ -48,7 +50,6 @@ from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from training.augment.edits import edit_character
 from training.examples.example import DEVELOPMENT_SPLITS, split_of
 from training.ranking import (
     Task,
@@ -60,27 +61,47 @@ from training.ranking import (
     to_task,
 )
 
+REAL_SETS = ("abt-buy", "football-clubs", "gene-mentions", "country-variants")
 NIL_SHARE = 0.2
-LIMIT = 24
-"""Entities scored per mention."""
 MENTIONS = 600
 """Mentions per base, at most."""
 EVERYDAY_BASES = ("doid_2024", "mondo_2026", "uberon_mondo_import", "go_2022", "general", "general_whole", "aida")
 EVERYDAY_ROWS = 60_000
 """Rows of the part of the general base that everyday mentions are made from."""
-EDITS = {"one edit": 1, "two edits": 2}
-"""Edits of the names of the whole general base."""
-EDITED = 1500
-"""Names with one or two edits, at most."""
-EDIT_WEIGHT, EDIT_DECISION_WEIGHT = 0.3, 0.1
-"""Weights of each number of edits, in the ranking and in the decision."""
-MIN_EDIT_LETTERS = 4
-"""Characters of a name for each edit."""
-PER_KIND = 400
+PER_KIND = 250
 """Everyday mentions of each kind and base, at most."""
-ALIAS_WEIGHT, ALIAS_DECISION_WEIGHT = 4.5, 0.15
-"""Weights of all tasks of aliases together, in the ranking and in the decision; the everyday mentions of one base
-have 1. Which of two names is nearer is best learned from hard aliases; how many of them there are is not."""
+SMALL_STEMS = ("general", "aida", "doid_2024", "uberon_mondo_import", "go_2022")
+SMALL_SIZES = ((300, 1), (300, 2), (3000, 1))
+"""Entities of the small bases, and the seed of each."""
+PER_SMALL_KIND = 60
+WEIGHTS = {
+    "real": (2.0, 9.0),
+    "autofj": (3.0, 4.0),
+    "biomedical": (1.5, 0.5),
+    "general": (2.0, 1.0),
+    "everyday": (3.0, 8.0),
+    "small": (1.5, 6.0),
+}
+"""Weights of each sort of task, in the ranking and in the decision, divided among its bases."""
+SHARES = {kind.name: kind.share for kind in KINDS} | {
+    "in words": 0.15,
+    "nil removed": 0.12,
+    "nil sibling": 0.08,
+    "nil brackets": 0.05,
+    "nil word more": 0.05,
+    "nil number": 0.03,
+    "nil first name": 0.03,
+}
+SMALL_SHARES = SHARES | {
+    "nil sibling": 0.12,
+    "nil brackets": 0.25,
+    "nil word more": 0.25,
+    "nil number": 0.1,
+    "nil first name": 0.1,
+}
+"""Weights of the kinds of made mentions: what must not be linked counts for more than its share in use, since its
+features are rare, and most of all in small bases, where nothing else is near."""
+L2 = 3e-5
 SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
 GENERAL_NAMES = (8_000, 60_000)
@@ -195,6 +216,35 @@ def everyday_bases(data: Path) -> Iterator[Base]:
         yield Base(f"everyday:{stem}", rows, [], has_aliases=True)
 
 
+def real_bases(data: Path) -> Iterator[Base]:
+    """Sets with the answers of curators: all ids that are right, joined by `|`, or NIL."""
+    for name in REAL_SETS:
+        folder = data / "real" / name
+        rows = [
+            Row(row["id"], row["name"], row["type"].partition("|")[0], tuple(split_list(row.get("aliases") or "")))
+            for row in read_tsv(folder / "base.tsv")
+        ]
+        mentions = [
+            (row["mention"], frozenset(row["gold"].split("|")) - {"NIL"}) for row in read_tsv(folder / "mentions.tsv")
+        ]
+        yield Base(f"real:{name}", rows, mentions, has_aliases=True)
+
+
+def bases(data: Path) -> Iterator[Base]:
+    """All bases; those of made mentions first."""
+    everyday = list(everyday_bases(data))
+    yield from everyday
+    rows = {base.name.partition(":")[2]: base.rows for base in everyday}
+    for stem in SMALL_STEMS:
+        for size, seed in SMALL_SIZES:
+            part = random.Random(f"{stem}{size}{seed}").sample(rows[stem], size)
+            yield Base(f"small:{stem}_{size}_{seed}", part, [], has_aliases=True)
+    yield from real_bases(data)
+    yield from autofj_bases(data)
+    yield from biomedical_bases(data)
+    yield from general_bases(data)
+
+
 def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
     """Load a base into the store, unless it is there; returns the collection's name."""
     name = base.name.replace(":", "-")
@@ -218,14 +268,15 @@ def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
     return name
 
 
-def score_base(base: Base, location: Path, model: str) -> Task:
-    """Scorer the mentions of a base that is loaded; a share of them is made NIL."""
+def score_base(base: Base, location: Path, model: str) -> list[Task]:
+    """Score the mentions of a base that is loaded; of aliases, a share is made NIL."""
     rng = random.Random(base.name)
     names = {row.entity_id: {fold_name(name) for name in (row.name, *row.aliases)} for row in base.rows}
+    is_real = base.name.startswith("real:")
     excluded: list[set[str]] = []
     gold = []
     for _, ids in base.mentions:
-        is_nil = rng.random() < NIL_SHARE
+        is_nil = not is_real and rng.random() < NIL_SHARE
         excluded.append(set().union(*(names.get(i, set()) for i in ids)) if is_nil else set())
         gold.append(frozenset() if is_nil else ids)
     own = [(fold_name(mention), ids) for mention, ids in base.mentions]
@@ -234,21 +285,22 @@ def score_base(base: Base, location: Path, model: str) -> Task:
         if excluded[number] and not names[point.entity_id].isdisjoint(excluded[number]):
             return True
         string, ids = own[number]
-        return base.has_aliases and point.entity_id in ids and fold_name(point.name) == string
+        return base.has_aliases and not is_real and point.entity_id in ids and fold_name(point.name) == string
 
     with EntityLinker.open(base.name.replace(":", "-"), store=str(location), model=model) as linker:
-        scored = list(linker.score_batch([mention for mention, _ in base.mentions], limit=LIMIT, exclude=exclude))
-    return to_task(base.name, scored, gold)
+        scored = list(linker.score_batch([mention for mention, _ in base.mentions], exclude=exclude))
+    return [to_task(base.name, scored, gold)]
 
 
-def score_everyday(base: Base, location: Path, model: str) -> list[Task]:
+def score_made(base: Base, location: Path, model: str) -> list[Task]:
     """Make mentions of every kind and score them; one task a kind."""
     entities = [
         NamedEntity(row.entity_id, tuple(dict.fromkeys((row.name, *row.aliases))), (row.types,) if row.types else ())
         for row in base.rows
     ]
+    is_small = base.name.startswith("small:")
     owners = NameOwners((entity.entity_id, name) for entity in entities for name in entity.names)
-    made = make_mentions(entities, owners, per_kind=PER_KIND)
+    made = make_mentions(entities, owners, per_kind=PER_SMALL_KIND if is_small else PER_KIND)
 
     def exclude(number: int, point: NamePoint) -> bool:
         return made[number].excludes(point.entity_id, point.name)
@@ -260,72 +312,79 @@ def score_everyday(base: Base, location: Path, model: str) -> list[Task]:
         rows = [i for i, one in enumerate(made) if one.kind == kind.name]
         gold = [frozenset((made[i].entity_id or "",)) - {""} for i in rows]
         if rows:
-            tasks.append(to_task(f"{base.name}:{kind.name}", [scored[i] for i in rows], gold, weight=kind.share))
+            tasks.append(to_task(f"{base.name}:{kind.name}", [scored[i] for i in rows], gold))
     return tasks
 
 
-def score_edits(base: Base, location: Path, model: str) -> Iterator[Task]:
-    """Score names with edits anywhere; a task for each number of edits."""
-    rng = random.Random(base.name)
-    owners: dict[str, set[str]] = {}
-    for row in base.rows:
-        for name in (row.name, *row.aliases):
-            owners.setdefault(fold_name(name), set()).add(row.entity_id)
-    with EntityLinker.open(base.name.replace(":", "-"), store=str(location), model=model) as linker:
-        for what, n_edits in EDITS.items():
-            long_enough = [row for row in base.rows if len(row.name) >= n_edits * MIN_EDIT_LETTERS]
-            rows = rng.sample(long_enough, min(EDITED, len(long_enough)))
-            mentions = [reduce(lambda name, _: edit_character(name, rng), range(n_edits), row.name) for row in rows]
-            gold = [frozenset().union(*(owners[fold_name(name)] for name in (row.name, *row.aliases))) for row in rows]
-            task = to_task(f"{base.name}:{what}", list(linker.score_batch(mentions, limit=LIMIT)), gold)
-            yield replace(task, weight=EDIT_WEIGHT, decision_weight=EDIT_DECISION_WEIGHT)
+def weighted(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks with the weights of their sorts, bases and kinds."""
+    bases: dict[str, set[str]] = {}
+    for task in tasks:
+        bases.setdefault(sort(task), set()).add(base_of(task))
+    found = []
+    for task in tasks:
+        ranking, decision = WEIGHTS[sort(task)]
+        shares = {"everyday": SHARES, "small": SMALL_SHARES}.get(sort(task))
+        part = (1.0 if shares is None else shares[task.name.rpartition(":")[2]]) / len(bases[sort(task)])
+        found.append(replace(task, weight=ranking * part, decision_weight=decision * part))
+    return found
 
 
-def kind(task: Task) -> str:
-    """What bases of one kind share."""
+def sort(task: Task) -> str:
+    """The sort of a task."""
     return task.name.partition(":")[0]
+
+
+def base_of(task: Task) -> str:
+    """The base of a task; made mentions have a task for each kind of one base."""
+    return task.name.rpartition(":")[0] if sort(task) in ("everyday", "small") else task.name
 
 
 def report(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[str]:
     """A line a base, AutoFJ's as one: accuracy@1 by the model named after the task, and of what it is made from."""
-    yield f"{'accuracy@1, %':44} linker  dense  n-grams  RRF"
+    yield f"{'accuracy@1, %':44} linker  dense  n-grams  RRF  right / wrong"
     rows: dict[str, list[tuple[float, ...]]] = {}
     for task in tasks:
-        name = task.name if kind(task) != "autofj" else "autofj, mean of its sets"
+        name = task.name if sort(task) != "autofj" else "autofj, mean of its sets"
         singles = (accuracy_at_1(task, single_feature(feature), has_rules=False) for feature in ("dense", "lexical"))
-        rows.setdefault(name, []).append(
-            (accuracy_at_1(task, models[task.name]), *singles, accuracy_of_fusion(task)),
-        )
+        model = models[task.name]
+        decided = right_and_wrong(task, model)
+        rows.setdefault(name, []).append((accuracy_at_1(task, model), *singles, accuracy_of_fusion(task), *decided))
     for name, found in rows.items():
         means = [100 * sum(column) / len(found) for column in zip(*found, strict=True)]
-        yield f"{name:44} {means[0]:6.1f} {means[1]:6.1f} {means[2]:8.1f} {means[3]:5.1f}"
+        scores = f"{name:44} {means[0]:6.1f} {means[1]:6.1f} {means[2]:8.1f} {means[3]:5.1f}"
+        yield f"{scores} {means[4]:6.1f} /{means[5]:5.1f}"
 
 
 def field(task: Task) -> str:
     """What bases that cover the same things share."""
-    sort, stem, *_ = task.name.removesuffix("+aliases").split(":")
-    return sort if sort == "autofj" else SAME_FIELD.get(stem, "general" if sort == "general" else stem)
+    of, stem, *_ = task.name.removesuffix("+aliases").split(":")
+    if of in ("autofj", "real"):
+        return of
+    stem = stem.partition("_300")[0] if of == "small" else stem
+    return SAME_FIELD.get(stem, "general" if of == "general" else stem)
 
 
 def cross_fitted(tasks: Sequence[Task], n_parts: int = 4) -> dict[str, RankingModel]:
     """Fit a model for each task without its field; of AutoFJ, whose sets have nothing in common, without a part."""
     part = {task.name: f"autofj {sum(map(ord, task.name)) % n_parts}" for task in tasks if field(task) == "autofj"}
+    part |= {task.name: task.name for task in tasks if field(task) == "real"}
     part |= {task.name: field(task) for task in tasks if task.name not in part}
     models: dict[str, RankingModel] = {}
     for held in sorted(set(part.values())):
-        model = fit_ranking(task for task in tasks if part[task.name] != held)
+        model = fit_ranking(weighted([task for task in tasks if part[task.name] != held]), l2=L2)
         models |= {name: model for name, own in part.items() if own == held}
     return models
 
 
-def report_everyday(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[str]:
+def report_made(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[str]:
     """A line a kind: % right / wrong at the default threshold, for each base."""
-    bases = list(dict.fromkeys(task.name.split(":")[1] for task in tasks))
-    yield f"{'right / wrong, %':18}" + "".join(f"{base[:16]:>18}" for base in bases)
-    for name in (*(one.name for one in KINDS), *EDITS):
+    bases = list(dict.fromkeys(base_of(task) for task in tasks))
+    yield f"{'right / wrong, %':18}" + "".join(f"{base.partition(':')[2][:16]:>18}" for base in bases)
+    for name in (one.name for one in KINDS):
         cells = []
         for base in bases:
-            task = next((t for t in tasks if t.name == f"everyday:{base}:{name}"), None)
+            task = next((t for t in tasks if t.name == f"{base}:{name}"), None)
             right, wrong = (0.0, 0.0) if task is None else right_and_wrong(task, models[task.name])
             cells.append(f"{'-':>18}" if task is None else f"{100 * right:11.1f} /{100 * wrong:5.1f}")
         yield f"{name:18}" + "".join(cells)
@@ -340,35 +399,26 @@ def main(data: Path, work: Path, out: Path, model: str) -> None:
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
     work.mkdir(parents=True, exist_ok=True)
-    aliases: list[Task] = []
-    everyday: list[Task] = []
+    tasks: list[Task] = []
     encoder = None
-    for base in (*everyday_bases(data), *autofj_bases(data), *biomedical_bases(data), *general_bases(data)):
+    for base in bases(data):
         kept = work / f"{base.name.replace(':', '-')}.pickle"  # of our own making
         if not kept.exists():
             encoder = encoder or load_encoder(model)
             store = open_store(str(work / "store"))
             load(base, store, encoder, work)
             store.close()
-            is_everyday = base.name.startswith("everyday:")
-            scored = (
-                score_everyday(base, work / "store", model)
-                if is_everyday
-                else [score_base(base, work / "store", model)]
-            )
-            if base.name.endswith("_whole"):
-                scored += score_edits(base, work / "store", model)
+            score = score_made if base.name.startswith(("everyday:", "small:")) else score_base
+            scored = score(base, work / "store", model)
             kept.write_bytes(pickle.dumps(scored))
             _log.info("%s: %d mentions", base.name, sum(len(task.is_nil) for task in scored))
-        of_base = pickle.loads(kept.read_bytes())  # noqa: S301
-        (everyday if base.name.startswith("everyday:") else aliases).extend(of_base)
-    weight, decision_weight = ALIAS_WEIGHT / len(aliases), ALIAS_DECISION_WEIGHT / len(aliases)
-    aliases = [replace(task, weight=weight, decision_weight=decision_weight) for task in aliases]
-    tasks = [*everyday, *aliases]
+        tasks += pickle.loads(kept.read_bytes())  # noqa: S301
     models = cross_fitted(tasks)
-    for line in (*report_everyday(everyday, models), *report(aliases, models)):
+    made = [task for task in tasks if sort(task) in ("everyday", "small")]
+    others = [task for task in tasks if sort(task) not in ("everyday", "small")]
+    for line in (*report_made(made, models), *report(others, models)):
         click.echo(line)
-    found = fit_ranking(tasks)
+    found = fit_ranking(weighted(tasks), l2=L2)
     text = {
         **{part: {name: round(value, 3) for name, value in named.items()} for part, named in found.by_name().items()},
         "model": model,

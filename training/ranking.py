@@ -1,10 +1,10 @@
 """Fit the coefficients of `pearl_qdrant.linking.ranking.model` by two logistic regressions.
 
     ranking     over the candidates of mentions whose entity is among them: which one is right
-    decision    over all mentions, by the features of the first candidate: is the entity among the candidates
+    decision    over all mentions, by the features and margins of the first candidate: is it the right one. Its
+                probability is its share of the ranking, times that of the decision
     loss        weighted mean over tasks of mean over mentions of -log p(right answer) + l2 * |scaled coefficients|^2
 
-The decision asks for the entity among the candidates, not at the top: which one is right, the ranking has answered.
 A mention that a rule decides does not count. The weight of a task does not depend on its number of mentions. A
 coefficient has the sign that follows from the meaning of its feature, or is 0: a property of a single base (such as
 equal names that are rarely right) must not enter a model for all bases.
@@ -12,14 +12,15 @@ equal names that are rarely right) must not enter a model for all bases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, UNSIGNED, RankingModel
+from pearl_qdrant.linking.ranking.features import FEATURES, MARGINS, NIL_FEATURES, SIGNS, UNFITTED
+from pearl_qdrant.linking.ranking.model import RankingModel, all_margins
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
@@ -115,7 +116,7 @@ def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 20
         l2,
         iterations,
     )
-    fitted = _fit([_decision_rows(task, ranking) for task in tasks], DECISION_FIXED, l2, iterations)
+    fitted = _fit_decision([_decision_rows(task, ranking) for task in tasks], l2, iterations)
     n = len(FEATURES)
     return RankingModel(ranking, fitted[:n], -fitted[n:])
 
@@ -138,25 +139,50 @@ def _with_entity(tasks: Iterable[Task]) -> Iterator[tuple[Task, npt.NDArray[np.b
             yield task, keep
 
 
-def _decision_rows(task: Task, ranking: FloatArray) -> _Rows:
-    """For each mention: its entity is among the candidates, or, with features of 0, it is not."""
-    first = np.where(task.present, task.features @ ranking, -np.inf).argmax(axis=1)
-    of_first = task.features[np.arange(len(first)), first]
-    rows = np.zeros((len(first), 2, len(FEATURES) + len(NIL_FEATURES)))
-    rows[:, 0] = np.concatenate([of_first, task.nil_features], axis=1)
-    found = task.right.any(axis=1)
-    right = np.stack([found, ~found], axis=1)
-    return _Rows(rows, np.ones_like(right), right, task.decision_weight)
+@dataclass(frozen=True, slots=True)
+class _Decisions:
+    """First candidates: (m, p) their features and those of the mention, (m,) their shares, and which are right."""
+
+    features: FloatArray
+    shares: FloatArray
+    right: npt.NDArray[np.bool_]
+    weight: float
+
+
+def _decision_rows(task: Task, ranking: FloatArray) -> _Decisions:
+    logits = np.where(task.present, task.features @ ranking, -np.inf)
+    rows, first = np.arange(len(logits)), logits.argmax(axis=1)
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    of_mention = all_margins(task.nil_features, logits, task.features)
+    features = np.concatenate([task.features[rows, first], of_mention], axis=1)
+    return _Decisions(features, 1.0 / odds.sum(axis=1), task.right[rows, first], task.decision_weight)
+
+
+def _fit_decision(tasks: Sequence[_Decisions], l2: float, iterations: int) -> FloatArray:
+    """Coefficients of the features and of the mention, (p,), which make -log p(the first is right or not) least."""
+    tasks = [task for task in tasks if task.weight]
+    total_weight = sum(task.weight for task in tasks)
+    scale = _scale(np.concatenate([task.features for task in tasks]))
+
+    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
+        total, gradient = l2 * float(parameters @ parameters), 2 * l2 * parameters
+        for task in tasks:
+            near = 1.0 / (1.0 + np.exp(-(task.features @ (parameters / scale))))
+            p = np.clip(task.shares * near, 1e-9, 1 - 1e-9)
+            value = -np.where(task.right, np.log(p), np.log1p(-p)).mean()
+            slope = np.where(task.right, -1.0 / p, 1.0 / (1.0 - p)) * task.shares * near * (1.0 - near)
+            total += task.weight / total_weight * value
+            gradient = gradient + task.weight / total_weight * (slope @ task.features) / len(p) / scale
+        return total, gradient
+
+    return _minimise(loss, scale, DECISION_FIXED, iterations)
 
 
 def _fit(tasks: Sequence[_Rows], fixed: Mapping[str, float], l2: float, iterations: int) -> FloatArray:
-    """The coefficients, (p,); the first are those of `FEATURES`, whose signs are kept. Further ones are free."""
+    """The coefficients, (p,), of the features in their order."""
     tasks = [task for task in tasks if task.weight]
     total_weight = sum(task.weight for task in tasks)
-    p = tasks[0].features.shape[2]
-    scale = np.concatenate([task.features[task.present] for task in tasks]).std(axis=0)
-    scale[scale < 1e-6] = 1.0
-    scale[len(FEATURES) :] = 1.0
+    scale = _scale(np.concatenate([task.features[task.present] for task in tasks]))
 
     def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
         total, gradient = l2 * float(parameters @ parameters), 2 * l2 * parameters
@@ -166,14 +192,34 @@ def _fit(tasks: Sequence[_Rows], fixed: Mapping[str, float], l2: float, iteratio
             gradient = gradient + task.weight / total_weight * slope / scale
         return total, gradient
 
-    start = np.zeros(p)
-    bounds: list[tuple[float | None, float | None]] = [(None, None)] * p
+    return _minimise(loss, scale, fixed, iterations)
+
+
+def _scale(features: FloatArray) -> FloatArray:
+    """Deviations of the features of candidates, (p,); 1 for those of the mention, and for constant ones."""
+    scale: FloatArray = features.std(axis=0)
+    scale[scale < 1e-6] = 1.0
+    scale[len(FEATURES) :] = 1.0
+    return scale
+
+
+def _minimise(
+    loss: Callable[[FloatArray], tuple[float, FloatArray]],
+    scale: FloatArray,
+    fixed: Mapping[str, float],
+    iterations: int,
+) -> FloatArray:
+    """Coefficients with the least loss, (p,), each with the sign of its feature; margins raise a candidate."""
+    start = np.zeros(len(scale))
+    bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(scale)
     for i, name in enumerate(FEATURES):
         if name in fixed:
             start[i] = fixed[name] * scale[i]
             bounds[i] = (start[i], start[i])
-        elif name not in UNSIGNED:
-            bounds[i] = (None, 0.0) if name in NEGATIVE else (0.0, None)
+        elif SIGNS[name]:
+            bounds[i] = (0.0, None) if SIGNS[name] > 0 else (None, 0.0)
+    for i in range(len(FEATURES), len(scale))[MARGINS]:
+        bounds[i] = (0.0, None)
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
     fitted: FloatArray = found.x / scale
     return fitted

@@ -11,7 +11,7 @@ from pearl_qdrant.linking.calibration.metrics import (
     FloatArray,
 )
 from pearl_qdrant.linking.calibration.samples import Samples
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
 
 
 def answers(

@@ -11,14 +11,8 @@ import pytest
 from pearl_qdrant.linking.calibration.fit_coefficients import fit_coefficients
 from pearl_qdrant.linking.calibration.platt_scaling import fit
 from pearl_qdrant.linking.calibration.samples import Samples
-from pearl_qdrant.linking.ranking.model import (
-    FEATURES,
-    NEGATIVE,
-    NIL_FEATURES,
-    UNSIGNED,
-    Calibration,
-    RankingModel,
-)
+from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES, SIGNS
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 
 SHIPPED = RankingModel.from_names(
     {

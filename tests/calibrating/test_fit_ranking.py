@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, RankingModel
+from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
+
+from pearl_qdrant.linking.ranking.model import RankingModel
 from training.ranking import (
     DECISION_FIXED,
     FIXED,

@@ -19,7 +19,7 @@ from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.documents.resolve import set_features
 from pearl_qdrant.linking.documents.word_types import TYPES, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount
 from pearl_qdrant.settings import DEFAULT_MODEL

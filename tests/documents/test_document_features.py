@@ -21,8 +21,8 @@ from pearl_qdrant.linking.documents.model import (
     shipped_document_model,
 )
 from pearl_qdrant.linking.documents.resolve import rescored, set_features
-from pearl_qdrant.linking.ranking.model import FEATURES as RANKING_FEATURES
-from pearl_qdrant.linking.ranking.model import NIL_FEATURES
+from pearl_qdrant.linking.ranking.features import FEATURES as RANKING_FEATURES
+from pearl_qdrant.linking.ranking.features import NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.store.schema import NamePoint
 

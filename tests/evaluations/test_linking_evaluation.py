@@ -11,7 +11,8 @@ from cli_runner import Run
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
+from pearl_qdrant.linking.ranking.features import FEATURES
+from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.records import Entity
 from training.evaluation.data import FolderData
 from training.evaluation.linking.loaded_bases import LoadedBases

@@ -15,7 +15,8 @@ from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.candidates import MORE, _group_by_entity
 from pearl_qdrant.linking.decision import decide
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.scoring import (
     SAME_LOGIT,
     LinkQuery,

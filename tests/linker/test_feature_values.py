@@ -9,7 +9,8 @@ import pytest
 
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.scoring import (
     LinkQuery,
     MatchedName,

@@ -12,7 +12,8 @@ from pathlib import Path
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import MissingDataError, OptionError, SettingsError
 from pearl_qdrant.installing import install_command
-from pearl_qdrant.linking.ranking.model import FEATURES, shipped_model
+from pearl_qdrant.linking.ranking.features import FEATURES
+from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.data import Data, FolderData, OwnBase
 from training.evaluation.hub import REPOSITORY, HubData

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from pearl_qdrant.linking.calibration.metrics import FloatArray
 from pearl_qdrant.linking.calibration.newton import minimise
 from pearl_qdrant.linking.calibration.samples import Samples
-from pearl_qdrant.linking.ranking.model import FEATURES, NEGATIVE, NIL_FEATURES, UNFITTED, UNSIGNED, RankingModel
+from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES, SIGNS, UNFITTED
+from pearl_qdrant.linking.ranking.model import RankingModel, all_margins
 
 PRIOR = 4.0
 """Chosen with 100 and 400 mentions of 23 bases; values from 2 to 64 differ little."""
@@ -45,8 +46,7 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, prior: float = 
     scale = np.maximum(samples.features[present].std(axis=0), _LEAST_SCALE) if present.any() else np.ones(len(FEATURES))
     ranking = _fit(_ranking_choices(samples, present), shipped.features, scale, prior)
     choices = _decision_choices(samples, present, ranking)
-    decision = np.zeros(len(FEATURES)) if shipped.decision is None else shipped.decision
-    centre = np.concatenate([decision, -shipped.nil_features])
+    centre = np.concatenate([shipped.decision, -shipped.nil_features])
     fitted = _fit(choices, centre, np.concatenate([scale, np.ones(len(NIL_FEATURES))]), prior)
     n = len(FEATURES)
     return RankingModel(ranking, fitted[:n], -fitted[n:])
@@ -77,10 +77,12 @@ def _ranking_choices(samples: Samples, present: npt.NDArray[np.bool_]) -> _Choic
 
 def _decision_choices(samples: Samples, present: npt.NDArray[np.bool_], ranking: FloatArray) -> _Choices:
     """For each mention: its entity is among the candidates, or, with features of 0, it is not."""
-    first = np.where(present, samples.features @ ranking, -np.inf).argmax(axis=1)
+    logits = np.where(present, samples.features @ ranking, -np.inf)
+    first = logits.argmax(axis=1)
     of_first = np.where(present.any(axis=1, keepdims=True), samples.features[np.arange(len(first)), first], 0.0)
     rows = np.zeros((len(first), 2, len(FEATURES) + len(NIL_FEATURES)))
-    rows[:, 0] = np.concatenate([of_first, samples.nil_features], axis=1)
+    of_mention = all_margins(samples.nil_features, logits, samples.features)
+    rows[:, 0] = np.concatenate([of_first, of_mention], axis=1)
     is_right = np.stack([samples.is_found, ~samples.is_found], axis=1)
     return _Choices(rows, np.ones_like(is_right), is_right, samples.weights)
 
@@ -93,9 +95,9 @@ def _fit(choices: _Choices, centre: FloatArray, scale: FloatArray, prior: float)
     for i, name in enumerate(FEATURES):
         if name in UNFITTED:
             lowest[i] = highest[i] = centre[i] * scale[i]
-        elif name in NEGATIVE:
+        elif SIGNS[name] < 0:
             highest[i] = 0.0
-        elif name not in UNSIGNED:
+        elif SIGNS[name] > 0:
             lowest[i] = 0.0
     scaled = replace(choices, rows=choices.rows / scale)
     fitted = minimise(

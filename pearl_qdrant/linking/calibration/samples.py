@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.linking.calibration.metrics import Answers, BoolArray, FloatArray
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.scoring import ScoredMention, best_first
 
 IntArray = npt.NDArray[np.int64]

@@ -23,7 +23,8 @@ from pearl_qdrant.linking.learned.learning import Labelled, Learned
 from pearl_qdrant.linking.learned.ledger import BatchKind, LearnedBatch, Ledger, read_ledger
 from pearl_qdrant.linking.learned.posterior import Observation, Outcome, observations, posterior
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import FEATURES, Calibration
+from pearl_qdrant.linking.ranking.features import FEATURES
+from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.rules import BONUS
 from pearl_qdrant.linking.ranking.scoring import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount, Link

@@ -29,7 +29,7 @@ class Kind:
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind("exact", 0.12, "a name as it stands; the most frequent kind in tables and in what programs send"),
+    Kind("exact", 0.10, "a name as it stands; the most frequent kind in tables and in what programs send"),
     Kind("case", 0.04, "other letter case: `aids`, `NEW YORK`"),
     Kind("punctuation", 0.04, "accents, hyphens and full stops: `Malmo`, `IL 2`, `N.A.S.A.`"),
     Kind("no spaces", 0.03, "spaces left out: `chickenpox`, `newyork`; domains and hashtags"),
@@ -44,8 +44,12 @@ KINDS: tuple[Kind, ...] = (
     Kind("alias", 0.11, "a real alias that the base does not have: the hardest kind, and the least frequent in tables"),
     Kind("nil removed", 0.08, "a name whose entity is not in the base", is_nil=True),
     Kind(
-        "nil sibling", 0.06, "like an entity of the base but another one: `hepatitis Z`, `type 9 diabetes`", is_nil=True
+        "nil sibling", 0.04, "like an entity of the base but another one: `hepatitis Z`, `type 9 diabetes`", is_nil=True
     ),
+    Kind("nil brackets", 0.01, "something else in brackets: `Ian Clark (river)`, `Libido (1974 film)`", is_nil=True),
+    Kind("nil number", 0.01, "another number: `Route 67`", is_nil=True),
+    Kind("nil first name", 0.01, "another person of the same family name: `B. Mathur`", is_nil=True),
+    Kind("nil word more", 0.01, "a name with one word more, which is another thing: `Stripe Press`", is_nil=True),
     Kind("nil other field", 0.03, "a name of another field", is_nil=True),
     Kind("nil common word", 0.03, "a word of everyday language that is no name of the base", is_nil=True),
 )

@@ -6,13 +6,12 @@ A mention is kept only if its right answer is certain: no other entity may have 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.mention_kinds import rewrites
-from pearl_qdrant.linking.mention_kinds.foreign_names import COMMON_WORDS, OPPOSITES, OTHER_FIELDS
+from pearl_qdrant.linking.mention_kinds import rewrites, siblings
+from pearl_qdrant.linking.mention_kinds.foreign_names import COMMON_WORDS, OTHER_FIELDS
 from pearl_qdrant.linking.mention_kinds.kinds import KINDS
 from pearl_qdrant.linking.mention_kinds.owners import NameOwners, spelling_key
 from pearl_qdrant.linking.mention_kinds.slips import slip
@@ -139,9 +138,9 @@ def _from_name(
         return MadeMention(kind, name, entity.entity_id, own_key=spelling_key(name), is_canonical=False)
     if kind == "nil removed":
         return MadeMention(kind, name, None, without=owners.sharing_names_with(entity.entity_id))
-    if kind == "nil sibling":
-        other = _sibling(name, entities, rng)
-        return MadeMention(kind, other, None) if other is not None and not owners.of_name(other) else None
+    if kind in _SIBLINGS:
+        other = _SIBLINGS[kind](name, entity.types, entities, rng)
+        return MadeMention(kind, other, None) if other and other != name and not owners.of_name(other) else None
     changed = _REWRITES[kind](name, entity.types, rng)
     if changed is None or changed == name or not changed.strip():
         return None
@@ -158,34 +157,6 @@ def _other_fields(owners: NameOwners, rng: random.Random) -> Iterator[MadeMentio
             names += unknown
     rng.shuffle(names)
     yield from (MadeMention("nil other field", name, None) for name in names)
-
-
-def _sibling(name: str, entities: Sequence[NamedEntity], rng: random.Random) -> str | None:
-    """Another thing of the same kind: another number, the opposite, another letter, another word of the base."""
-    words = name.split()
-    if len(words) < 2:
-        return None
-    changes: list[tuple[int, str]] = []
-    for i, word in enumerate(words):
-        if re.fullmatch(r"\d{1,4}", word):
-            changes += [(i, str(int(word) + rng.randint(1, 60)))] * 3
-        elif re.fullmatch(r"[A-Z]", word) and i:
-            changes += [(i, rng.choice([c for c in "BCDEFGHJKLMNPQRSTUWYZ" if c != word]))] * 2
-        elif word.lower() in OPPOSITES:
-            other = OPPOSITES[word.lower()]
-            changes += [(i, other.capitalize() if word[0].isupper() else other)] * 3
-    from_another = rng.choice(rng.choice(entities).names).split()
-    content = [i for i, word in enumerate(words) if len(word) > 3 and word.isalpha()]
-    if content and len(from_another) > 1:
-        at = rng.choice(content)
-        other = rng.choice(from_another)
-        is_far = other.isalpha() and len(other) > 3 and other[:3].lower() != words[at][:3].lower()
-        if is_far and other.lower() not in (word.lower() for word in words):
-            changes.append((at, other))
-    if not changes:
-        return None
-    at, other = rng.choice(changes)
-    return " ".join([*words[:at], other, *words[at + 1 :]])
 
 
 def _two_slips(name: str, types: tuple[str, ...], rng: random.Random) -> str | None:
@@ -211,4 +182,12 @@ _REWRITES: dict[str, Rewrite] = {
     "spelling": _untyped(rewrites.respelled),
     "initials": rewrites.initials,
     "in words": rewrites.in_words,
+}
+
+_SIBLINGS: dict[str, Callable[[str, tuple[str, ...], Sequence[NamedEntity], random.Random], str | None]] = {
+    "nil sibling": lambda name, types, entities, rng: siblings.sibling(name, entities, rng),
+    "nil brackets": lambda name, types, entities, rng: siblings.other_brackets(name, rng),
+    "nil number": lambda name, types, entities, rng: siblings.other_number(name, rng),
+    "nil first name": siblings.other_first_name,
+    "nil word more": siblings.one_word_more,
 }

@@ -1,4 +1,4 @@
-"""Features of candidates and of NIL, in the order of `model.FEATURES` and `model.NIL_FEATURES`."""
+"""Features of candidates and of NIL, in the order of `features.FEATURES` and `features.NIL_FEATURES`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from pearl_qdrant.linking.ranking.edit_features import (
     sorted_similarity,
     word_changes,
 )
+from pearl_qdrant.linking.ranking.features import MARGINS
+from pearl_qdrant.linking.ranking.name_differences import name_differences
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
@@ -38,6 +40,8 @@ SOME_LEXICAL = 0.5
 
 BACKGROUND = slice(5, 10)
 """Ranks of the candidates that measure how crowded the base is around the mention."""
+
+_NO_MARGINS = (1.0,) * (MARGINS.stop - MARGINS.start)
 
 LONG = 30
 """Letters and digits beyond which a mention counts as no longer."""
@@ -79,6 +83,11 @@ def candidate_features(
     n_slips = int(misread) or (0 if changes.is_code else slips(of_mention, of_name, similarity))
     is_short = not is_other and is_short_slip(of_mention, of_name, similarity)
     is_new_word = bool(n_slips or is_short) and is_unknown(of_mention, of_name, known)
+    differences = name_differences(
+        of_mention.text, point.name, canonical_name=point.canonical_name, is_person=is_person(point)
+    )
+    if changes.added_plain and (differences.added_proper or differences.bracket_added or differences.bracket_differs):
+        changes = changes._replace(added_plain=0.0)  # `Stripe Press`, `Ian Clark (river)`: no words around a name
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
     return (
         dense,
@@ -106,7 +115,13 @@ def candidate_features(
         1.0 if point.is_canonical else 0.0,
         type_agreement(gaps, point.types),
         1.0 if is_wanted else 0.0,
+        *differences,
     )
+
+
+def is_person(point: NamePoint) -> bool:
+    """Whether a name is that of a person, by the base, or by the type head where the base has no type."""
+    return "PERSON" in point.types or (not point.types and point.predicted_type == "PERSON")
 
 
 def length(of_mention: StringFeatures) -> float:
@@ -120,7 +135,7 @@ def has_type(point: NamePoint, types: Sequence[str]) -> bool:
 
 
 def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], scorer: Scorer) -> npt.NDArray[np.float64]:
-    """Features in the order of `NIL_FEATURES`."""
+    """Features in the order of `NIL_FEATURES`, without margins, which the ranking gives (`model.with_margins`)."""
     background = names[BACKGROUND]
     dense = [_dense(name, scorer) for name in background]
     lexical = [name.lexical for name in background]
@@ -132,5 +147,6 @@ def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], score
             sum(lexical) / len(lexical) if lexical else 0.0,
             length(of_mention),
             scorer.log_size / 10,
+            *_NO_MARGINS,
         ]
     )

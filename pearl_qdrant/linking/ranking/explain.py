@@ -5,45 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
+from pearl_qdrant.linking.ranking.features import WORDS
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.records import Candidate, Link, NilReason
-
-_WORDS: Mapping[str, str] = {
-    "dense": "meaning (dense cosine above that of unrelated names)",
-    "dense_squared": "close meaning (the same, squared)",
-    "lexical": "spelling (n-gram cosine)",
-    "some_lexical": "similar spelling (n-gram cosine up to 0.5)",
-    "mention_coverage": "share of the mention that the name covers",
-    "name_coverage": "share of the name that the mention covers",
-    "one_edit": "one edit away",
-    "slip_length": "one edit away, by the length of the mention",
-    "slip_gap": "one or two edits away, which change the vector",
-    "sorted_similarity": "few edits in another order of words",
-    "edit_margin": "fewer edits than any other name",
-    "short_edit": "one edit away in a short name",
-    "unknown_slip": "one or two edits away, and the base does not have the word as it is written",
-    "unknown_gap": "the same, and the vectors differ",
-    "swap": "letters in another order",
-    "replaced_words": "another word among equal ones",
-    "any_replaced": "both have words that the other does not have",
-    "replaced_known": "another word, which other names of the base have",
-    "replaced_rare": "another word, which is rare in English",
-    "only_added": "the mention has more words",
-    "added_rare": "a word that it has more is rare in English",
-    "added_plain": "the words that it has more are frequent in English and rare in the base",
-    "only_missing": "the name has more words",
-    "missing_rare": "a word that it has more is rare in English",
-    "added_known": "a word that it has more is frequent in the base",
-    "canonical": "the canonical name",
-    "equal_core": "equal except for case, accents, punctuation, brackets",
-    "missing_numbers": "a number of the mention is not in the name",
-    "extra_numbers": "a number of the name is not in the mention",
-    "equal_numbers": "the same numbers",
-    "acronym": "one is an acronym of the other",
-    "first_word": "the same first word",
-    "type_agreement": "the model predicts another type for the mention",
-    "wanted_type": "has a requested type",
-}
 
 _DOCUMENT_WORDS: Mapping[str, str] = {
     "names": "its names",
@@ -80,7 +44,7 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
     best = link.candidates[0]
     if best.document:
         return lines + _in_document(link)
-    lines += [f"for {_label(best)}:", *_parts(best, coefficients.get("decision", coefficients["features"]))]
+    lines += [f"for {_label(best)}:", *_parts(best, coefficients["decision"])]
     other = next((c for c in link.candidates[1:] if not (best.tie and c.tie)), None)
     if other is not None:
         if link.rule is None:
@@ -161,11 +125,11 @@ def _parts(candidate: Candidate, coefficients: Mapping[str, float]) -> list[str]
     """The contributions of features to the decision, in logits, the largest first."""
     parts = {name: coefficients[name] * value for name, value in candidate.features.items()}
     shown = sorted((n for n in parts if abs(parts[n]) >= _SMALL), key=lambda n: -abs(parts[n]))
-    return [f"  {parts[name]:+6.2f}  {_WORDS[name]}: {candidate.features[name]:.3f}" for name in shown]
+    return [f"  {parts[name]:+6.2f}  {WORDS[name]}: {candidate.features[name]:.3f}" for name in shown]
 
 
 def _differences(best: Candidate, other: Candidate, coefficients: Mapping[str, float]) -> list[str]:
     """The largest differences between the contributions of two candidates to the ranking."""
     gaps = {name: coefficients[name] * (best.features[name] - other.features[name]) for name in best.features}
     shown = sorted((n for n in gaps if abs(gaps[n]) >= _SMALL), key=lambda n: -abs(gaps[n]))[:4]
-    return [f"  {gaps[name]:+6.2f}  {_WORDS[name]}" for name in shown]
+    return [f"  {gaps[name]:+6.2f}  {WORDS[name]}" for name in shown]

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.ranking.model import FEATURES, RankingModel
+from pearl_qdrant.linking.ranking.features import FEATURES
+from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.ranking.candidate_features import candidate_features, has_type, nil_features
-from pearl_qdrant.linking.ranking.model import FEATURES
+from pearl_qdrant.linking.ranking.features import FEATURES
+from pearl_qdrant.linking.ranking.model import with_margins
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
 from pearl_qdrant.linking.ranking.rules import BONUS, EXACT_CERTAINTY, ID_CERTAINTY, namesakes, own_names, shares
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, RuleName, ScoredEntity, ScoredMention, Scorer
@@ -70,6 +71,7 @@ def score_names(
         [candidate_features(of_mention, name, gaps, link_query, scorer, nearest, known) for name in names]
     )
     logits = features @ scorer.model.features
+    of_nil = with_margins(of_nil, logits, features)
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
     offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, nil_logit, link_query)
     found = in_order(

@@ -29,7 +29,7 @@ def model_of(stored: LinkCalibration) -> RankingModel | None:
     Raises:
         CalibrationError: If this version does not know one of the features.
     """
-    if stored.features is None or stored.nil_features is None:
+    if stored.features is None or stored.decision is None or stored.nil_features is None:
         return None
     try:
         return RankingModel.from_names(stored.features, stored.decision, stored.nil_features)

@@ -41,6 +41,7 @@ class StringFeatures(NamedTuple):
     """A string prepared for comparisons; a tuple, because it is made a third as fast as a frozen dataclass.
 
     Attributes:
+        text: The string.
         folded: The result of `fold_name`.
         core: The same without text in brackets, unless nothing else is left.
         joined: `folded` without spaces: its spelling key.
@@ -54,6 +55,7 @@ class StringFeatures(NamedTuple):
         initials: First letters of the words, with and without small words; empty for a single word.
     """
 
+    text: str
     folded: str
     core: str
     joined: str
@@ -93,6 +95,7 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
     numbers = _NONE if is_plain else frozenset([word for word in words if word.isdigit()]) or _NONE
     word_set = frozenset(words)
     return StringFeatures(
+        text,
         folded,
         core or folded,
         spelling_key(folded),

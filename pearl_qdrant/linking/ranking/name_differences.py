@@ -1,0 +1,442 @@
+"""Features of what two names do not share, by sort: brackets, numbers, opposites, first names, cut words.
+
+    Libido (1974 film) / Libido (1973 film)            brackets differ
+    South Star Shipping / North Star Shipping          opposites
+    B. Mathur / Abhishek Mathur                        a first name that contradicts
+    N. Engl. J. Med. / New England Journal of Medicine every word is cut short
+    Stripe Press / Stripe                              a word that makes another thing of a name
+
+Each feature is a number in [0, 1].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from rapidfuzz.distance import JaroWinkler
+
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.spelling_variants import variant_words
+from pearl_qdrant.lexical.word_rarity import word_rarity
+
+_BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+_DIGITS = re.compile(r"\d+")
+_CODE = re.compile(r"(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{4,}|\d{5,}")
+"""A product number, a gene: letters and digits, or five digits."""
+
+_SMALL = frozenset("the of and in de a an for la le el at on to di du des der von und et y e las los do da".split())
+"""Words that names in cut words leave out."""
+
+_GENERATIONS = frozenset("jr junior ii iii iv".split())
+_TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
+
+_GROUPS: tuple[frozenset[str], ...] = tuple(
+    frozenset(group.split())
+    for group in (
+        "north south east west central",
+        "northern southern eastern western central",
+        "northeast northwest southeast southwest",
+        "left right bilateral",
+        "upper lower middle",
+        "anterior posterior",
+        "internal external",
+        "inner outer",
+        "acute chronic subacute",
+        "mild moderate severe",
+        "benign malignant",
+        "primary secondary tertiary",
+        "positive negative",
+        "increased decreased",
+        "increase decrease",
+        "high low",
+        "early late",
+        "male female",
+        "men women boys girls",
+        "maternal paternal",
+        "adult juvenile",
+        "dominant recessive",
+        "first second third fourth fifth sixth 1st 2nd 3rd 4th 5th 6th",
+        "free paid",
+        "inbound outbound",
+        "import export",
+        "inpatient outpatient",
+        "public private",
+        "long short",
+        "old new",
+        "young old",
+        "major minor",
+        "big small large",
+        "spring summer autumn winter",
+        "january february march april may june july august september october november december",
+        "monday tuesday wednesday thursday friday saturday sunday",
+        "alpha beta gamma delta epsilon kappa",
+        "active inactive",
+        "open closed",
+        "hypo hyper",
+        "type1 type2",
+        "proximal distal",
+        "medial lateral",
+        "ascending descending",
+        "systolic diastolic",
+        "arterial venous",
+        "input output",
+        "buyer seller",
+        "senior junior",
+        "day night",
+        "domestic international foreign",
+        "hot cold",
+        "indoor outdoor",
+        "wired wireless",
+        "democratic federal",
+    )
+)
+_GROUPS_OF: dict[str, frozenset[int]] = {
+    word: frozenset(i for i, group in enumerate(_GROUPS) if word in group) for word in frozenset().union(*_GROUPS)
+}
+
+_MOST_WORDS = 12
+"""Words of a name beyond which only sets of words are compared."""
+
+_MANY = 6
+_HARMLESS = 0.2
+"""`added_same` from which a word more is mostly the same thing: `Inc.`, `FC`."""
+_SMALL_DIGITS = 3
+
+_SLIP = 0.88
+"""Jaro-Winkler similarity from which two first names are spellings of one."""
+
+
+class NameDifferences(NamedTuple):
+    """What a mention and a name do not share; each in [0, 1].
+
+    Attributes:
+        bracket_differs: Both have brackets, with other words in them.
+        bracket_number: Both have brackets, with another number in them.
+        bracket_added: Only the mention has brackets, and what they say is not in the name.
+        bracket_missing: Only the name has brackets.
+        number_differs: Each has a number that the other lacks, outside brackets or anywhere.
+        small_number: One has a number under 100 outside brackets, and the other has none: `syndrome 3`, `syndrome`.
+        code_shared: Both have a code of letters and digits.
+        code_differs: Both have codes, and none is shared.
+        opposite: Each has a word that excludes one of the other: `left`, `right`; `first`, `second`.
+        first_name_differs: The same family name, and first names that contradict each other.
+        family_name_differs: Only the mention has further words, one of them after the name of a person.
+        initials_fit: The same family name, and initials of the first names.
+        generation_differs: `Jr.` or `II` on one side alone, or another one.
+        cut_words: Every word of one side is a word of the other in its place, cut short or whole.
+        added_apart, added_same: Only the mention has further words: how much they make another thing of a name, or how
+            little (`lexical/added_words.tsv`).
+        missing_apart, missing_same: The same of words that only the name has.
+        added_proper: Only the mention has further words, and all begin with a capital, unlike others in it.
+        added_head: If so, and the last one is an English word: `Stripe Press`, `Camp Mountain Magazine`.
+        shared_words: Words that both have, up to six, divided by six.
+    """
+
+    bracket_differs: float = 0.0
+    bracket_number: float = 0.0
+    bracket_added: float = 0.0
+    bracket_missing: float = 0.0
+    number_differs: float = 0.0
+    small_number: float = 0.0
+    code_shared: float = 0.0
+    code_differs: float = 0.0
+    opposite: float = 0.0
+    first_name_differs: float = 0.0
+    family_name_differs: float = 0.0
+    initials_fit: float = 0.0
+    generation_differs: float = 0.0
+    cut_words: float = 0.0
+    added_apart: float = 0.0
+    added_same: float = 0.0
+    missing_apart: float = 0.0
+    missing_same: float = 0.0
+    added_proper: float = 0.0
+    added_head: float = 0.0
+    shared_words: float = 0.0
+
+
+_NO_DIFFERENCE = NameDifferences()
+
+
+class NameParts(NamedTuple):
+    """A name taken apart.
+
+    Attributes:
+        words: Folded words outside brackets, the part after a comma first where there is one.
+        normal: The same words in their normal spelling and order, without articles.
+        bracket: Folded words in brackets.
+        numbers: Digits outside brackets, without leading zeros; bracket_numbers: those in brackets.
+        codes: Codes of letters and digits.
+        groups: Groups of exclusive words that the words belong to.
+    """
+
+    words: tuple[str, ...]
+    normal: tuple[str, ...]
+    bracket: frozenset[str]
+    numbers: frozenset[str]
+    bracket_numbers: frozenset[str]
+    codes: frozenset[str]
+    groups: frozenset[int]
+
+
+_NONE: frozenset[str] = frozenset()
+_NO_GROUP: frozenset[int] = frozenset()
+
+
+@lru_cache(maxsize=1000)
+def name_parts(text: str) -> NameParts:
+    """Take a name apart; the last 1,000 are cached."""
+    bracket, outside = _NONE, text
+    if "(" in text or "[" in text:
+        inside = _BRACKETS.findall(text)
+        outside = _BRACKETS.sub(" ", text)
+        if outside.strip():
+            bracket = frozenset(fold_name(" ".join(inside)).split())
+        else:
+            outside = text
+    folded = fold_name(outside)
+    words = tuple(folded.split()[:_MOST_WORDS])
+    if "," in outside and outside.count(",") == 1:
+        first, _, rest = outside.partition(",")
+        inverted = tuple((fold_name(rest) + " " + fold_name(first)).split()[:_MOST_WORDS])
+        words = inverted if len(inverted) == len(words) else words
+    has_digits = _DIGITS.search(text) is not None
+    groups = [_GROUPS_OF[word] for word in words if word in _GROUPS_OF]
+    return NameParts(
+        words,
+        tuple(variant_words(folded.split()[:_MOST_WORDS])),
+        bracket,
+        _numbers(folded) if has_digits else _NONE,
+        frozenset().union(*(_numbers(word) for word in bracket)) if has_digits and bracket else _NONE,
+        _codes(outside) if has_digits else _NONE,
+        frozenset().union(*groups) if groups else _NO_GROUP,
+    )
+
+
+def _numbers(folded: str) -> frozenset[str]:
+    return frozenset([number.lstrip("0") or "0" for number in _DIGITS.findall(folded)])
+
+
+def _codes(text: str) -> frozenset[str]:
+    lowered = text.casefold()
+    found = [fold_name(word).replace(" ", "") for word in re.split(r"[\s,;/()\[\]]+", lowered) if word]
+    return frozenset([code for word in found for code in _CODE.findall(word)])
+
+
+@lru_cache(maxsize=1)
+def _added_words() -> dict[tuple[str, bool], float]:
+    rows = files("pearl_qdrant.lexical").joinpath("added_words.tsv").read_text("utf-8").splitlines()[1:]
+    cells = [row.split("\t") for row in rows]
+    return {(word, place == "after"): float(value) / 4 for word, place, value in cells}
+
+
+def name_differences(mention: str, name: str, *, canonical_name: str = "", is_person: bool) -> NameDifferences:
+    """What a mention and a name do not share.
+
+    Args:
+        mention, name: The two strings.
+        canonical_name: That of the entity; what it has in brackets tells the entity from others, also by other names.
+        is_person: Whether the name is that of a person, by its type.
+    """
+    a, b = name_parts(mention), name_parts(name)
+    if a.bracket and not b.bracket and "(" in canonical_name:
+        of_entity = name_parts(canonical_name)
+        b = b._replace(bracket=of_entity.bracket, bracket_numbers=of_entity.bracket_numbers)
+    if a == b:
+        return _NO_DIFFERENCE
+    shared_codes = a.codes & b.codes
+    number_differs = bool(a.numbers - b.numbers) and bool(b.numbers - a.numbers) and not shared_codes
+    shared = set(a.normal).intersection(b.normal)
+    added_apart, added_same, missing_apart, missing_same, is_added = _further_words(a.normal, b.normal, shared)
+    is_proper = is_added and _proper_words(mention).issuperset(set(a.normal) - shared)
+    if added_apart and not is_proper and not mention.islower():
+        added_apart = 0.0  # words in small letters around a name are no part of another one
+    same_bracket = a.bracket == b.bracket
+    has_small = not shared_codes and any(len(n) < _SMALL_DIGITS for n in a.numbers or b.numbers)
+    first_differs, initials_fit, generation_differs = (
+        _persons(a.words, b.words, is_person) if a.words != b.words else (0.0, 0.0, 0.0)
+    )
+    return NameDifferences(
+        float(not same_bracket and bool(a.bracket and b.bracket) and _other_words(a.bracket, b.bracket)),
+        float(bool(a.bracket_numbers and b.bracket_numbers) and a.bracket_numbers != b.bracket_numbers),
+        float(bool(a.bracket) and not b.bracket and not _says(a.bracket, b.words)),
+        float(bool(b.bracket) and not a.bracket),
+        float(number_differs),
+        float(has_small and bool(a.numbers) != bool(b.numbers)),
+        float(bool(shared_codes)),
+        float(bool(a.codes and b.codes) and not shared_codes),
+        float(bool(a.groups and b.groups) and _opposite(a, b)),
+        first_differs,
+        float(is_person and is_added and a.words[-1] not in b.words and a.words[-1] not in _GENERATIONS),
+        initials_fit,
+        generation_differs,
+        float(_is_cut(a.words, b.words) or _is_cut(b.words, a.words)),
+        added_apart,
+        added_same,
+        missing_apart,
+        missing_same,
+        float(is_proper),
+        float(is_proper and a.normal[-1] not in shared and added_same < _HARMLESS and word_rarity(a.normal[-1]) < 1.0),
+        min(len(shared), _MANY) / _MANY,
+    )
+
+
+def _other_words(a: frozenset[str], b: frozenset[str]) -> bool:
+    """Whether no word in brackets is one of the other brackets, nor its initials, nor like it."""
+    mine, other = [word for word in a if not word.isdigit()], [word for word in b if not word.isdigit()]
+    if not mine or not other or not a.isdisjoint(b) or _are_initials(mine, other) or _are_initials(other, mine):
+        return False
+    return not any(JaroWinkler.similarity(x, y) >= _SLIP for x in mine for y in other)
+
+
+def _are_initials(short: Sequence[str], long: Sequence[str]) -> bool:
+    return len(short) == 1 and sorted(short[0]) == sorted(word[0] for word in long)
+
+
+def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
+    """Whether brackets repeat the name: its words, or its initials."""
+    initials = "".join([word[0] for word in words])
+    return bracket <= set(words) or "".join(bracket) == initials
+
+
+def _opposite(a: NameParts, b: NameParts) -> bool:
+    """Whether each has a word of one group that the other lacks."""
+    ours, theirs = set(a.words), set(b.words)
+    for group in a.groups & b.groups:
+        mine, other = ours & _GROUPS[group], theirs & _GROUPS[group]
+        if mine - other and other - mine:
+            return True
+    return False
+
+
+@lru_cache(maxsize=100)
+def _proper_words(text: str) -> frozenset[str]:
+    """The words in their normal spelling that begin with a capital; none in a text of one letter case."""
+    if text.islower() or text.isupper():
+        return _NONE
+    proper = [word for word in _BRACKETS.sub(" ", text).split() if word[0].isupper()]
+    return frozenset(variant_words(fold_name(" ".join(proper)).split()))
+
+
+def _further_words(
+    mine: Sequence[str], other: Sequence[str], shared: set[str]
+) -> tuple[float, float, float, float, bool]:
+    """`added_apart`, `added_same`, `missing_apart`, `missing_same`; and whether only the mention has further words."""
+    if not shared:
+        return 0.0, 0.0, 0.0, 0.0, False
+    ours, theirs = _values(mine, shared), _values(other, shared)
+    if ours and not theirs:
+        return max(0.0, -min(ours)), max(0.0, min(ours)), 0.0, 0.0, True
+    if theirs and not ours:
+        return 0.0, 0.0, max(0.0, -min(theirs)), max(0.0, min(theirs)), False
+    return 0.0, 0.0, 0.0, 0.0, False
+
+
+def _values(words: Sequence[str], shared: set[str]) -> list[float]:
+    """What each further word says, in [-1, 1]: less than 0 if it makes another thing of a name."""
+    table = _added_words()
+    known = [i for i, word in enumerate(words) if word in shared]
+    first, last = known[0], known[-1]
+    values = []
+    for i, word in enumerate(words):
+        if word not in shared:  # between two shared words it is mostly a middle name
+            value = 0.0 if first < i < last else table.get((word, i > last), 0.0)
+            values.append(min(1.0, max(-1.0, value)))
+    return values
+
+
+def _persons(a: Sequence[str], b: Sequence[str], is_person: bool) -> tuple[float, float, float]:
+    """`first_name_differs`, `initials_fit`, `generation_differs`."""
+    mine, of_mine = _without_generation(a)
+    other, of_other = _without_generation(b)
+    generation = float(of_mine != of_other) if of_mine or of_other else 0.0
+    if not (2 <= len(mine) <= 4 and 2 <= len(other) <= 4):
+        return 0.0, 0.0, generation
+    if mine[-1] != other[-1]:
+        # The family name first: `Trump D`.
+        if mine[0] == other[-1] and len(mine[-1]) <= 2:
+            mine = [*mine[1:], mine[0]]
+        else:
+            return 0.0, 0.0, generation
+    given, of_name = mine[:-1], other[:-1]
+    if sorted(given) == sorted(of_name):
+        return 0.0, 0.0, generation
+    if _fit(given, of_name):
+        has_initials = any(len(word) == 1 for word in (*given, *of_name)) or len(given[0]) == 2
+        return 0.0, float(has_initials), generation
+    return float(is_person), 0.0, generation
+
+
+def _without_generation(words: Sequence[str]) -> tuple[list[str], str]:
+    """Words without titles and generation; and the generation, which is none for `Sr.`: most leave that out."""
+    kept = [word for word in words if word not in _TITLES] if len(words) > 2 else list(words)
+    if len(kept) > 2 and kept[-1] in ("sr", "senior"):
+        return kept[:-1], ""
+    if len(kept) > 2 and kept[-1] in _GENERATIONS:
+        return kept[:-1], kept[-1][:2]
+    return kept, ""
+
+
+_NICKNAMES: dict[str, str] = {
+    short: long
+    for names in (
+        "james jim jimmy jamie/william bill billy will willie liam/robert bob bobby rob robbie/richard dick rick rich/"
+        "john jack johnny jon/edward ed eddie ted ned/henry harry hank/margaret peggy maggie meg/alexander alex alec "
+        "alick sandy sasha/elizabeth liz beth betty eliza lizzie/charles charlie chuck/francis frank fran/anthony tony/"
+        "thomas tom tommy/michael mike mick/patrick pat paddy/katherine kate kathy katie/daniel dan danny/david dave/"
+        "joseph joe joey/samuel sam sammy/benjamin ben benny/nicholas nick nicky/christopher chris kit/matthew matt/"
+        "andrew andy drew/lawrence larry/gerald jerry gerry/ronald ron ronnie/donald don donnie/stephen steve stevie/"
+        "kenneth ken kenny/susan sue suzy/deborah debbie/barbara barb/rebecca becky/jennifer jenny jen/timothy tim/"
+        "gregory greg/philip phil/frederick fred freddie/albert al bert/walter walt/leonard len lenny/peter pete"
+    ).split("/")
+    for long, *shorts in (names.split(),)
+    for short in shorts
+}
+"""Short forms of first names; of those of several names, one."""
+
+
+def _fit(a: Sequence[str], b: Sequence[str]) -> bool:
+    """Whether first names may be those of one person: equal, initials, short forms, some left out."""
+    if len(a) == 1 and len(a[0]) == len(b) > 1 and a[0] == "".join([word[0] for word in b]):
+        return True
+    if len(b) == 1 and len(b[0]) == len(a) > 1 and b[0] == "".join([word[0] for word in a]):
+        return True
+    short, long = (a, b) if len(a) <= len(b) else (b, a)
+    if len(short) == 1 and any(short[0] == word for word in long):
+        return True
+    return all(_is_one_name(x, y) for x, y in zip(short, long, strict=False))
+
+
+def _is_one_name(a: str, b: str) -> bool:
+    if a.startswith(b) or b.startswith(a):
+        return True
+    if len(a) == 1 or len(b) == 1:
+        return False
+    if _NICKNAMES.get(a, a) == _NICKNAMES.get(b, b):
+        return True
+    return JaroWinkler.similarity(a, b) >= _SLIP
+
+
+def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
+    """Whether the words of one side are those of the other, cut short, at least one of them (ISO 4)."""
+    mine, other = [w for w in short if w not in _SMALL], [w for w in long if w not in _SMALL]
+    if len(mine) != len(other) or len(mine) < 2 or mine == other:
+        return False
+    n_cut = 0
+    for a, b in zip(mine, other, strict=True):
+        if a == b:
+            continue
+        if a[0] != b[0] or len(a) >= len(b) or not (b.startswith(a) or (len(a) > 1 and _is_within(a, b))):
+            return False
+        n_cut += 1
+    return n_cut > 0
+
+
+def _is_within(short: str, long: str) -> bool:
+    """Whether the letters of one word are in another, in their order."""
+    letters = iter(long)
+    return all(letter in letters for letter in short)
