@@ -24,7 +24,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_words
 from training.examples.example import TRAIN_SPLITS, split_of
 
-FEWEST = 8
+FEWEST = 5
 MOST_OWNERS = 3
 """Entities of a name, beyond which it says nothing which of them is meant."""
 WORDS = range(2, 7)

@@ -75,24 +75,28 @@ SMALL_SIZES = ((300, 1), (300, 2), (3000, 1))
 """Entities of the small bases, and the seed of each."""
 PER_SMALL_KIND = 60
 WEIGHTS = {
-    "real": (2.0, 9.0),
-    "autofj": (3.0, 4.0),
+    "real": (2.0, 20.0),
+    "autofj": (3.0, 6.0),
     "biomedical": (1.5, 0.5),
     "general": (2.0, 1.0),
     "everyday": (3.0, 8.0),
-    "small": (1.5, 6.0),
+    "small": (1.5, 9.0),
 }
 """Weights of each sort of task, in the ranking and in the decision, divided among its bases."""
 SHARES = {kind.name: kind.share for kind in KINDS} | {
+    "one slip": 0.15,
+    "two slips": 0.1,
     "in words": 0.15,
-    "nil removed": 0.12,
+    "nil removed": 0.5,
     "nil sibling": 0.08,
     "nil brackets": 0.05,
     "nil word more": 0.05,
     "nil number": 0.03,
     "nil first name": 0.03,
 }
-SMALL_SHARES = SHARES | {
+SMALL_SHARES = {kind.name: kind.share for kind in KINDS} | {
+    "in words": 0.15,
+    "nil removed": 0.12,
     "nil sibling": 0.12,
     "nil brackets": 0.25,
     "nil word more": 0.25,

@@ -98,6 +98,9 @@ _GROUPS_OF: dict[str, frozenset[int]] = {
     word: frozenset(i for i, group in enumerate(_GROUPS) if word in group) for word in frozenset().union(*_GROUPS)
 }
 
+_OTHER_PLACE = ("new north south east west northern southern eastern western upper lower inner outer central").split()
+"""Words before the name of a place that make another place, though a few places have such an alias."""
+
 _MOST_WORDS = 12
 """Words of a name beyond which only sets of words are compared."""
 
@@ -231,7 +234,8 @@ def _codes(text: str) -> frozenset[str]:
 def _added_words() -> dict[tuple[str, bool], float]:
     rows = files("pearl_qdrant.lexical").joinpath("added_words.tsv").read_text("utf-8").splitlines()[1:]
     cells = [row.split("\t") for row in rows]
-    return {(word, place == "after"): float(value) / 4 for word, place, value in cells}
+    found = {(word, place == "after"): float(value) / 4 for word, place, value in cells}
+    return found | dict.fromkeys([(word, False) for word in _OTHER_PLACE], -1.0)
 
 
 def name_differences(mention: str, name: str, *, canonical_name: str = "", is_person: bool) -> NameDifferences:
