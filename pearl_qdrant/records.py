@@ -47,6 +47,7 @@ class NilReason(str, Enum):
     BELOW_THRESHOLD = "below_threshold"
     AMBIGUOUS = "ambiguous"
     TOO_LONG = "too_long"
+    NO_NAME = "no_name"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -84,6 +84,12 @@ if TYPE_CHECKING:
 @on_tie_option
 @strict_option
 @workers_option
+@click.option(
+    "--adapt",
+    is_flag=True,
+    help="With --file: estimate how much of the list is in the base from its scores, without labels, and decide by "
+    "that; at least 200 different mentions. What it assumes is printed to stderr.",
+)
 @click.option("--explain", is_flag=True, help="Explain each link: rule, scores of the best candidate, runner-up.")
 @json_option
 def link(  # long: each of its options has its line, and help its examples
@@ -103,6 +109,7 @@ def link(  # long: each of its options has its line, and help its examples
     on_tie: str,
     strict: bool,
     workers: int | None,
+    adapt: bool,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -117,22 +124,16 @@ def link(  # long: each of its options has its line, and help its examples
     pearl-qdrant link "Paris" --type PERSON --json
     pearl-qdrant link "NYTimes" --explain
     pearl-qdrant link --file mentions.txt --json > links.jsonl
+    pearl-qdrant link --file products.txt --adapt --json > links.jsonl
     pearl-qdrant link --file documents.jsonl --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
     """
-    if bool(mentions) == bool(file):
-        raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
-    if kind is not None and file is None:
-        raise click.UsageError("--format is for --file.")
-    if workers is not None and file is None:
-        raise click.UsageError("--workers is for --file.")
     has_documents = file is not None and (kind or _kind_of(name_of(file))) == "jsonl"
-    if context is not None and has_documents:
-        raise click.UsageError("--context is for mentions without a text; a document is the context of its mentions.")
-    if without and not has_documents:
-        raise click.UsageError("--without is for documents (--file with JSON Lines).")
-    if has_documents and workers is not None:
-        raise click.UsageError("--workers is for mentions, one a line; documents are linked one after the other.")
+    _check_usage(
+        {"mentions": mentions, "file": file, "format": kind, "workers": workers, "without": without, "adapt": adapt},
+        context,
+        has_documents=has_documents,
+    )
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
 
@@ -141,8 +142,10 @@ def link(  # long: each of its options has its line, and help its examples
         if file is not None and has_documents:
             found_links = _in_documents(linker, file, options, without)
         else:
-            given = mentions if file is None else _read_mentions(file)
+            given: Iterable[str] = mentions if file is None else _read_mentions(file)
+            given, options = _adapted(linker, given, options) if adapt else (given, options)
             found_links = (({}, one) for one in linker.link_batch(given, options, workers=workers))
+        calibration = linker.calibration.with_bias(options.nil_bias)
         for key, found in found_links:
             if as_json:
                 echo_json({**key, **_as_record(found, explain)})
@@ -150,9 +153,36 @@ def link(  # long: each of its options has its line, and help its examples
             head, *table = _as_text(found, with_base=len(set(collections)) > 1)
             echo("".join(f"{visible(str(value))}:" for name, value in key.items() if name != "end") + head, *table)
             if explain and found.mention.strip():
-                echo(*(f"    {line}" for line in explain_link(found, linker.calibration, linker.model)))
+                echo(*(f"    {line}" for line in explain_link(found, calibration, linker.model)))
         if file is not None:
             report_newer_state(linker)
+
+
+def _check_usage(given: Mapping[str, object], context: str | None, *, has_documents: bool) -> None:
+    """Raise for options that do not go together."""
+    if bool(given["mentions"]) == bool(given["file"]):
+        raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
+    for name in ("format", "workers", "adapt"):
+        if given[name] and given["file"] is None:
+            raise click.UsageError(f"--{name} is for --file.")
+    if context is not None and (has_documents or given["adapt"]):
+        raise click.UsageError(
+            "--context is for mentions without a text; a document is the context of its mentions, and a list that "
+            "--adapt reads has none."
+        )
+    if given["without"] and not has_documents:
+        raise click.UsageError("--without is for documents (--file with JSON Lines).")
+    for name in ("workers", "adapt"):
+        if given[name] and has_documents:
+            raise click.UsageError(f"--{name} is for mentions, one a line; documents are linked one after the other.")
+
+
+def _adapted(linker: EntityLinker, mentions: Iterable[str], options: LinkOptions) -> tuple[list[str], LinkOptions]:
+    """All mentions, and the options with what they say of themselves, which is printed to stderr."""
+    given = list(mentions)
+    adaptation = linker.adapt(given, options)
+    click.echo(str(adaptation), err=True)
+    return given, options.updated(nil_bias=adaptation.nil_bias)
 
 
 def _kind_of(name: str) -> str:

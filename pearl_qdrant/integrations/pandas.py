@@ -39,6 +39,7 @@ def link_column(
     types: Sequence[str] = (),
     threshold: float | None = None,
     prefix: str | None = None,
+    adapt: bool = False,
 ) -> pd.DataFrame:
     """A copy of a table with the entities of a column beside it; each distinct value is linked once.
 
@@ -50,13 +51,19 @@ def link_column(
         types: Entity types; empty for all.
         threshold: Least probability of a link; default is the linker's own.
         prefix: Put before the names of the new columns; default is the column's name and `_`.
+        adapt: Whether to estimate from the column how much of it is in the base (`EntityLinker.adapt`), and to decide
+            by that; it needs 200 distinct values.
 
     Raises:
         OptionError: If the column is missing or there twice, or a new one is there already.
+        CalibrationError: If the column is to be adapted to and has too few values.
     """
     label = find_column(column, frame.columns)
     names = new_names(column, fields, frame.columns, prefix)
-    found = ColumnLinker(linker, types, threshold).columns(frame[label].tolist(), fields)
+    values, cells = ColumnLinker(linker, types, threshold), frame[label].tolist()
+    if adapt:
+        values.adapt(cells)
+    found = values.columns(cells, fields)
     added = {
         name: pd.Series(found[field], index=frame.index, dtype="float64" if field == "probability" else "object")
         for name, field in zip(names, fields, strict=True)

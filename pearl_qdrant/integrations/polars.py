@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import polars as pl
 
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.integrations.tables import (
     DEFAULT_FIELDS,
     MATCH,
@@ -42,6 +43,7 @@ def link_column(
     types: Sequence[str] = (),
     threshold: float | None = None,
     prefix: str | None = None,
+    adapt: bool = False,
 ) -> Frame:
     """A table with the entities of a column beside it; each distinct value is linked once.
 
@@ -55,9 +57,12 @@ def link_column(
         types: Entity types; empty for all.
         threshold: Least probability of a link; default is the linker's own.
         prefix: Put before the names of the new columns; default is the column's name and `_`.
+        adapt: Whether to estimate from the column how much of it is in the base (`EntityLinker.adapt`), and to decide
+            by that; it needs 200 distinct values, and a table that is not lazy.
 
     Raises:
-        OptionError: If the column is missing, or a new one is there already.
+        OptionError: If the column is missing, or a new one is there already; or a lazy table is to be adapted to.
+        CalibrationError: If the column is to be adapted to and has too few values.
     """
     schema = frame.collect_schema()
     find_column(column, schema.names())
@@ -66,6 +71,10 @@ def link_column(
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
     }
     values = ColumnLinker(linker, types, threshold)
+    if adapt:
+        if isinstance(frame, pl.LazyFrame):
+            raise OptionError("adapt", "A lazy table is linked as it is read: collect it before adapting to a column.")
+        values.adapt(frame.get_column(column).to_list())
 
     def add(batch: pl.DataFrame) -> pl.DataFrame:
         parts = [_linked(part, column, values, fields, kinds) for part in batch.iter_slices(BATCH_ROWS)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pearl_qdrant.cells import is_null, text_of
 from pearl_qdrant.errors import OptionError
+from pearl_qdrant.linking.options import LinkOptions
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
@@ -39,13 +40,24 @@ class ColumnLinker:
         linker: An open linker.
         types: Entity types; empty for all.
         threshold: Least probability of a link; None for the linker's own.
+        nil_bias: Added to the logit of NIL, by `adapt`.
         known: Links of values so far.
     """
 
     linker: EntityLinker
     types: Sequence[str] = ()
     threshold: float | None = None
+    nil_bias: float = 0.0
     known: dict[str, Link] = field(default_factory=dict)
+
+    def adapt(self, values: Iterable[object]) -> None:
+        """Estimate from the values how much of the column is in the base (`EntityLinker.adapt`).
+
+        Raises:
+            CalibrationError: If there are fewer than 200 distinct ones.
+        """
+        texts = [text for value in values if (text := as_text(value)) is not None]
+        self.nil_bias = self.linker.adapt(texts, types=self.types, threshold=self.threshold).nil_bias
 
     def links(self, values: Iterable[object]) -> list[Link | None]:
         """The links of values, in order; None for null and blank ones. Numbers and dates are linked as their text."""
@@ -55,7 +67,8 @@ class ColumnLinker:
             self.known.clear()
             missing = [text for text in dict.fromkeys(texts) if text is not None]
         if missing:
-            found = self.linker.link_batch(missing, types=self.types, threshold=self.threshold)
+            options = LinkOptions(self.types, threshold=self.threshold, nil_bias=self.nil_bias)
+            found = self.linker.link_batch(missing, options)
             self.known.update(zip(missing, found, strict=True))
         return [None if text is None else self.known[text] for text in texts]
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pearl_qdrant.linking.mentions import is_too_long
+from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_nothing
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
-from pearl_qdrant.records import Link, NilReason
+from pearl_qdrant.records import Candidate, Link, NilReason
 
 
-def decide(
+def decide(  # long: each of its arguments has its line, and each outcome its own
     scored: ScoredMention,
     calibration: Calibration,
     limit: int,
     threshold: float,
     on_tie: OnTie,
     probabilities: Sequence[float] | None = None,
+    *,
+    has_types: bool = False,
 ) -> Link:
     """Turn logits into probabilities and choose the best entity or NIL.
 
     Entities with the same name share the probability of that name. If together they reach the threshold and none of
-    them does alone, the mention is ambiguous rather than unknown.
+    them does alone, the mention is ambiguous rather than unknown. What stands for nothing (`n/a`), a title or a number
+    alone is linked only to an entity with that very name, in its letters and case; `NA` and the like only under types.
     `calibration.samples` (`Samples.answers`) applies the same rule to arrays, and `ranking.explain` puts it into words:
     change all three together.
 
@@ -34,15 +37,19 @@ def decide(
         threshold: Minimum probability of a link.
         on_tie: What to do when nothing separates several entities.
         probabilities: Those of the candidates, which the calibration gives unless something was learned.
+        has_types: Whether the caller named types.
     """
     mention = scored.mention
     if not scored.found:
         reason = NilReason.TOO_LONG if is_too_long(mention) else NilReason.NO_CANDIDATES
         return Link(mention, None, None, None, reason)
+    is_learned = probabilities is not None
     if probabilities is None:
         probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
+    if not is_learned and _is_no_name_of(best, mention, has_types) and scored.rule != "entity id":
+        return Link(mention, None, None, None, NilReason.NO_NAME, candidates, rule=scored.rule)
     has_same_name = [
         entity.tie or (entity.is_namesake and scored.found[0].is_namesake) or entity.point.name == best.name
         for entity in scored.found
@@ -69,3 +76,8 @@ def decide(
         best.kb,
         rule=scored.rule,
     )
+
+
+def _is_no_name_of(best: Candidate, mention: str, has_types: bool) -> bool:
+    """Whether a mention is no name by itself, nor that of the best candidate in its letters and case."""
+    return is_no_name(mention) and not (best.name == mention.strip() and (has_types or not stands_for_nothing(mention)))

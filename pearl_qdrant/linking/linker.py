@@ -45,6 +45,7 @@ from pearl_qdrant.store.verify import check_complete, incomplete_warnings
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from pearl_qdrant.linking.adaptation import Adaptation
     from pearl_qdrant.linking.options import AnnotateKeywords, LinkKeywords
 
 log = logging.getLogger(__name__)
@@ -268,6 +269,26 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
         with self._lifetime.in_use():
             link_query = self._stream.link_query(chosen)
         return self._lifetime.while_open(self._stream.score(iter(mentions), link_query, exclude, self._lifetime.check))
+
+    def adapt(
+        self, mentions: Iterable[str], options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]
+    ) -> Adaptation:
+        """Estimate, without labels, how much of a list of mentions is in the base.
+
+        Its `nil_bias` is for the links: `linker.link_batch(names, nil_bias=linker.adapt(names).nil_bias)`.
+
+        Args:
+            mentions: The strings of one source, at least 200 distinct ones; their order does not matter.
+            options: As for `link`.
+            keywords: As for `link`.
+
+        Raises:
+            CalibrationError: If there are fewer distinct mentions.
+        """
+        from pearl_qdrant.linking.adaptation import adapt
+
+        check_are_many(mentions)
+        return adapt(self, mentions, (options or LinkOptions()).updated(**keywords))
 
     def annotate(
         self,

@@ -45,6 +45,32 @@ def is_too_long(mention: object) -> bool:
     return isinstance(mention, str) and len(mention) > MAX_CHARACTERS and len(mention.strip()) > MAX_CHARACTERS
 
 
+_STAND_FOR_NOTHING = frozenset(
+    "n/a na n.a. n.a nan none null nil unknown unk unspecified undefined missing tbd tba tbc "
+    "- -- --- — – _ . ... … ? ?? ??? * / #n/a".split()
+) | {"not available", "not applicable", "not specified", "not known", "no data", "to be determined", "to be announced"}
+
+_TITLES = frozenset("mr mrs ms miss dr prof sir madam mme herr frau señor señora".split())
+
+_NUMBER = re.compile(r"[\d\s.,:/%+\-–]*\d[\d\s.,:/%+\-–]*")
+
+
+def stands_for_nothing(mention: str) -> bool:
+    """Whether a cell holds what people write where there is no name: `n/a`, `-`, `unknown`."""
+    return mention.strip().casefold() in _STAND_FOR_NOTHING
+
+
+def is_no_name(mention: str) -> bool:
+    """Whether a string is no name by itself: what stands for nothing, a title alone, a number alone."""
+    text = mention.strip()
+    if len(text) > _LONGEST_OF_NOTHING:
+        return False
+    return stands_for_nothing(text) or text.casefold().rstrip(".") in _TITLES or bool(_NUMBER.fullmatch(text))
+
+
+_LONGEST_OF_NOTHING = 24
+
+
 def check_are_many(mentions: object) -> None:
     """Refuse a single string in place of a list.
 

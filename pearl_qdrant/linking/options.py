@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
@@ -34,6 +35,7 @@ class LinkOptions:
             with the reason `ambiguous`. "null" makes it NIL whenever several entities have the name; "first" links
             the first in the order of "canonical", then by id. All of them are the first candidates in any case.
         context: Text around the mentions: each is linked as a mention of it (`linking.documents`). None for none.
+        nil_bias: Added to the logit of NIL: below 0 more is linked. `EntityLinker.adapt` estimates it for a list.
 
     Raises:
         ValueError: If a value is out of range.
@@ -45,9 +47,12 @@ class LinkOptions:
     threshold: float | None = None
     on_tie: OnTie = "canonical"
     context: str | None = None
+    nil_bias: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
+        if not isfinite(self.nil_bias):
+            raise ValueError(f"nil_bias is a finite number, not {self.nil_bias}")
         if self.limit < 1:
             raise ValueError(f"limit must be at least 1, not {self.limit}")
         if self.type_mode not in ("hard", "soft", "off"):
@@ -69,6 +74,7 @@ class LinkKeywords(TypedDict, total=False):
     threshold: float | None
     on_tie: OnTie
     context: str | None
+    nil_bias: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,11 +130,6 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
     assert link["candidates"][0]["probability"] < 1 / (1 + math.exp(1.0 - 3.0 * best["features"]["dense"])) + 1e-6
     assert "spelling" not in run("link", "oneword", "--explain").out
 
-    store_calibration({**own, "decision": None})  # as older versions stored it
-    (link,) = run("link", "oneword", "--json", "--explain").lines()
-    shares = [math.exp(candidate["score"]) for candidate in link["candidates"]]
-    assert link["candidates"][0]["probability"] == pytest.approx(shares[0] / (sum(shares) + math.e), rel=1e-3)
-
     store_calibration({**own, "features": {"density": 7.0}})
     refused = run("link", "oneword")
     assert refused.status == 1

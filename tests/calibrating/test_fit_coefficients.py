@@ -65,8 +65,7 @@ def test_an_unusual_base_gets_its_own_coefficients() -> None:
     assert fitted["acronym"] < 1 < names["acronym"]
     assert fitted["dense"] > names["dense"]
     assert fitted["wanted_type"] == names["wanted_type"], "no data tells"
-    assert all(value <= 0 for name, value in fitted.items() if name in NEGATIVE)
-    assert all(value >= 0 for name, value in fitted.items() if name not in NEGATIVE | UNSIGNED)
+    assert all(value * SIGNS[name] >= 0 for name, value in fitted.items())
     assert found.after.first_accuracy > without.after.first_accuracy + 0.05
     assert found.after.first_auroc > without.after.first_auroc
     fresh = samples_of_a_base(1500, rng, other)

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
-
 from pearl_qdrant.linking.ranking.model import RankingModel
 from training.ranking import (
     DECISION_FIXED,
@@ -121,12 +120,13 @@ def test_a_task_counts_by_its_weight() -> None:
 
     for_task = fit_ranking([replace(task, weight=9.0, decision_weight=9.0), replace(turned, weight=0.1)])
     for_turned = fit_ranking([replace(task, weight=0.1), replace(turned, weight=9.0)])
-    divided = fit_ranking([replace(task, weight=9.0, decision_weight=0.1), replace(turned, decision_weight=9.0)])
+    absent = replace(task, right=np.zeros_like(task.right), is_nil=np.ones_like(task.is_nil))
+    divided = fit_ranking([replace(task, weight=9.0, decision_weight=0.1), replace(absent, decision_weight=9.0)])
 
     assert for_task.features[lexical] > 1
     assert for_turned.features[lexical] < 0.1
     assert divided.features[lexical] > 1
-    assert divided.decision[lexical] < 0.1 < 0.5 < for_task.decision[lexical]
+    assert divided.nil_features[0] > for_task.nil_features[0] + 1
 
 
 def test_rules_go_before_coefficients_in_the_figures() -> None:

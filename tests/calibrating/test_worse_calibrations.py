@@ -149,7 +149,8 @@ def test_a_calibration_of_another_version_can_be_reset(run: Run, ingested: Path)
     from pearl_qdrant.store.edge.store import EdgeStore
     from pearl_qdrant.store.schema import LinkCalibration
 
-    unknown = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.5, "features": {"density": 7.0}, "nil_features": {}}
+    unknown = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.5, "features": {"density": 7.0}}
+    unknown |= {"decision": {}, "nil_features": {}}
     store = EdgeStore(ingested)
     target = store.open("base")
     calibration = LinkCalibration.model_validate(unknown)

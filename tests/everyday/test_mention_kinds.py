@@ -19,6 +19,8 @@ ENTITIES = [
     NamedEntity("6", ("The Coca-Cola Company", "Coca-Cola", "Coke"), ("ORG",)),
     NamedEntity("7", ("chronic anemia", "Coke")),  # shares a name with 6
     NamedEntity("8", ("New York City", "Big Apple"), ("GPE",)),
+    NamedEntity("9", ("Libido (1974 film)",), ("WORK_OF_ART",)),
+    NamedEntity("10", ("Marie Curie",), ("PERSON",)),
 ]
 OWNERS = NameOwners((entity.entity_id, name) for entity in ENTITIES for name in entity.names)
 
@@ -38,7 +40,7 @@ def test_the_shares_of_the_kinds_sum_to_one() -> None:
 
 
 def test_every_kind_is_made(made: dict[str, list[MadeMention]]) -> None:
-    """Even a base of eight entities gives mentions of each."""
+    """Even a base of ten entities gives mentions of each."""
     assert [kind for kind, mentions in made.items() if not mentions] == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -83,7 +84,8 @@ def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, lengt
         "background_dense": 0.0,
         "background_lexical": 0.0,
         "length": pytest.approx(length),
-        "log_size": 0.0,
+        "log_size": pytest.approx(math.log(300) / 10),
+        **dict.fromkeys(("margin", "dense_margin", "lexical_margin", "coverage_margin"), 0.0),
     }
 
 

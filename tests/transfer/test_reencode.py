@@ -152,7 +152,8 @@ def test_a_worse_model_is_not_taken(location: str, models: tuple[str, str], monk
     def compare(before: Any, after: Any, n: int) -> EverydayChange:
         change = everyday.compare_everyday(before, after, n)
         compared.append([(one.manifest.ngram_rarity, encoder.info.name) for one, encoder in (before, after)])
-        return EverydayChange((*change.kinds, EverydayKind("worse", 1, 100.0, 0.0)), change.error)
+        worse = EverydayKind("worse", 1, 100.0, 0.0)
+        return EverydayChange((*change.kinds, *[worse] * len(change.kinds)), change.error)
 
     monkeypatch.setattr(reencoding, "compare_everyday", compare)
     refused = reencode_collection(NAME, model=models[1], store=location, everyday=60)

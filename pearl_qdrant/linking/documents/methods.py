@@ -59,9 +59,9 @@ class DocumentLinker(ABC):
     def _links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
         """Links of mentions, in their context if there is one."""
         if options.context is None:
-            threshold = self._threshold(options)
+            calibration, threshold = self._calibration.with_bias(options.nil_bias), self._threshold(options)
             scored = self.score_batch(mentions, options)
-            return (self._warned(self._learned.decide(one, self._calibration, options, threshold)) for one in scored)
+            return (self._warned(self._learned.decide(one, calibration, options, threshold)) for one in scored)
         check_are_many(mentions)
         self.score_batch((), options)  # checks the types now, not with the first mention
         in_context = score_in_context(self, mentions, options.context, options)

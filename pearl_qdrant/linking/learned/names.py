@@ -127,7 +127,8 @@ class LearnedNames:
                 scored, probabilities, learned = changed
                 link = decide(scored, calibration, options.limit, threshold, options.on_tie, probabilities)
                 return replace(link, learned=learned)
-        return decide(scored, calibration, options.limit, threshold, options.on_tie)
+        has_types = bool(options.types) and options.type_mode != "off"
+        return decide(scored, calibration, options.limit, threshold, options.on_tie, has_types=has_types)
 
     def in_document(
         self, scored: ScoredMention, calibration: Calibration, options: LinkOptions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -41,7 +42,10 @@ SOME_LEXICAL = 0.5
 BACKGROUND = slice(5, 10)
 """Ranks of the candidates that measure how crowded the base is around the mention."""
 
-_NO_MARGINS = (1.0,) * (MARGINS.stop - MARGINS.start)
+_NO_MARGINS = (0.0,) * (MARGINS.stop - MARGINS.start)
+
+LEAST_LOG_SIZE = math.log(300)
+"""The coefficients are fitted to bases of 300 names and more."""
 
 LONG = 30
 """Letters and digits beyond which a mention counts as no longer."""
@@ -54,7 +58,7 @@ def _dense(name: MatchedName, scorer: Scorer) -> float:
     return (name.dense - scorer.baseline) / (1 - scorer.baseline)
 
 
-def candidate_features(
+def candidate_features(  # long: one line for each feature
     of_mention: StringFeatures,
     name: MatchedName,
     gaps: Mapping[str, float] | None,
@@ -146,7 +150,7 @@ def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], score
             sum(dense) / len(dense) if dense else 0.0,
             sum(lexical) / len(lexical) if lexical else 0.0,
             length(of_mention),
-            scorer.log_size / 10,
+            max(scorer.log_size, LEAST_LOG_SIZE) / 10,
             *_NO_MARGINS,
         ]
     )

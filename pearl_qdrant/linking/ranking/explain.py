@@ -93,6 +93,8 @@ def _learned(link: Link) -> list[str]:
 
 def _rule(link: Link, calibration: Calibration) -> str:
     threshold = f"{calibration.threshold:g}"
+    if calibration.nil_bias:
+        threshold += f", NIL {calibration.nil_bias:+.2f}"
     by_rule = f", by rule: {_RULES[link.rule]}" if link.rule is not None else ""
     if link.nil_reason is None:
         why = "the first of a tie" if link.candidates[0].tie else f"at least the threshold ({threshold})"
@@ -101,6 +103,8 @@ def _rule(link: Link, calibration: Calibration) -> str:
         return "NIL: no candidates, as no name is close or the type filter excludes all of them"
     if link.nil_reason is NilReason.TOO_LONG:
         return f"NIL: longer than any name, over {MAX_CHARACTERS:,} characters; it was not searched"
+    if link.nil_reason is NilReason.NO_NAME:
+        return "NIL: this stands for nothing, or is a title or a number alone, and no entity has it for a name"
     if link.nil_reason is NilReason.AMBIGUOUS:
         names = sum(c.tie or c.name == link.candidates[0].name for c in link.candidates)
         several = f"{names} or more" if names == len(link.candidates) else f"{names}"

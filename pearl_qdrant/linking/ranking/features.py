@@ -96,9 +96,9 @@ NIL_FEATURES = (
     "background_dense",  # mean of `dense` over the candidates ranked 6 to 10: how crowded the base is there
     "background_lexical",  # the same of `lexical`
     "length",  # letters and digits of the mention, up to 30, divided by 30
-    "log_size",  # natural logarithm of the number of names in the collections, divided by 10
+    "log_size",  # natural logarithm of the number of names in the collections, at least 300, divided by 10
     "margin",  # logits that the first candidate is before the first one of another name, up to 8, divided by 8
-    "dense_margin",  # what it has more of `dense`; 1 without another name, as for the next two
+    "dense_margin",  # what it has more of `dense`
     "lexical_margin",
     "coverage_margin",  # of `mention_coverage`
 )

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -133,16 +133,19 @@ def with_margins(
         features: Of the candidates, (k, len(FEATURES)).
     """
     found = np.array(nil_features, dtype=np.float64)
-    found[MARGINS] = 1.0
+    found[MARGINS] = 0.0
     if len(logits):
         first = int(logits.argmax())
         compared = features[:, _COMPARED]
         gaps = compared[first] - compared
         others = np.flatnonzero(np.abs(gaps[:, :2]).max(axis=1) > _SAME_NAME)
-        if len(others):
-            second = int(others[logits[others].argmax()])
-            margin = min(float(logits[first] - logits[second]), MOST_MARGIN) / MOST_MARGIN
-            found[MARGINS] = margin, *gaps[second]
+        # Without another name, one that has nothing in common with the mention stands for it.
+        second = int(others[logits[others].argmax()]) if len(others) else None
+        margin = float(logits[first]) - (0.0 if second is None else float(logits[second]))
+        found[MARGINS] = (
+            min(max(margin, 0.0), MOST_MARGIN) / MOST_MARGIN,
+            *(compared[first] if second is None else gaps[second]),
+        )
     return found
 
 
@@ -180,6 +183,10 @@ class Calibration:
     def __post_init__(self) -> None:
         if not (0.0 < self.slope < math.inf and math.isfinite(self.nil_bias) and 0.0 <= self.threshold <= 1.0):
             raise ValueError(f"slope must be positive, threshold a probability, and slope and bias finite, not {self}")
+
+    def with_bias(self, nil_bias: float) -> Calibration:
+        """This calibration with something added to the logit of NIL."""
+        return replace(self, nil_bias=self.nil_bias + nil_bias) if nil_bias else self
 
     def probabilities(self, logits: Sequence[float], nil_logit: float, *, certainty: float = 1.0) -> list[float]:
         """Probability of each candidate; 1 minus their sum is that of NIL.
