@@ -51,6 +51,9 @@ IGNORED = frozenset("and the a an".split())
 SHORTEST = 5
 """Letters of a word that the patterns apply to; a shorter word has too little left: `toe`, `gas`."""
 
+_ANY = re.compile("|".join(pattern for rules in RULES.values() for pattern, _ in rules))
+"""Where none of the patterns is found, none changes anything: most words are done by one search."""
+
 _COMPILED = tuple((re.compile(a), b) for rules in RULES.values() for a, b in rules)
 
 
@@ -65,6 +68,8 @@ def variant_word(word: str) -> str:
     if word in WORDS:
         return WORDS[word]
     if len(word) < SHORTEST or not word.isascii() or word.isdigit():
+        return word
+    if _ANY.search(word) is None:
         return word
     for pattern, replacement in _COMPILED:
         word = pattern.sub(replacement, word)

@@ -87,10 +87,8 @@ def candidate_features(  # long: one line for each feature
     n_slips = int(misread) or (0 if changes.is_code else slips(of_mention, of_name, similarity))
     is_short = not is_other and is_short_slip(of_mention, of_name, similarity)
     is_new_word = bool(n_slips or is_short) and is_unknown(of_mention, of_name, known)
-    differences = name_differences(
-        of_mention.text, point.name, canonical_name=point.canonical_name, is_person=is_person(point)
-    )
-    if changes.added_plain and (differences.added_proper or differences.bracket_added or differences.bracket_differs):
+    differences = name_differences(of_mention, of_name, canonical_name=point.canonical_name, is_person=is_person(point))
+    if changes.added_plain and differences.is_other_name:
         changes = changes._replace(added_plain=0.0)  # `Stripe Press`, `Ian Clark (river)`: no words around a name
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
     return (
@@ -106,7 +104,6 @@ def candidate_features(  # long: one line for each feature
         equal_numbers(of_mention, of_name) if has_numbers else 0.0,
         is_acronym(of_mention, of_name),
         equal_first_word(of_mention, of_name),
-        1.0 if n_slips == 1 else 0.0,
         1 - dense if n_slips else 0.0,
         length(of_mention) if n_slips == 1 else 0.0,
         0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
@@ -119,7 +116,7 @@ def candidate_features(  # long: one line for each feature
         1.0 if point.is_canonical else 0.0,
         type_agreement(gaps, point.types),
         1.0 if is_wanted else 0.0,
-        *differences,
+        *differences[:-1],
     )
 
 

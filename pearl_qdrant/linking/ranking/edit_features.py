@@ -113,12 +113,8 @@ class WordChanges(NamedTuple):
     Attributes:
         replaced: Share of equal words where both sides have another word: `left lung`, `right lung`.
         any_replaced: Whether both sides have a word without a counterpart.
-        replaced_known: If so: how frequent the most frequent such word of the mention is in the base. A word that the
-            base has is another word and no slip.
         replaced_rare: If so: the rarity in English of the mention's rarest such word (`lexical.word_rarity`).
         only_added: Whether only the mention has such words.
-        added_known: If so: how frequent the most frequent one is in the base.
-        added_rare: If so: the rarity in English of the rarest one.
         added_plain: If so: whether they are frequent in English and rare in the base: `a case of X`.
         only_missing: Whether only the name has such words.
         missing_rare: If so: the rarity of the rarest one.
@@ -127,11 +123,8 @@ class WordChanges(NamedTuple):
 
     replaced: float = 0.0
     any_replaced: float = 0.0
-    replaced_known: float = 0.0
     replaced_rare: float = 0.0
     only_added: float = 0.0
-    added_known: float = 0.0
-    added_rare: float = 0.0
     added_plain: float = 0.0
     only_missing: float = 0.0
     missing_rare: float = 0.0
@@ -165,11 +158,10 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
     if ours and theirs:
         n_equal = len(mention.content) - len(ours)
         share = n_equal / (n_equal + max(len(ours), len(theirs)))
-        return WordChanges(share, 1.0, _most_known(ours, known), rarest(ours), is_code=is_code)
+        return WordChanges(share, 1.0, rarest(ours), is_code=is_code)
     if ours:
-        of_base, rare = _most_known(ours, known), rarest(ours)
-        plain = (1 - of_base) * (1 - rare)
-        return WordChanges(only_added=1.0, added_known=of_base, added_rare=rare, added_plain=plain, is_code=is_code)
+        plain = (1 - _most_known(ours, known)) * (1 - rarest(ours))
+        return WordChanges(only_added=1.0, added_plain=plain, is_code=is_code)
     if theirs:
         return WordChanges(only_missing=1.0, missing_rare=rarest(theirs), is_code=is_code)
     return WordChanges(is_code=is_code)

@@ -36,7 +36,6 @@ TABLE: tuple[Feature, ...] = (
     Feature("equal_numbers", 1, "the same numbers"),
     Feature("acronym", 1, "one is an acronym of the other"),
     Feature("first_word", 1, "the same first word"),
-    Feature("one_edit", 1, "one edit away"),
     Feature("slip_gap", 1, "one or two edits away, which change the vector"),
     Feature("slip_length", 0, "one edit away, by the length of the mention"),
     Feature("sorted_similarity", 1, "few edits in another order of words"),
@@ -47,11 +46,8 @@ TABLE: tuple[Feature, ...] = (
     Feature("swap", 1, "letters in another order"),
     Feature("replaced_words", -1, "another word among equal ones"),
     Feature("any_replaced", -1, "both have words that the other does not have"),
-    Feature("replaced_known", -1, "another word, which other names of the base have"),
     Feature("replaced_rare", 0, "another word, which is rare in English"),
     Feature("only_added", 0, "the mention has more words"),
-    Feature("added_known", -1, "a word that it has more is frequent in the base"),
-    Feature("added_rare", -1, "a word that it has more is rare in English"),
     Feature("added_plain", 1, "the words that it has more are frequent in English and rare in the base"),
     Feature("only_missing", 0, "the name has more words"),
     Feature("missing_rare", 0, "a word that it has more is rare in English"),
@@ -68,17 +64,15 @@ TABLE: tuple[Feature, ...] = (
     Feature("code_differs", -1, "another code of letters and digits"),
     Feature("opposite", -1, "a word that excludes one of the name (left, right)"),
     Feature("first_name_differs", -1, "the same family name, and another first name"),
-    Feature("family_name_differs", -1, "a word after the name of a person"),
     Feature("initials_fit", 1, "the same family name, and initials of the first names"),
     Feature("generation_differs", -1, "another generation (Jr., II)"),
     Feature("cut_words", 1, "the same words, cut short"),
+    Feature("family_name_differs", -1, "a word after the name of a person"),
     Feature("added_apart", -1, "a word more, which mostly makes another thing of a name"),
     Feature("added_same", 1, "a word more, with which it is mostly the same thing"),
     Feature("missing_apart", -1, "the name has a word more, which mostly makes another thing of a name"),
     Feature("missing_same", 1, "the name has a word more, with which it is mostly the same thing"),
-    Feature("added_proper", -1, "the words that it has more begin with capitals"),
-    Feature("added_head", -1, "the last of them is an English word, which may be what it is"),
-    Feature("shared_words", 1, "words that both have, up to six"),
+    Feature("added_head", -1, "a word in capitals follows, an English one, which may be what it is"),
 )
 """The features of a candidate, in the order of their values."""
 
@@ -98,11 +92,9 @@ NIL_FEATURES = (
     "length",  # letters and digits of the mention, up to 30, divided by 30
     "log_size",  # natural logarithm of the number of names in the collections, at least 300, divided by 10
     "margin",  # logits that the first candidate is before the first one of another name, up to 8, divided by 8
-    "dense_margin",  # what it has more of `dense`
-    "lexical_margin",
-    "coverage_margin",  # of `mention_coverage`
+    "coverage_margin",  # what it has more of `mention_coverage`
 )
 """The features of a mention; they speak for NIL, margins against it."""
 
-MARGINS = slice(6, 10)
+MARGINS = slice(6, 8)
 """The margins among `NIL_FEATURES`."""

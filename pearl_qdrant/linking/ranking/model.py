@@ -135,17 +135,17 @@ def with_margins(
     found = np.array(nil_features, dtype=np.float64)
     found[MARGINS] = 0.0
     if len(logits):
-        first = int(logits.argmax())
-        compared = features[:, _COMPARED]
-        gaps = compared[first] - compared
-        others = np.flatnonzero(np.abs(gaps[:, :2]).max(axis=1) > _SAME_NAME)
+        # Lists: of ten or twenty candidates they take a third of the time that arrays do.
+        scores, first = logits.tolist(), int(logits.argmax())
+        rows = features[:, _COMPARED].tolist()
+        dense, lexical, coverage = rows[first]
         # Without another name, one that has nothing in common with the mention stands for it.
-        second = int(others[logits[others].argmax()]) if len(others) else None
-        margin = float(logits[first]) - (0.0 if second is None else float(logits[second]))
-        found[MARGINS] = (
-            min(max(margin, 0.0), MOST_MARGIN) / MOST_MARGIN,
-            *(compared[first] if second is None else gaps[second]),
-        )
+        second, of_second = -math.inf, 0.0
+        for score, (d, x, c) in zip(scores, rows, strict=True):
+            if score > second and (abs(d - dense) > _SAME_NAME or abs(x - lexical) > _SAME_NAME):
+                second, of_second = score, c
+        margin = scores[first] - (second if second > -math.inf else 0.0)
+        found[MARGINS] = min(max(margin, 0.0), MOST_MARGIN) / MOST_MARGIN, coverage - of_second
     return found
 
 

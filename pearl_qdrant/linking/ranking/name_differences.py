@@ -19,9 +19,11 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import JaroWinkler
 
+from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_words
 from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _DIGITS = re.compile(r"\d+")
@@ -101,10 +103,11 @@ _GROUPS_OF: dict[str, frozenset[int]] = {
 _OTHER_PLACE = ("new north south east west northern southern eastern western upper lower inner outer central").split()
 """Words before the name of a place that make another place, though a few places have such an alias."""
 
+_GROUP_WORDS = frozenset(_GROUPS_OF)
+
 _MOST_WORDS = 12
 """Words of a name beyond which only sets of words are compared."""
 
-_MANY = 6
 _HARMLESS = 0.2
 """`added_same` from which a word more is mostly the same thing: `Inc.`, `FC`."""
 _SMALL_DIGITS = 3
@@ -127,16 +130,16 @@ class NameDifferences(NamedTuple):
         code_differs: Both have codes, and none is shared.
         opposite: Each has a word that excludes one of the other: `left`, `right`; `first`, `second`.
         first_name_differs: The same family name, and first names that contradict each other.
-        family_name_differs: Only the mention has further words, one of them after the name of a person.
         initials_fit: The same family name, and initials of the first names.
         generation_differs: `Jr.` or `II` on one side alone, or another one.
         cut_words: Every word of one side is a word of the other in its place, cut short or whole.
+        family_name_differs: Only the mention has further words, one of them after the name of a person.
         added_apart, added_same: Only the mention has further words: how much they make another thing of a name, or how
             little (`lexical/added_words.tsv`).
         missing_apart, missing_same: The same of words that only the name has.
-        added_proper: Only the mention has further words, and all begin with a capital, unlike others in it.
-        added_head: If so, and the last one is an English word: `Stripe Press`, `Camp Mountain Magazine`.
-        shared_words: Words that both have, up to six, divided by six.
+        added_head: Only the mention has further words, and the last one is an English word with a capital: `Stripe
+            Press`, `Camp Mountain Magazine`.
+        is_other_name: Whether further words begin with capitals, or are in brackets; no feature.
     """
 
     bracket_differs: float = 0.0
@@ -149,17 +152,16 @@ class NameDifferences(NamedTuple):
     code_differs: float = 0.0
     opposite: float = 0.0
     first_name_differs: float = 0.0
-    family_name_differs: float = 0.0
     initials_fit: float = 0.0
     generation_differs: float = 0.0
     cut_words: float = 0.0
+    family_name_differs: float = 0.0
     added_apart: float = 0.0
     added_same: float = 0.0
     missing_apart: float = 0.0
     missing_same: float = 0.0
-    added_proper: float = 0.0
     added_head: float = 0.0
-    shared_words: float = 0.0
+    is_other_name: bool = False
 
 
 _NO_DIFFERENCE = NameDifferences()
@@ -170,7 +172,7 @@ class NameParts(NamedTuple):
 
     Attributes:
         words: Folded words outside brackets, the part after a comma first where there is one.
-        normal: The same words in their normal spelling and order, without articles.
+        normal: The same words in their normal spelling and order, without small ones.
         bracket: Folded words in brackets.
         numbers: Digits outside brackets, without leading zeros; bracket_numbers: those in brackets.
         codes: Codes of letters and digits.
@@ -191,32 +193,34 @@ _NO_GROUP: frozenset[int] = frozenset()
 
 
 @lru_cache(maxsize=1000)
-def name_parts(text: str) -> NameParts:
-    """Take a name apart; the last 1,000 are cached."""
+def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
+    """Take a name apart; the last 1,000 are cached.
+
+    Args:
+        text: The name.
+        folded, content: As in `StringFeatures`.
+    """
     bracket, outside = _NONE, text
     if "(" in text or "[" in text:
-        inside = _BRACKETS.findall(text)
-        outside = _BRACKETS.sub(" ", text)
-        if outside.strip():
-            bracket = frozenset(fold_name(" ".join(inside)).split())
-        else:
-            outside = text
-    folded = fold_name(outside)
+        stripped = _BRACKETS.sub(" ", text)
+        if stripped.strip():
+            bracket = frozenset(fold_name(" ".join(_BRACKETS.findall(text))).split())
+            outside, folded = stripped, fold_name(stripped)
+            content = tuple([word for word in variant_words(folded.split()) if word not in SMALL_WORDS])
     words = tuple(folded.split()[:_MOST_WORDS])
     if "," in outside and outside.count(",") == 1:
         first, _, rest = outside.partition(",")
         inverted = tuple((fold_name(rest) + " " + fold_name(first)).split()[:_MOST_WORDS])
         words = inverted if len(inverted) == len(words) else words
     has_digits = _DIGITS.search(text) is not None
-    groups = [_GROUPS_OF[word] for word in words if word in _GROUPS_OF]
     return NameParts(
         words,
-        tuple(variant_words(folded.split()[:_MOST_WORDS])),
+        content[:_MOST_WORDS],
         bracket,
         _numbers(folded) if has_digits else _NONE,
         frozenset().union(*(_numbers(word) for word in bracket)) if has_digits and bracket else _NONE,
         _codes(outside) if has_digits else _NONE,
-        frozenset().union(*groups) if groups else _NO_GROUP,
+        _NO_GROUP if _GROUP_WORDS.isdisjoint(words) else frozenset().union(*(_GROUPS_OF.get(w, ()) for w in words)),
     )
 
 
@@ -238,7 +242,9 @@ def _added_words() -> dict[tuple[str, bool], float]:
     return found | dict.fromkeys([(word, False) for word in _OTHER_PLACE], -1.0)
 
 
-def name_differences(mention: str, name: str, *, canonical_name: str = "", is_person: bool) -> NameDifferences:
+def name_differences(
+    mention: StringFeatures, name: StringFeatures, *, canonical_name: str = "", is_person: bool
+) -> NameDifferences:
     """What a mention and a name do not share.
 
     Args:
@@ -246,47 +252,71 @@ def name_differences(mention: str, name: str, *, canonical_name: str = "", is_pe
         canonical_name: That of the entity; what it has in brackets tells the entity from others, also by other names.
         is_person: Whether the name is that of a person, by its type.
     """
-    a, b = name_parts(mention), name_parts(name)
+    if mention.folded == name.folded or _have_nothing_in_common(mention, name):
+        return _NO_DIFFERENCE
+    text = mention.text
+    a = name_parts(text, mention.folded, mention.content)
+    b = name_parts(name.text, name.folded, name.content)
     if a.bracket and not b.bracket and "(" in canonical_name:
-        of_entity = name_parts(canonical_name)
-        b = b._replace(bracket=of_entity.bracket, bracket_numbers=of_entity.bracket_numbers)
+        of_entity = string_features(canonical_name)
+        parts = name_parts(canonical_name, of_entity.folded, of_entity.content)
+        b = b._replace(bracket=parts.bracket, bracket_numbers=parts.bracket_numbers)
     if a == b:
         return _NO_DIFFERENCE
-    shared_codes = a.codes & b.codes
-    number_differs = bool(a.numbers - b.numbers) and bool(b.numbers - a.numbers) and not shared_codes
     shared = set(a.normal).intersection(b.normal)
-    added_apart, added_same, missing_apart, missing_same, is_added = _further_words(a.normal, b.normal, shared)
-    is_proper = is_added and _proper_words(mention).issuperset(set(a.normal) - shared)
-    if added_apart and not is_proper and not mention.islower():
-        added_apart = 0.0  # words in small letters around a name are no part of another one
-    same_bracket = a.bracket == b.bracket
-    has_small = not shared_codes and any(len(n) < _SMALL_DIGITS for n in a.numbers or b.numbers)
-    first_differs, initials_fit, generation_differs = (
-        _persons(a.words, b.words, is_person) if a.words != b.words else (0.0, 0.0, 0.0)
-    )
+    further = _further_words(text, a, b, shared, is_person) if shared else _NO_FURTHER_WORDS
+    brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
+    is_same = not shared or a.words == b.words
     return NameDifferences(
-        float(not same_bracket and bool(a.bracket and b.bracket) and _other_words(a.bracket, b.bracket)),
+        *brackets,
+        *(_numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _NO_NUMBERS),
+        float(bool(a.groups and b.groups) and _opposite(a, b)),
+        *((0.0, 0.0, 0.0) if is_same else _persons(a.words, b.words, is_person)),
+        float(a.normal[:1] != () != b.normal[:1] and a.normal[0][0] == b.normal[0][0] and _are_cut(a.words, b.words)),
+        *further[:-1],
+        further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
+    )
+
+
+_ZEROS = (0.0, 0.0, 0.0, 0.0)
+_NO_NUMBERS = (0.0, 0.0, 0.0, 0.0)
+_NO_FURTHER_WORDS = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False)
+
+
+def _brackets(a: NameParts, b: NameParts) -> tuple[float, float, float, float]:
+    """`bracket_differs`, `bracket_number`, `bracket_added`, `bracket_missing`."""
+    return (
+        float(a.bracket != b.bracket and bool(a.bracket and b.bracket) and _other_words(a.bracket, b.bracket)),
         float(bool(a.bracket_numbers and b.bracket_numbers) and a.bracket_numbers != b.bracket_numbers),
         float(bool(a.bracket) and not b.bracket and not _says(a.bracket, b.words)),
         float(bool(b.bracket) and not a.bracket),
-        float(number_differs),
-        float(has_small and bool(a.numbers) != bool(b.numbers)),
-        float(bool(shared_codes)),
-        float(bool(a.codes and b.codes) and not shared_codes),
-        float(bool(a.groups and b.groups) and _opposite(a, b)),
-        first_differs,
-        float(is_person and is_added and a.words[-1] not in b.words and a.words[-1] not in _GENERATIONS),
-        initials_fit,
-        generation_differs,
-        float(_is_cut(a.words, b.words) or _is_cut(b.words, a.words)),
-        added_apart,
-        added_same,
-        missing_apart,
-        missing_same,
-        float(is_proper),
-        float(is_proper and a.normal[-1] not in shared and added_same < _HARMLESS and word_rarity(a.normal[-1]) < 1.0),
-        min(len(shared), _MANY) / _MANY,
     )
+
+
+def _numbers_and_codes(a: NameParts, b: NameParts) -> tuple[float, float, float, float]:
+    """`number_differs`, `small_number`, `code_shared`, `code_differs`."""
+    if not a.codes.isdisjoint(b.codes):
+        return 0.0, 0.0, 1.0, 0.0
+    has_small = any(len(number) < _SMALL_DIGITS for number in a.numbers or b.numbers)
+    return (
+        float(not a.numbers <= b.numbers and not b.numbers <= a.numbers),
+        float(has_small and bool(a.numbers) != bool(b.numbers)),
+        0.0,
+        float(bool(a.codes and b.codes)),
+    )
+
+
+def _have_nothing_in_common(mention: StringFeatures, name: StringFeatures) -> bool:
+    """Whether nothing here can tell the two apart: no equal word, no brackets, digits, or first letter in common.
+
+    Most candidates are such; this saves taking them apart.
+    """
+    if not mention.content_set.isdisjoint(name.content_set) or mention.content[:1] == name.content[:1]:
+        return False
+    if mention.content and name.content and mention.content[0][0] == name.content[0][0]:
+        return False
+    both = mention.text + name.text
+    return "(" not in both and "[" not in both and _DIGITS.search(both) is None
 
 
 def _other_words(a: frozenset[str], b: frozenset[str]) -> bool:
@@ -327,17 +357,24 @@ def _proper_words(text: str) -> frozenset[str]:
 
 
 def _further_words(
-    mine: Sequence[str], other: Sequence[str], shared: set[str]
-) -> tuple[float, float, float, float, bool]:
-    """`added_apart`, `added_same`, `missing_apart`, `missing_same`; and whether only the mention has further words."""
-    if not shared:
-        return 0.0, 0.0, 0.0, 0.0, False
-    ours, theirs = _values(mine, shared), _values(other, shared)
-    if ours and not theirs:
-        return max(0.0, -min(ours)), max(0.0, min(ours)), 0.0, 0.0, True
-    if theirs and not ours:
-        return 0.0, 0.0, max(0.0, -min(theirs)), max(0.0, min(theirs)), False
-    return 0.0, 0.0, 0.0, 0.0, False
+    text: str, a: NameParts, b: NameParts, shared: set[str], is_person: bool
+) -> tuple[float, float, float, float, float, float, bool]:
+    """`family_name_differs`, `added_apart`, ..., `missing_same`, `added_head`; whether they begin with capitals."""
+    n_ours, n_theirs = len(a.normal) - len(shared), len(b.normal) - len(shared)
+    if n_theirs > 0 >= n_ours:
+        theirs = _values(b.normal, shared)
+        return (
+            (0.0, 0.0, 0.0, max(0.0, -min(theirs)), max(0.0, min(theirs)), 0.0, False) if theirs else _NO_FURTHER_WORDS
+        )
+    if n_theirs > 0 or n_ours <= 0 or not (ours := _values(a.normal, shared)):
+        return _NO_FURTHER_WORDS
+    is_proper = _proper_words(text).issuperset(set(a.normal) - shared)
+    # Words in small letters around a name are no part of another one.
+    apart = max(0.0, -min(ours)) if is_proper or text.islower() else 0.0
+    same, last = max(0.0, min(ours)), a.words[-1]
+    is_head = is_proper and a.normal[-1] not in shared and same < _HARMLESS and word_rarity(a.normal[-1]) < 1.0
+    is_after = is_person and last not in b.words and last not in _GENERATIONS
+    return float(is_after), apart, same, 0.0, 0.0, float(is_head), is_proper
 
 
 def _values(words: Sequence[str], shared: set[str]) -> list[float]:
@@ -425,19 +462,22 @@ def _is_one_name(a: str, b: str) -> bool:
     return JaroWinkler.similarity(a, b) >= _SLIP
 
 
+def _are_cut(a: Sequence[str], b: Sequence[str]) -> bool:
+    """Whether one side is the other with its words cut short; small words do not count."""
+    mine, other = [word for word in a if word not in _SMALL], [word for word in b if word not in _SMALL]
+    return len(mine) == len(other) > 1 and (_is_cut(mine, other) or _is_cut(other, mine))
+
+
 def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
     """Whether the words of one side are those of the other, cut short, at least one of them (ISO 4)."""
-    mine, other = [w for w in short if w not in _SMALL], [w for w in long if w not in _SMALL]
-    if len(mine) != len(other) or len(mine) < 2 or mine == other:
-        return False
-    n_cut = 0
-    for a, b in zip(mine, other, strict=True):
+    is_cut = False
+    for a, b in zip(short, long, strict=True):
         if a == b:
             continue
         if a[0] != b[0] or len(a) >= len(b) or not (b.startswith(a) or (len(a) > 1 and _is_within(a, b))):
             return False
-        n_cut += 1
-    return n_cut > 0
+        is_cut = True
+    return is_cut
 
 
 def _is_within(short: str, long: str) -> bool:
