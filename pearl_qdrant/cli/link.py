@@ -181,7 +181,7 @@ def _adapted(linker: EntityLinker, mentions: Iterable[str], options: LinkOptions
     """All mentions, and the options with what they say of themselves, which is printed to stderr."""
     given = list(mentions)
     adaptation = linker.adapt(given, options)
-    click.echo(str(adaptation), err=True)
+    echo(str(adaptation), err=True)
     return given, options.updated(nil_bias=adaptation.nil_bias)
 
 

@@ -272,7 +272,7 @@ def name_differences(
         *(_numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _NO_NUMBERS),
         float(bool(a.groups and b.groups) and _opposite(a, b)),
         *((0.0, 0.0, 0.0) if is_same else _persons(a.words, b.words, is_person)),
-        float(a.normal[:1] != () != b.normal[:1] and a.normal[0][0] == b.normal[0][0] and _are_cut(a.words, b.words)),
+        float(_may_be_cut(a, b) and _are_cut(a.words, b.words)),
         *further[:-1],
         further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
     )
@@ -460,6 +460,13 @@ def _is_one_name(a: str, b: str) -> bool:
     if _NICKNAMES.get(a, a) == _NICKNAMES.get(b, b):
         return True
     return JaroWinkler.similarity(a, b) >= _SLIP
+
+
+def _may_be_cut(a: NameParts, b: NameParts) -> bool:
+    """Whether the first words have the same first letter, with or without small ones: a cheap test."""
+    if a.words and b.words and a.words[0][0] == b.words[0][0]:
+        return True
+    return bool(a.normal and b.normal) and a.normal[0][0] == b.normal[0][0]
 
 
 def _are_cut(a: Sequence[str], b: Sequence[str]) -> bool:

@@ -1,0 +1,106 @@
+"""A list of mentions says how much of it is in the base, without labels."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.errors import CalibrationError, OptionError
+from pearl_qdrant.linking.adaptation import HIGHEST, LOWEST
+
+STEMS = "Avar Belt Cado Dorn Elva Fint Gora Hast Iver Jund Kelp Lorm Mand Nars Orve Pelt Quil Rast Solv Tarn".split()
+KINDS = ["Holding", "Trading House", "Shipping Lines", "Motor Works", "Paper Mills"]
+NAMES = [f"{stem}{end} {kind}" for stem, end, kind in product(STEMS, ("ia", "ex", "mark"), KINDS)]
+PRESENT = [f"{name.partition(' ')[0]} {name.partition(' ')[2].split()[0]} AG" for name in NAMES]
+ABSENT = [f"{end}{stem.lower()} {kind} of {stem}" for stem, end, kind in product(STEMS, ("Zy", "Wu", "Ye"), KINDS)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store with 300 companies, encoded by the shipped model."""
+    path = str(tmp_path_factory.mktemp("store"))
+    EntityLinker.build([{"id": name, "name": name} for name in NAMES], collection="base", store=path).close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def linker(store: str) -> Iterator[EntityLinker]:
+    """A linker over it."""
+    with EntityLinker.open("base", store=store) as opened:
+        yield opened
+
+
+def ids(linker: EntityLinker, mentions: list[str]) -> list[str | None]:
+    """Links by what a list says of itself."""
+    bias = linker.adapt(mentions).nil_bias
+    return [link.entity_id for link in linker.link_batch(mentions, nil_bias=bias)]
+
+
+def test_a_list_that_is_in_the_base_is_not_decided_more_strictly(linker: EntityLinker) -> None:
+    """A list of names in another form, and one of other names: the bias says which is which, within its bounds."""
+    present, absent = linker.adapt(PRESENT), linker.adapt(ABSENT)
+
+    assert LOWEST <= present.nil_bias <= absent.nil_bias <= HIGHEST
+    assert present.nil_share < absent.nil_share
+    assert present.linked > absent.linked
+    links = ids(linker, PRESENT)
+    assert sum(one is not None for one in links) / len(links) == pytest.approx(present.linked, abs=0.02)
+    looser = [link.entity_id for link in linker.link_batch(PRESENT, nil_bias=-2.0)]
+    assert sum(one is not None for one in looser) > sum(one is not None for one in links)
+
+
+def test_the_order_of_a_list_does_not_matter(linker: EntityLinker) -> None:
+    """Nor does how often a mention is there."""
+    mixed = [*PRESENT[::2], *ABSENT[::2]]
+    other = [*mixed, *mixed[:70], "", "  "]
+    random.Random(1).shuffle(other)
+
+    assert linker.adapt(mixed) == linker.adapt(other)
+
+
+def test_a_short_list_says_nothing(linker: EntityLinker) -> None:
+    """It is refused, with what to do; names of the base alone need nothing."""
+    with pytest.raises(CalibrationError, match=r"199 different mentions.*at least 200"):
+        linker.adapt(PRESENT[:199])
+    with pytest.raises(TypeError, match="one string"):
+        linker.adapt("Avaria Holding")
+    assert linker.adapt(NAMES).nil_bias == 0.0
+
+
+def test_the_command_says_what_it_assumes(run: Run, linker: EntityLinker, store: str, tmp_path: Path) -> None:
+    """`--adapt` prints it to stderr, and links by it."""
+    path = tmp_path / "names.txt"
+    path.write_text("\n".join(PRESENT) + "\n", "utf-8")
+    asked = ("link", "--file", str(path), "--collection", "base", "--store", store, "--json")
+
+    adapted = run(*asked, "--adapt")
+
+    assert "adapted to 300 distinct mentions" in adapted.err
+    assert [line["entity_id"] for line in adapted.lines()] == ids(linker, PRESENT)
+    path.write_text("one name\n", "utf-8")
+    refused = run(*asked, "--adapt")
+    assert refused.status == 1
+    assert "at least 200" in refused.err
+    assert run("link", "a name", "--collection", "base", "--store", store, "--adapt").status == 2
+
+
+def test_a_column_is_adapted_to(linker: EntityLinker) -> None:
+    """Of pandas and polars alike; a lazy table is refused."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    from pearl_qdrant.integrations import pandas as for_pandas
+    from pearl_qdrant.integrations import polars as for_polars
+
+    frame = pd.DataFrame({"company": PRESENT})
+    adapted = for_pandas.link_column(frame, "company", linker=linker, adapt=True)
+    again = for_polars.link_column(pl.DataFrame({"company": PRESENT}), "company", linker=linker, adapt=True)
+
+    assert [one if isinstance(one, str) else None for one in adapted["company_entity_id"]] == ids(linker, PRESENT)
+    assert again["company_entity_id"].to_list() == adapted["company_entity_id"].tolist()
+    with pytest.raises(OptionError, match="lazy"):
+        for_polars.link_column(pl.DataFrame({"company": PRESENT}).lazy(), "company", linker=linker, adapt=True)

@@ -1,0 +1,99 @@
+"""What a mention and a name do not share, by sort."""
+
+from __future__ import annotations
+
+import pytest
+
+from pearl_qdrant.linking.ranking.features import FEATURES, SIGNS, TABLE
+from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
+from pearl_qdrant.linking.ranking.string_features import string_features
+
+
+def differences(mention: str, name: str, *, canonical: str = "", is_person: bool = False) -> dict[str, float]:
+    """What is not 0."""
+    found = name_differences(
+        string_features(mention), string_features(name), canonical_name=canonical, is_person=is_person
+    )
+    return {field: value for field, value in found._asdict().items() if value and field != "is_other_name"}
+
+
+@pytest.mark.parametrize(
+    "mention, name, expected",
+    [
+        ("Libido (1974 film)", "Libido (1973 film)", {"bracket_number"}),
+        ("Ian Clark (river)", "Ian Clark (footballer)", {"bracket_differs"}),
+        ("Tom Bradley (UK politician)", "Tom Bradley (British politician)", set()),
+        ("Green Line (Chicago Transit Authority)", "Green Line (CTA)", set()),
+        ("Canada (conference room)", "Canada", {"bracket_added"}),
+        ("Canada", "Canada (country)", {"bracket_missing"}),
+        ("Military Unit 54778", "Military Unit 54777", {"number_differs", "code_differs"}),
+        ("spermatogenic failure 3", "spermatogenic failure", {"small_number"}),
+        ("FC Lustenau 1907", "FC Lustenau", set()),
+        ("LG Range - LRE30757BK", "LG LRE30757BK Electric Range", {"code_shared"}),
+        ("ASR1606", "ASR1603", {"number_differs", "code_differs"}),
+        ("South Star Shipping", "North Star Shipping", {"opposite"}),
+        ("acute myeloid leukemia", "chronic myeloid leukemia", {"opposite"}),
+        ("N. Engl. J. Med.", "The New England Journal of Medicine", {"cut_words"}),
+        ("Dept. of Energy", "Department of Energy", {"cut_words"}),
+        ("J. Mater. Chem. D", "Journal of Materials Chemistry C", set()),
+    ],
+)
+def test_a_difference_has_its_sort(mention: str, name: str, expected: set[str]) -> None:
+    """Each pair differs in these ways and no others, further words aside."""
+    words = {"added_apart", "added_same", "missing_apart", "missing_same", "added_head"}
+    assert set(differences(mention, name)) - words == expected
+
+
+@pytest.mark.parametrize(
+    "mention, name, expected",
+    [
+        ("B. Mathur", "Abhishek Mathur", {"first_name_differs"}),
+        ("Valery Konstantinovich Ermakov", "Valery Nikolaevich Ermakov", {"first_name_differs"}),
+        ("A. Mathur", "Abhishek Mathur", {"initials_fit"}),
+        ("Trump, D.", "Donald Trump", {"initials_fit", "cut_words"}),
+        ("JC Juncker", "Jean-Claude Juncker", {"initials_fit"}),
+        ("Jim Barnes", "James Barnes", set()),
+        ("Jon Smith", "John Smith", {"cut_words"}),
+        ("Freddie Prinze Jr.", "Freddie Prinze", {"generation_differs"}),
+        ("George Bush Sr.", "George Bush", set()),
+    ],
+)
+def test_first_names_contradict_or_fit(mention: str, name: str, expected: set[str]) -> None:
+    """Initials, short forms and what is left out fit; another name contradicts, of persons alone."""
+    words = {"added_apart", "added_same", "missing_apart", "missing_same", "added_head"}
+    assert set(differences(mention, name, is_person=True)) - words == expected
+    assert "first_name_differs" not in differences(mention, name)
+
+
+def test_a_word_more_says_what_it_mostly_makes_of_a_name() -> None:
+    """`Airport` and a compass point make another thing; `FC` and words in small letters do not."""
+    assert differences("Perth Airport", "Perth").keys() >= {"added_apart", "added_head"}
+    assert differences("New Jersey", "Jersey")["added_apart"] == 1.0
+    assert differences("Jersey", "New Jersey")["missing_apart"] == 1.0
+    assert differences("Bromley FC", "Bromley").keys() == {"added_same"}
+    assert "added_apart" not in differences("the airport of Perth", "Perth")
+    assert "added_apart" in differences("perth airport", "perth")
+    assert differences("James Bowen Railway", "James Bowen", is_person=True)["family_name_differs"] == 1.0
+
+
+def test_brackets_of_the_canonical_name_count_for_other_names() -> None:
+    """An alias has no brackets; what the entity is, its canonical name says."""
+    found = differences("Luis Gil (cricketer)", "Luis Gil", canonical="Luis Gil (footballer)")
+
+    assert found == {"bracket_differs": 1.0}
+
+
+def test_equal_and_unlike_names_have_no_difference() -> None:
+    """Nor do letter case, accents and punctuation make one."""
+    assert differences("São Tomé", "sao tome") == {}
+    assert differences("violin", "Kiruna Mine") == {}
+
+
+def test_the_table_has_the_features_in_the_order_of_their_values() -> None:
+    """Differences come last, each with a sign and words."""
+    fields = NameDifferences._fields[:-1]
+
+    assert FEATURES[-len(fields) :] == fields
+    assert len(set(FEATURES)) == len(TABLE)
+    assert set(SIGNS.values()) == {-1, 0, 1}
+    assert all(one.words for one in TABLE)
