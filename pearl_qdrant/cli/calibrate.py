@@ -33,12 +33,16 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="TSV of mentions and entity ids; NIL or empty for no entity.  [default: mentions made from the base's names]",
 )
+@click.option(
+    "--mentions",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Mentions without entities, one a line, at least 200: estimate from their scores how many are in the base.",
+)
 @click.option("--learned", is_flag=True, help="Use mentions that the collection learned or accepted as pairs, too.")
 @click.option(
     "--precision",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=DEFAULT_PRECISION,
-    show_default=True,
+    show_default=f"{DEFAULT_PRECISION}, or the best that can be reached",
     help="Share of links that shall be right.",
 )
 @click.option(
@@ -59,8 +63,9 @@ if TYPE_CHECKING:
 def calibrate(
     collection: str | None,
     pairs: Path | None,
+    mentions: Path | None,
     learned: bool,
-    precision: float,
+    precision: float | None,
     nil_share: float | None,
     figure: Path | None,
     dry_run: bool,
@@ -81,13 +86,19 @@ def calibrate(
     \b
     pearl-qdrant calibrate --collection umls --dry-run
     pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
+    pearl-qdrant calibrate --collection umls --mentions column.txt
     """
     from pearl_qdrant.linking.calibration.calibrate import WorseCalibrationError, calibrate_collection
 
     if reset:
-        if pairs or learned or dry_run or force or figure:
+        if pairs or mentions or learned or dry_run or force or figure:
             raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
         _reset(collection or only_collection(store), store, as_json=as_json)
+        return
+    if mentions is not None:
+        if pairs or learned or precision is not None or nil_share is not None or force or figure:
+            raise click.UsageError("--mentions has no labels, and takes no option of a fit to labels.")
+        _adapt(collection or only_collection(store), mentions, store, model, device, dry_run=dry_run, as_json=as_json)
         return
     if figure is not None:
         _check_figure(figure)
@@ -125,6 +136,20 @@ def _reset(name: str, store: str, *, as_json: bool) -> None:
     else:
         text = "the calibration was removed" if removed else "there was no calibration"
         echo(f"{name}: {text}; the defaults count")
+
+
+def _adapt(
+    name: str, mentions: Path, store: str, model: str | None, device: str, *, dry_run: bool, as_json: bool
+) -> None:
+    """Adapt a collection to mentions without labels, and print what that assumes."""
+    from pearl_qdrant.linking.calibration.calibrate import adapt_collection
+
+    found = adapt_collection(name, mentions, store=store, model=model, device=device, dry_run=dry_run)
+    if as_json:
+        shown = {key: None if value != value else value for key, value in asdict(found).items()}
+        echo_json({"collection": name, **shown, "stored": not dry_run})
+    else:
+        echo(f"{name}: {found}" + ("" if dry_run else "; stored"))
 
 
 def _check_figure(figure: Path) -> None:

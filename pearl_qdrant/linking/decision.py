@@ -41,7 +41,7 @@ def decide(  # long: each of its arguments has its line, and each outcome its ow
     """
     mention = scored.mention
     if not scored.found:
-        reason = NilReason.NO_NAME if isinstance(mention, str) and is_no_name(mention) else NilReason.NO_CANDIDATES
+        reason = NilReason.NO_NAME if is_no_name(mention) else NilReason.NO_CANDIDATES
         reason = NilReason.TOO_LONG if is_too_long(mention) else reason
         return Link(mention, None, None, None, reason)
     is_learned = probabilities is not None

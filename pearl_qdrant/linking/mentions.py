@@ -60,8 +60,10 @@ def stands_for_nothing(mention: str) -> bool:
     return mention.strip().casefold() in _STAND_FOR_NOTHING
 
 
-def is_no_name(mention: str) -> bool:
+def is_no_name(mention: object) -> bool:
     """Whether a string is no name by itself: what stands for nothing, a title alone, a number alone."""
+    if not isinstance(mention, str):
+        return False
     text = mention.strip()
     if len(text) > _LONGEST_OF_NOTHING:
         return False

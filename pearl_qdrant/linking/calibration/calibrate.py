@@ -11,9 +11,11 @@ Made mentions are easier than what people write, so labelled pairs give a better
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +24,7 @@ import numpy as np
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
+from pearl_qdrant.linking.adaptation import Adaptation
 from pearl_qdrant.linking.calibration.changes import (
     KindChange,
     changes_by_kind,
@@ -39,8 +42,10 @@ from pearl_qdrant.linking.calibration.known_mentions import (
 from pearl_qdrant.linking.calibration.labels import Label, read_pairs, with_learned
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.calibration.samples import IntArray, Samples, collect
+from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of
+from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_PRECISION
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
@@ -96,7 +101,7 @@ def calibrate_collection(
     store: StoreLike = None,
     model: str | None = None,
     device: str = DEFAULT_DEVICE,
-    precision: float = DEFAULT_PRECISION,
+    precision: float | None = None,
     nil_share: float | None = None,
     dry_run: bool = False,
     force: bool = False,
@@ -138,6 +143,57 @@ def calibrate_collection(
         if not dry_run:
             changed = target.read_manifest().model_copy(update={"calibration": found.to_manifest()})
             target.write_manifest(changed)
+    return found
+
+
+def adapt_collection(
+    collection: str,
+    mentions: str | os.PathLike[str] | Iterable[str],
+    *,
+    store: StoreLike = None,
+    model: str | None = None,
+    device: str = DEFAULT_DEVICE,
+    dry_run: bool = False,
+) -> Adaptation:
+    """Adapt a collection to mentions without labels, as `pearl-qdrant calibrate --mentions` does.
+
+    The bias of NIL is stored in the collection, on top of the calibration that it has: every later link uses it.
+
+    Args:
+        collection: Name of the collection.
+        mentions: The strings of one source, or a file of them, one a line; see `linking.adaptation`.
+        store, model, device: As for `calibrate_collection`.
+        dry_run: Whether to skip storing.
+
+    Raises:
+        CollectionNotFoundError: If the collection does not exist.
+        FormatError: If the file cannot be read.
+        CalibrationError: If there are fewer than 200 distinct mentions.
+    """
+    if isinstance(mentions, (str, os.PathLike)):
+        with Path(mentions).open("rb") as file:
+            mentions = [line for _, line in read_text_lines(file, str(mentions))]
+    with use_store(store) as opened:
+        target = opened.open(collection)
+        manifest = target.manifest
+        encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+        linker = EntityLinker(opened, [target], encoder)
+        found = linker.adapt(mentions)
+        if not dry_run:
+            old = target.read_manifest().calibration
+            calibration = linker.calibration.with_bias(found.nil_bias)
+            changed = LinkCalibration.model_validate(
+                {
+                    **({} if old is None else old.model_dump()),
+                    "slope": calibration.slope,
+                    "nil_bias": calibration.nil_bias,
+                    "threshold": calibration.threshold,
+                    "fitted_on": "mentions without labels",
+                    "mentions": found.mentions,
+                    "nil_share": found.nil_share,
+                }
+            )
+            target.write_manifest(target.read_manifest().model_copy(update={"calibration": changed}))
     return found
 
 
@@ -189,7 +245,7 @@ def calibrate(
     encoder: Encoder,
     labels: Sequence[Label] | None = None,
     *,
-    precision: float = DEFAULT_PRECISION,
+    precision: float | None = None,
     nil_share: float | None = None,
     seed: int = 0,
 ) -> CollectionFit:
@@ -200,7 +256,8 @@ def calibrate(
         collection: An open collection.
         encoder: The model that encoded it.
         labels: Mentions with their entities; None for mentions made from the names of the base.
-        precision: Target precision of links, in (0, 1).
+        precision: Target precision of links, in (0, 1); None for 0.95, or the best that the labels show where no
+            threshold reaches that.
         nil_share: Expected share of NIL mentions, in [0, 1). By default the share in the labels, or 0.2 if they have
             none.
         seed: Seed of all random choices.
@@ -210,7 +267,8 @@ def calibrate(
             collection is not loaded completely.
         ValueError: If `precision` or `nil_share` is out of range.
     """
-    _check_arguments(collection, precision, nil_share)
+    wanted = DEFAULT_PRECISION if precision is None else precision
+    _check_arguments(collection, wanted, nil_share)
     rng = np.random.default_rng(seed)
     control = from_names(collection, rng)
     known = control if labels is None else from_labels(collection, labels, nil_share, rng)
@@ -221,25 +279,29 @@ def calibrate(
     if nil_share is not None:
         samples = samples.with_nil_share(nil_share)
     before, model_before = _previous(collection)
+    fit_to = partial(
+        fit,
+        samples,
+        before=before,
+        groups=_groups(known.labels),
+        model_before=model_before,
+        shipped=None if labels is None else shipped,
+    )
     try:
-        fitted = fit(
-            samples,
-            precision=precision,
-            before=before,
-            groups=_groups(known.labels),
-            rng=rng,
-            model_before=model_before,
-            shipped=None if labels is None else shipped,
-        )
+        fitted = fit_to(precision=wanted, rng=np.random.default_rng(seed))
     except UnreachablePrecisionError as error:
-        raise _unreachable(error, len(samples)) from error
+        best = math.floor(1000 * error.best) / 1000 if math.isfinite(error.best) else 0.0
+        if precision is not None or not 0 < best < 1:
+            raise _unreachable(error, len(samples)) from error
+        wanted = best
+        fitted = fit_to(precision=wanted, rng=np.random.default_rng(seed))
     thresholds = {"threshold_before": before.threshold, "threshold_after": fitted.calibration.threshold}
     changes = changes_by_kind(known.kinds, fitted.answers_before, fitted.answers_after, **thresholds)
     if labels is not None:
         of_control = _score(store, collection, encoder, control, shipped)
         changes += _changes_of_control(of_control, control, before, model_before, fitted)
     return CollectionFit(
-        fitted, "names" if labels is None else "pairs", precision, changes, _is_worse(changes, fitted, precision)
+        fitted, "names" if labels is None else "pairs", wanted, changes, _is_worse(changes, fitted, wanted)
     )
 
 
