@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--precision",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    show_default=f"{DEFAULT_PRECISION}, or the best that can be reached",
+    show_default=f"with --pairs: most right answers, else {DEFAULT_PRECISION}",
     help="Share of links that shall be right.",
 )
 @click.option(
@@ -262,7 +262,7 @@ def _as_text(record: dict[str, Any]) -> list[str]:
         before, after = (_cell(record[when], key) for when in ("before", "after"))
         lines.append(f"{label:<28}{before:>22}  {after:>22}")
     reached = record["after"]["precision"]
-    if reached is not None and reached < record["target_precision"]:
+    if reached is not None and record["target_precision"] is not None and reached < record["target_precision"]:
         lines.append(
             f"{reached:.1%} of the links are right on mentions that the threshold was not chosen on, below the target "
             f"of {record['target_precision']:.1%}: use more pairs, or a higher --precision"

@@ -37,6 +37,7 @@ from pearl_qdrant.linking.calibration.newton import minimise
 from pearl_qdrant.linking.calibration.samples import IntArray, Samples
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
+from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0
 """Standard deviations of the prior on slope and bias."""
@@ -90,7 +91,7 @@ class UnreachablePrecisionError(ValueError):
 def fit(
     samples: Samples,
     *,
-    precision: float,
+    precision: float | None,
     before: Calibration,
     groups: IntArray,
     rng: np.random.Generator,
@@ -101,7 +102,7 @@ def fit(
 
     Args:
         samples: Weighted mentions with their right answers, scored by the default coefficients.
-        precision: Target precision of links, in (0, 1).
+        precision: Target precision of links, in (0, 1); None: the default threshold of what is fitted.
         before: The previous calibration, to compare with.
         groups: Group of each mention, (n,). Mentions of one group, such as one entity, stay in one fold.
         rng: Assigns groups to folds, and draws resamples.
@@ -124,16 +125,21 @@ def fit(
         if _is_better(refitted, answers):
             answers, model, is_fitted = refitted, fit_coefficients(samples, shipped), True
             samples = samples.scored_by(model)
-    threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
+    if precision is None:
+        threshold: float | None = DEFAULT_THRESHOLD
+    else:
+        threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
     if threshold is None:
-        raise UnreachablePrecisionError(precision, best_precision(answers, highest=HIGHEST_THRESHOLD))
+        raise UnreachablePrecisionError(precision or 0.0, best_precision(answers, highest=HIGHEST_THRESHOLD))
     after = measure(answers, threshold, rng=rng)
-    coverage, reached = _coverage_cross_fitted(answers, folds, precision)
+    if precision is not None:
+        coverage, reached = _coverage_cross_fitted(answers, folds, precision)
+        after = replace(after, coverage=coverage, precision=reached)
     return Fit(
         calibration=replace(fit_slope_and_bias(samples) if is_fitted else Calibration(), threshold=threshold),
         model=model,
         before=measure(answers_before, before.threshold, rng=rng),
-        after=replace(after, coverage=coverage, precision=reached),
+        after=after,
         answers_before=answers_before,
         answers_after=answers,
         n_nil=int(samples.is_nil.sum()),
