@@ -12,7 +12,7 @@ but one number comes out of it: what is added to the logit of NIL so that as man
 `LOWEST` and `HIGHEST`, so that a mixture that is not clear cannot do much harm. That is the estimate of Fellegi and
 Sunter 1969 as record linkage uses it (Winkler 1988), over calibrated probabilities in place of agreement patterns.
 
-`docs/experiments/adaptation.md` has the figures.
+`docs/experiments/decision.md` has the figures.
 """
 
 from __future__ import annotations

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.calibration.calibrate import CollectionFit, calibrate_collection
+    from pearl_qdrant.linking.calibration.calibrate import CollectionFit, adapt_collection, calibrate_collection
     from pearl_qdrant.linking.calibration.labels import Label, read_pairs
 
-__all__ = ["CollectionFit", "Label", "calibrate_collection", "read_pairs"]
+__all__ = ["CollectionFit", "Label", "adapt_collection", "calibrate_collection", "read_pairs"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "CollectionFit": "pearl_qdrant.linking.calibration.calibrate",
         "Label": "pearl_qdrant.linking.calibration.labels",
+        "adapt_collection": "pearl_qdrant.linking.calibration.calibrate",
         "calibrate_collection": "pearl_qdrant.linking.calibration.calibrate",
         "read_pairs": "pearl_qdrant.linking.calibration.labels",
     },

@@ -362,7 +362,8 @@ def _further_words(
     """`family_name_differs`, `added_apart`, ..., `missing_same`, `added_head`; whether they begin with capitals."""
     n_ours, n_theirs = len(a.normal) - len(shared), len(b.normal) - len(shared)
     if n_theirs > 0 >= n_ours:
-        theirs = _values(b.normal, shared)
+        # A family name alone is how a person is called: the first names that it lacks say nothing.
+        theirs = [] if is_person else _values(b.normal, shared)
         return (
             (0.0, 0.0, 0.0, max(0.0, -min(theirs)), max(0.0, min(theirs)), 0.0, False) if theirs else _NO_FURTHER_WORDS
         )
