@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @model_option
 @device_option
 @json_option
-def calibrate(
+def calibrate(  # long: each of its options has its line, and help its examples
     collection: str | None,
     pairs: Path | None,
     mentions: Path | None,

@@ -40,7 +40,7 @@ def differences(mention: str, name: str, *, canonical: str = "", is_person: bool
 )
 def test_a_difference_has_its_sort(mention: str, name: str, expected: set[str]) -> None:
     """Each pair differs in these ways and no others, further words aside."""
-    words = {"added_apart", "added_same", "missing_apart", "missing_same", "added_head"}
+    words = {"added_apart", "added_same", "missing_same", "added_head"}
     assert set(differences(mention, name)) - words == expected
 
 
@@ -60,7 +60,7 @@ def test_a_difference_has_its_sort(mention: str, name: str, expected: set[str]) 
 )
 def test_first_names_contradict_or_fit(mention: str, name: str, expected: set[str]) -> None:
     """Initials, short forms and what is left out fit; another name contradicts, of persons alone."""
-    words = {"added_apart", "added_same", "missing_apart", "missing_same", "added_head"}
+    words = {"added_apart", "added_same", "missing_same", "added_head"}
     assert set(differences(mention, name, is_person=True)) - words == expected
     assert "first_name_differs" not in differences(mention, name)
 
@@ -69,7 +69,6 @@ def test_a_word_more_says_what_it_mostly_makes_of_a_name() -> None:
     """`Airport` and a compass point make another thing; `FC` and words in small letters do not."""
     assert differences("Perth Airport", "Perth").keys() >= {"added_apart", "added_head"}
     assert differences("New Jersey", "Jersey")["added_apart"] == 1.0
-    assert differences("Jersey", "New Jersey")["missing_apart"] == 1.0
     assert differences("Bromley FC", "Bromley").keys() == {"added_same"}
     assert "added_apart" not in differences("the airport of Perth", "Perth")
     assert "added_apart" in differences("perth airport", "perth")

@@ -70,7 +70,6 @@ TABLE: tuple[Feature, ...] = (
     Feature("family_name_differs", -1, "a word after the name of a person"),
     Feature("added_apart", -1, "a word more, which mostly makes another thing of a name"),
     Feature("added_same", 1, "a word more, with which it is mostly the same thing"),
-    Feature("missing_apart", -1, "the name has a word more, which mostly makes another thing of a name"),
     Feature("missing_same", 1, "the name has a word more, with which it is mostly the same thing"),
     Feature("added_head", -1, "a word in capitals follows, an English one, which may be what it is"),
 )

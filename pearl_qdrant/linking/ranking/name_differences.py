@@ -136,7 +136,7 @@ class NameDifferences(NamedTuple):
         family_name_differs: Only the mention has further words, one of them after the name of a person.
         added_apart, added_same: Only the mention has further words: how much they make another thing of a name, or how
             little (`lexical/added_words.tsv`).
-        missing_apart, missing_same: The same of words that only the name has.
+        missing_same: The latter of words that only the name has.
         added_head: Only the mention has further words, and the last one is an English word with a capital: `Stripe
             Press`, `Camp Mountain Magazine`.
         is_other_name: Whether further words begin with capitals, or are in brackets; no feature.
@@ -158,7 +158,6 @@ class NameDifferences(NamedTuple):
     family_name_differs: float = 0.0
     added_apart: float = 0.0
     added_same: float = 0.0
-    missing_apart: float = 0.0
     missing_same: float = 0.0
     added_head: float = 0.0
     is_other_name: bool = False
@@ -280,7 +279,7 @@ def name_differences(
 
 _ZEROS = (0.0, 0.0, 0.0, 0.0)
 _NO_NUMBERS = (0.0, 0.0, 0.0, 0.0)
-_NO_FURTHER_WORDS = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False)
+_NO_FURTHER_WORDS = (0.0, 0.0, 0.0, 0.0, 0.0, False)
 
 
 def _brackets(a: NameParts, b: NameParts) -> tuple[float, float, float, float]:
@@ -358,15 +357,12 @@ def _proper_words(text: str) -> frozenset[str]:
 
 def _further_words(
     text: str, a: NameParts, b: NameParts, shared: set[str], is_person: bool
-) -> tuple[float, float, float, float, float, float, bool]:
+) -> tuple[float, float, float, float, float, bool]:
     """`family_name_differs`, `added_apart`, ..., `missing_same`, `added_head`; whether they begin with capitals."""
     n_ours, n_theirs = len(a.normal) - len(shared), len(b.normal) - len(shared)
     if n_theirs > 0 >= n_ours:
-        # A family name alone is how a person is called: the first names that it lacks say nothing.
-        theirs = [] if is_person else _values(b.normal, shared)
-        return (
-            (0.0, 0.0, 0.0, max(0.0, -min(theirs)), max(0.0, min(theirs)), 0.0, False) if theirs else _NO_FURTHER_WORDS
-        )
+        theirs = _values(b.normal, shared)
+        return (0.0, 0.0, 0.0, max(0.0, min(theirs)), 0.0, False) if theirs else _NO_FURTHER_WORDS
     if n_theirs > 0 or n_ours <= 0 or not (ours := _values(a.normal, shared)):
         return _NO_FURTHER_WORDS
     is_proper = _proper_words(text).issuperset(set(a.normal) - shared)
@@ -375,7 +371,7 @@ def _further_words(
     same, last = max(0.0, min(ours)), a.words[-1]
     is_head = is_proper and a.normal[-1] not in shared and same < _HARMLESS and word_rarity(a.normal[-1]) < 1.0
     is_after = is_person and last not in b.words and last not in _GENERATIONS
-    return float(is_after), apart, same, 0.0, 0.0, float(is_head), is_proper
+    return float(is_after), apart, same, 0.0, float(is_head), is_proper
 
 
 def _values(words: Sequence[str], shared: set[str]) -> list[float]:
