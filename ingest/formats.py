@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.base.format import Format, FormatOption, PathLike, read_head
@@ -268,7 +267,7 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
 
 
 def _detect_path(path: str, options: ReadOptions) -> str | None:
-    from ingest.io.streams import list_inputs
+    from ingest.io.streams import is_folder, list_inputs
     from ingest.readers.arrow_rows import find_container
     from ingest.readers.open_table import bases_of, recognise
 
@@ -287,7 +286,7 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
         known_base = next((base.name for base in bases_of(options) if base.choose(names)), None)
         if known_base is not None:
             return known_base
-        if Path(path).is_dir():
+        if is_folder(path):
             known = " or ".join(f"{one.folder_sign} ({one.title})" for one in FORMATS if one.folder_sign)
             raise FormatError(path, None, f"is a folder without {known}. Name the files in it")
     try:
@@ -306,7 +305,9 @@ def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
     Raises:
         FormatError: If there is one. Tables do not count: many folders have some that are not bases.
     """
-    for name in names[:_MAX_CHECKED] if Path(path).is_dir() else ():
+    from ingest.io.streams import is_folder
+
+    for name in names[:_MAX_CHECKED] if is_folder(path) else ():
         with suppress(InputError):
             head = read_head(name)
             other = next((one for one in FORMATS if not one.is_table and _module(one).detect(head)), shown)

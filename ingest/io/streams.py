@@ -204,6 +204,14 @@ def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None
         return tuple(sources)
 
 
+def is_folder(path: str) -> bool:
+    """Whether a path is a folder; not one that is too long to be a path, as that of a member of an archive may be."""
+    try:
+        return Path(path).is_dir()
+    except OSError:
+        return False
+
+
 def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
     """The files that a path means, sorted: those in a folder, the members of an archive that may hold data, or itself.
 
@@ -214,7 +222,7 @@ def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
     Raises:
         FormatError: If an archive is damaged, or has too many members.
     """
-    if path != STDIN and Path(path).is_dir():
+    if path != STDIN and is_folder(path):
         levels = (islice(Path(path).glob("/".join("*" * (n + 1))), _MAX_ENTRIES) for n in range(n_levels))
         files = (child for level in levels for child in level if not child.name.startswith(".") and child.is_file())
         return sorted(map(str, files))

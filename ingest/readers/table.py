@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ingest.base.format import read_head
@@ -21,7 +20,7 @@ from ingest.base.reader_base import ReaderBase
 from ingest.io.encoding import Utf8Source, check_decodable, check_encoding
 from ingest.io.report import ReadReport, make_excerpt
 from ingest.io.source import ByteSource
-from ingest.io.streams import STDIN, list_inputs
+from ingest.io.streams import STDIN, is_folder, list_inputs
 from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import layouts
 from ingest.readers.arrow_rows import check_path, find_container
@@ -267,7 +266,7 @@ def _read_separators(given: Sequence[str]) -> dict[str, str]:
 def _files_of(path: str, base: Base) -> list[str]:
     """The files under a path: of a folder or zip those that the base reads."""
     files = list_inputs(path)
-    if files == [path] or (base.files is None and not Path(path).is_dir()):
+    if files == [path] or (base.files is None and not is_folder(path)):
         return [path]
     found = base.choose(files)
     if not found:
