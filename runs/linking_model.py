@@ -346,18 +346,26 @@ def base_of(task: Task) -> str:
 
 def report(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[str]:
     """A line a base, AutoFJ's as one: accuracy@1 by the model named after the task, and of what it is made from."""
-    yield f"{'accuracy@1, %':44} linker  dense  n-grams  RRF  right / wrong"
+    yield f"{'accuracy@1, %':44} linker  dense  n-grams  RRF  right / wrong / absent"
     rows: dict[str, list[tuple[float, ...]]] = {}
     for task in tasks:
         name = task.name if sort(task) != "autofj" else "autofj, mean of its sets"
         singles = (accuracy_at_1(task, single_feature(feature), has_rules=False) for feature in ("dense", "lexical"))
         model = models[task.name]
-        decided = right_and_wrong(task, model)
+        decided = answered(task, model)
         rows.setdefault(name, []).append((accuracy_at_1(task, model), *singles, accuracy_of_fusion(task), *decided))
     for name, found in rows.items():
         means = [100 * sum(column) / len(found) for column in zip(*found, strict=True)]
         scores = f"{name:44} {means[0]:6.1f} {means[1]:6.1f} {means[2]:8.1f} {means[3]:5.1f}"
-        yield f"{scores} {means[4]:6.1f} /{means[5]:5.1f}"
+        yield f"{scores} {means[4]:6.1f} /{means[5]:5.1f} /{means[6]:5.1f}"
+
+
+def answered(task: Task, model: RankingModel) -> tuple[float, float, float]:
+    """Shares of the mentions with a right answer, NIL too; with a wrong link; and linked though absent."""
+    right, wrong = right_and_wrong(task, model)
+    share = float(task.is_nil.mean())
+    absent = share * right_and_wrong(task.take(task.is_nil), model)[1] if share else 0.0
+    return right + share - absent, wrong - absent, absent
 
 
 def field(task: Task) -> str:
