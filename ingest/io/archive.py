@@ -5,11 +5,13 @@ A path such as ``base.zip!folder/names.tsv`` names a member. An archive inside a
 
 from __future__ import annotations
 
+import os
 import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from ingest.io.decompress import CHUNK, RawInput, check_expansion
@@ -42,9 +44,8 @@ def is_zip(path: str) -> bool:
 def is_workbook(path: str) -> bool:
     """Whether a zip archive is a workbook (xlsx, xlsm, xlsb, ods)."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (OSError, *_DAMAGE):
+        names = _archive(path).namelist()
+    except (OSError, FormatError, *_DAMAGE):
         return False
     return "[Content_Types].xml" in names or "mimetype" in names
 
@@ -55,8 +56,8 @@ def list_members(path: str) -> list[str]:
     Raises:
         FormatError: If it is damaged, or has too many members.
     """
-    with _open(path) as archive:
-        infos = archive.infolist()
+    with _as_format_error(path):
+        infos = _archive(path).infolist()
     if len(infos) > MAX_MEMBERS:
         raise FormatError(path, None, f"has {len(infos):,} members (limit: {MAX_MEMBERS:,}). Unpack it, name the files")
     return [info.filename for info in infos if not info.is_dir() and info.filename and _may_hold_data(info.filename)]
@@ -89,16 +90,17 @@ class Member(ByteSource):
         """
         self.path = f"{path}{SEPARATOR}{member}"
         self._archive, self._member = path, member
-        with _open(path) as archive:
-            try:
-                info = archive.getinfo(member)
-            except KeyError:
-                raise FormatError(path, None, f"has no member {member!r}. It has: see unzip -l") from None
+        with _as_format_error(path):
+            archive = _archive(path)
+        try:
+            info = archive.getinfo(member)
+        except KeyError:
+            raise FormatError(path, None, f"has no member {member!r}. It has: see unzip -l") from None
         self.size = info.compress_size
         check_expansion(self.path, self.size, info.file_size, "zip")
 
     def chunks(self) -> Iterator[bytes]:
-        with _open(self._archive) as archive, _as_format_error(self.path), archive.open(self._member) as raw:
+        with _as_format_error(self.path), _archive(self._archive).open(self._member) as raw:
             yield from stored_chunks(self.path, _Checked(self.path, raw, self.size))
 
     def close(self) -> None:
@@ -123,13 +125,16 @@ def _may_hold_data(name: str) -> bool:
     return not last.startswith((".", *_NO_DATA)) and "__macosx" not in folders
 
 
-@contextmanager
-def _open(path: str) -> Iterator[zipfile.ZipFile]:
-    with _as_format_error(path):
-        _check_directory(path)
-        archive = zipfile.ZipFile(path)
-    with archive:
-        yield archive
+def _archive(path: str) -> zipfile.ZipFile:
+    """An archive, opened once: thousands of members would each read the list of all of them."""
+    found = Path(path).stat()
+    return _opened(path, (found.st_ino, found.st_size, found.st_mtime_ns), os.getpid())
+
+
+@lru_cache(maxsize=2)
+def _opened(path: str, _state: tuple[int, int, int], _process: int) -> zipfile.ZipFile:
+    _check_directory(path)
+    return zipfile.ZipFile(path)
 
 
 def _check_directory(path: str) -> None:

@@ -108,7 +108,26 @@ def test_a_huge_list_of_members_is_not_read(tmp_path: Path, monkeypatch: pytest.
         list_members(str(path))
     monkeypatch.setattr(archive, "_MAX_DIRECTORY", 1000)
     with pytest.raises(FormatError, match="its list of members has"):
-        list_members(str(path))
+        list_members(str(pack(tmp_path / "other.zip", {f"{i}.tsv": b"" for i in range(200)})))
+
+
+def test_the_list_of_members_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive of thousands of small files takes time with their number, not with its square."""
+    path = pack(tmp_path / "base.zip", {f"{i}.tsv": TSV for i in range(50)})
+    opened = []
+    real = zipfile.ZipFile
+    monkeypatch.setattr(zipfile, "ZipFile", lambda *args: opened.append(args) or real(*args))
+    read = [b"".join(open_source(f"{path}!{member}").chunks()) for member in list_members(str(path))]
+    assert read == [TSV] * 50
+    assert len(opened) == 1
+
+
+def test_an_archive_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    """What is held of an archive belongs to the file as it was."""
+    path = pack(tmp_path / "base.zip", {"a.tsv": TSV})
+    assert list_members(str(path)) == ["a.tsv"]
+    pack(tmp_path / "new.zip", {"b.tsv": TSV * 2}).replace(path)
+    assert b"".join(open_source(path).chunks()) == TSV * 2
 
 
 @settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
