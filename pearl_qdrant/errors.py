@@ -61,6 +61,17 @@ class PearlQdrantError(Exception):
         super().__init__(f"{message} {advice}".rstrip())
         self.option, self.message = option, message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """As its attributes, not as what made them: errors of worker processes arrive as they were raised."""
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[PearlQdrantError], args: tuple[object, ...], attributes: dict[str, object]) -> PearlQdrantError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
 
 class SettingsError(PearlQdrantError):
     """An option or environment variable is not valid."""

@@ -21,19 +21,20 @@ from pearl_qdrant.linking.editing import EntityBatches, add_entities, delete_ent
 from pearl_qdrant.linking.learned.learner import Learner
 from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.linking.lifetime import Lifetime, Reloader, encoder_of
-from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_detection.name_windows import names_in
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.mentions import check_are_many, take_async
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
+from pearl_qdrant.linking.ranking.mention_cache import CACHE_BYTES, MentionCache
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
-from pearl_qdrant.linking.workers.methods import BulkLinker
-from pearl_qdrant.linking.workers.pool import WorkerPool
+from pearl_qdrant.linking.workers.jobs import annotate_job, link_job
+from pearl_qdrant.linking.workers.pool import Workers
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from pearl_qdrant.store.open import open_default_store
@@ -54,7 +55,7 @@ ASYNC_BATCH = 256
 """Mentions per thread call of `alink_batch`."""
 
 
-class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
+class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
     """Links mentions to the entities of one or several collections. Safe to use from several threads.
 
     Open one with `open`, or make a collection and open it with `build`. Use it as a context manager, or call `close`.
@@ -101,7 +102,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
         self._encoder = encoder
         self._encoder_for = encoder_for
         self._given = (calibration, threshold, model, reranker)
-        self._pool = WorkerPool()
+        self._workers = Workers(self, store.location, reranker=reranker is not None)
         self._take(collections)
         self._lifetime = Lifetime([collection.name for collection in collections], is_read_only=read_only)
 
@@ -228,6 +229,43 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
         """
         return next(self.link_batch([mention], options, **keywords))
 
+    def link_batch(
+        self,
+        mentions: Iterable[str],
+        options: LinkOptions | None = None,
+        *,
+        workers: int | None = None,
+        **keywords: Unpack[LinkKeywords],
+    ) -> Iterator[Link]:
+        """Link many mentions and yield their links in order; accepts any iterable, and reads a few batches ahead.
+
+        A mention that is not valid text (None, a number, broken Unicode) becomes NIL and does not stop the others.
+        Options and errors as for `link`.
+
+        Args:
+            mentions: The strings to link.
+            options: As for `link`.
+            workers: Processes that link (embedded store); they start once, and end with the linker. 1: this process
+                alone. Default: one a core from `workers.pool.START_MENTIONS` mentions on, else 1. There are never more
+                than four a core, or than different mentions.
+            keywords: As for `link`.
+
+        Raises:
+            OptionError: If there are to be several workers, but this linker cannot have any: its collections are on a
+                server, or its encoder is not ONNX on the CPU.
+            WorkerError: If workers were asked for, and cannot start or end before they answer.
+        """
+        chosen = (options or LinkOptions()).updated(**keywords)
+        check_are_many(mentions)
+        n_workers = self._workers.count(workers, mentions, are_mentions=True)
+        if n_workers == 1:
+            return self._links(mentions, chosen)
+        with self._lifetime.in_use():
+            self._stream.link_query(chosen)  # raises for an unknown type
+        job = link_job(chosen, partial(self._links, options=chosen))
+        answers = self._workers.answers(job, mentions, n_workers, is_required=workers is not None)
+        return self._lifetime.while_open(answers)
+
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """`link` for asyncio: runs in a thread and does not block the event loop."""
         chosen = (options or LinkOptions()).updated(**keywords)
@@ -318,6 +356,45 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
                 return self._annotate_document(text, chosen, spans)
             return annotate(self._in_process(), text, chosen, spans=spans)
 
+    def annotate_batch(
+        self,
+        texts: Iterable[str | DocLike],
+        options: AnnotateOptions | None = None,
+        *,
+        workers: int | None = None,
+        **keywords: Unpack[AnnotateKeywords],
+    ) -> Iterator[list[Annotation]]:
+        """Annotate many passages, in order; options as for `annotate`, workers and their errors as for `link_batch`."""
+        if isinstance(texts, (str, bytes)):
+            raise TypeError("texts is one string, whose letters would be annotated one by one: pass a list")
+        chosen = (options or AnnotateOptions()).updated(**keywords)
+        with self._lifetime.in_use():
+            self._check_types(chosen)
+        n_workers = self._workers.count(workers, texts, are_mentions=False)
+        here = partial(self._annotate_here, options=chosen)
+        if n_workers == 1:
+            return self._lifetime.while_open(here(texts))
+        job = annotate_job(chosen, here)
+        answers = self._workers.answers(job, texts, n_workers, is_required=workers is not None)
+        return self._lifetime.while_open(answers)
+
+    def _annotate_here(self, texts: Iterable[str | DocLike], options: AnnotateOptions) -> Iterator[list[Annotation]]:
+        if options.document:
+            return self._annotate_documents(texts, options)
+        return annotate_batch(self._in_process(), texts, options)
+
+    def _check_types(self, options: AnnotateOptions) -> None:
+        """Raise for an unknown type even if the text has no mention."""
+        self._stream.link_query(LinkOptions(types=options.types))
+
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers that are there."""
+        return self._workers.pids()
+
+    def limit_memory(self) -> None:
+        """Remember fewer mentions: there are several processes that do."""
+        self._stream = replace(self._stream, cache=MentionCache(CACHE_BYTES // 4))
+
     def entity(self, entity_id: str) -> Entity:
         """An entity with all its names, types and description.
 
@@ -381,7 +458,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, BulkLinker, Builder):
     def close(self) -> None:
         """Close the collections and the store. Closing twice is allowed; any later use raises `LinkerClosedError`."""
         if self._lifetime.end():
-            self._pool.close()
+            self._workers.close()
             self._store.close()
 
     @contextmanager

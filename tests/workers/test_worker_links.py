@@ -11,7 +11,7 @@ from worker_cases import assert_same
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import LinkerClosedError, OptionError, UnknownTypeError
-from pearl_qdrant.linking.workers import methods, streaming
+from pearl_qdrant.linking.workers import pool
 
 
 class Loud(str):
@@ -96,19 +96,19 @@ def test_an_error_of_the_mentions_comes_after_their_links(reader: EntityLinker) 
 
 def test_an_endless_source_is_not_read_far_ahead(reader: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a few windows are read before the first link is taken."""
-    monkeypatch.setattr(streaming, "SLOW_SOURCE_S", 1e9)
+    monkeypatch.setattr(pool, "SLOW_SOURCE_S", 1e9)
     numbers = count()
     links = reader.link_batch((f"mention {number}" for number in numbers), workers=2)
 
     assert next(links).mention == "mention 0"
-    assert next(numbers) <= 8 * (streaming.AHEAD + 1)
+    assert next(numbers) <= 8 * (pool.AHEAD + 1)
     links.close()
     assert next(reader.link_batch(["NYC"], workers=2)).entity_id == "nyc", "the workers go on with the next batch"
 
 
 def test_a_slow_source_does_not_hold_links_back(reader: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where mentions come slowly, what is there is linked before more is read."""
-    monkeypatch.setattr(streaming, "SLOW_SOURCE_S", -1.0)
+    monkeypatch.setattr(pool, "SLOW_SOURCE_S", -1.0)
     numbers = count()
     links = reader.link_batch((f"mention {number}" for number in numbers), workers=2)
 
@@ -135,23 +135,23 @@ def test_wrong_arguments_are_refused_at_once(reader: EntityLinker) -> None:
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with two cores, where 12 mentions are many."""
-    monkeypatch.setattr(methods, "count_workers", lambda wanted=None: wanted or 2)
-    monkeypatch.setattr(methods, "START_MENTIONS", 12)
-    monkeypatch.setattr(methods, "RUNNING_MENTIONS", 12)
+    monkeypatch.setattr(pool, "count_workers", lambda wanted=None: wanted or 2)
+    monkeypatch.setattr(pool, "START_MENTIONS", 12)
+    monkeypatch.setattr(pool, "RUNNING_MENTIONS", 12)
 
 
 @pytest.mark.usefixtures("two_cores")
 def test_many_mentions_go_to_workers_by_themselves(reader: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of many mentions, or a generator that turns out to have many, uses all cores; a few mentions do not."""
     sent: list[int] = []
-    submit = reader._pool.submit
-    monkeypatch.setattr(reader._pool, "submit", lambda number, *more: sent.append(number) or submit(number, *more))
+    submit = reader._workers.submit
+    monkeypatch.setattr(reader._workers, "submit", lambda number, *more: sent.append(number) or submit(number, *more))
 
     few = list(reader.link_batch(MENTIONS[:11]))
     list(reader.link_batch(iter(MENTIONS[:11])))
     assert sent == []
     assert_same(reader.link_batch(MENTIONS), reader.link_batch(MENTIONS, workers=1))
-    assert set(sent) == {0, 1}
+    assert set(sent) == {2}
     n_of_list = len(sent)
     assert_same(reader.link_batch(iter(MENTIONS)), reader.link_batch(MENTIONS, workers=1))
     assert n_of_list < len(sent) < 2 * n_of_list, "the first of a generator are linked here"
@@ -161,8 +161,8 @@ def test_many_mentions_go_to_workers_by_themselves(reader: EntityLinker, monkeyp
 @pytest.mark.usefixtures("two_cores")
 def test_one_core_has_no_workers(reader: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is one core, this process links alone."""
-    monkeypatch.setattr(methods, "count_workers", lambda wanted=None: wanted or 1)
-    monkeypatch.setattr(reader._pool, "submit", None)
+    monkeypatch.setattr(pool, "count_workers", lambda wanted=None: wanted or 1)
+    monkeypatch.setattr(reader._workers, "submit", None)
 
     assert len(list(reader.link_batch(MENTIONS))) == len(MENTIONS)
 
@@ -179,7 +179,7 @@ def test_what_workers_cannot_do_is_done_here(reader: EntityLinker) -> None:
     """A linker with a reranker links alone, and says why it can have no workers."""
     with EntityLinker.open("base", store=reader._store.location, read_only=True, reranker=_Reranker()) as linker:
         assert len(list(linker.link_batch(MENTIONS))) == len(MENTIONS)
-        assert linker._pool.n_running == 0
+        assert linker._workers.n_running == 0
         with pytest.raises(OptionError, match="Several workers are not possible here: the linker has a reranker"):
             linker.link_batch(MENTIONS, workers=2)
 
@@ -189,7 +189,7 @@ def test_a_closed_linker_has_no_workers(reader: EntityLinker) -> None:
     with EntityLinker.open("base", store=reader._store.location, read_only=True) as linker:
         links = linker.link_batch(MENTIONS, workers=2)
         next(links)
-    assert linker._pool.pids() == []
+    assert linker._workers.pids() == []
     with pytest.raises(LinkerClosedError):
         next(links)
     with pytest.raises(LinkerClosedError):

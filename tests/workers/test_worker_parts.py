@@ -9,7 +9,8 @@ import pytest
 
 from pearl_qdrant import EntityLinker, cores
 from pearl_qdrant.cores import MAX_A_CORE, MAX_DEFAULT, count_workers, usable_cores
-from pearl_qdrant.linking.workers.packing import pack_annotations, pack_links, read_annotations, read_link, unpack
+from pearl_qdrant.linking.workers import process
+from pearl_qdrant.linking.workers.process import read_annotations, read_link
 from pearl_qdrant.records import Annotation, Candidate, LearnedCount, Link, NilReason
 
 
@@ -64,5 +65,5 @@ def test_links_are_unpacked_as_they_were(reader: EntityLinker) -> None:
     links = [*reader.link_batch(["NYC", "nothing", "", "\ud800"], workers=1), learned, broken]
     annotations = [[Annotation("\ud800", 0, 1, learned, "long form"), Annotation("NYC", 2, 5, links[0])], []]
 
-    assert [read_link(*one) for one in zip(unpack(pack_links(links)), [x.mention for x in links], strict=True)] == links
-    assert [read_annotations(one) for one in unpack(pack_annotations(annotations))] == annotations
+    assert [read_link(process._pack(replace(one, mention="")), one.mention) for one in links] == links
+    assert [read_annotations(process._pack(one)) for one in annotations] == annotations

@@ -12,7 +12,7 @@ from worker_cases import assert_same
 from pearl_qdrant import Annotation, EntityLinker
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike
-from pearl_qdrant.linking.workers import methods
+from pearl_qdrant.linking.workers import pool
 
 TEXTS = [
     "She read the NYTimes in New York.",
@@ -91,11 +91,11 @@ def test_what_is_no_passage_is_an_error_after_the_others(reader: EntityLinker) -
 def test_long_texts_go_to_workers_by_themselves(reader: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Much text uses all cores, a short text does not; a passage alone is annotated here."""
     sent: list[int] = []
-    submit = reader._pool.submit
-    monkeypatch.setattr(reader._pool, "submit", lambda number, *more: sent.append(number) or submit(number, *more))
-    monkeypatch.setattr(methods, "count_workers", lambda wanted=None: wanted or 2)
-    monkeypatch.setattr(methods, "START_MENTIONS", 20)
-    monkeypatch.setattr(methods, "RUNNING_MENTIONS", 20)
+    submit = reader._workers.submit
+    monkeypatch.setattr(reader._workers, "submit", lambda number, *more: sent.append(number) or submit(number, *more))
+    monkeypatch.setattr(pool, "count_workers", lambda wanted=None: wanted or 2)
+    monkeypatch.setattr(pool, "START_MENTIONS", 20)
+    monkeypatch.setattr(pool, "RUNNING_MENTIONS", 20)
 
     def texts() -> Iterator[str]:
         yield from TEXTS

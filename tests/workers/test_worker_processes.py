@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,13 +20,15 @@ from worker_cases import assert_same, is_running, wait_for_end
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
+    InvalidEntityError,
     ModelMismatchError,
+    OptionError,
     PearlQdrantError,
     UnknownTypeError,
     WorkerError,
 )
-from pearl_qdrant.linking.workers import methods
-from pearl_qdrant.linking.workers.messages import WorkerTraceback, pack_error, unpack_error
+from pearl_qdrant.linking.workers import pool
+from pearl_qdrant.linking.workers.pool import Workers
 
 ROOT = Path(__file__).resolve().parents[2]
 MENTIONS = [f"New York {number}" for number in range(40)]
@@ -40,13 +44,12 @@ def test_a_killed_worker_is_replaced(reader: EntityLinker) -> None:
     """If a worker is killed within a batch, another one links its mentions."""
     links = reader.link_batch(MENTIONS, workers=2)
     first = next(links)
-    before = reader._pool.pids()
+    before = reader.worker_pids()
     kill(before[0])
     found = [first, *links]
 
     assert_same(found, reader.link_batch(MENTIONS, workers=1))
-    assert before[0] not in reader._pool.pids()
-    assert before[1] in reader._pool.pids()
+    assert before[0] not in reader.worker_pids()
 
 
 @pytest.mark.parametrize("wanted", [3, 40, 10**9])
@@ -63,24 +66,25 @@ def test_there_is_at_most_one_process_a_mention(base_path: Path, wanted: int) ->
 
 @pytest.fixture
 def deadly(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Workers are killed as soon as they get a task; the pids of those that were."""
-    from pearl_qdrant.linking.workers.process import WorkerProcess
-
+    """Workers are killed as soon as they have a task; the pids of those that were."""
     killed: list[int] = []
-    submit: Callable[..., object] = WorkerProcess.submit
+    submit: Callable[..., object] = Workers.submit
 
-    def submit_and_kill(self: WorkerProcess, *task: bytes) -> object:
-        kill(self.pid)
-        killed.append(self.pid)
-        return submit(self, *task)
+    def submit_and_kill(self: Workers, *task: object) -> object:
+        answer = submit(self, *task)
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+        return answer
 
-    monkeypatch.setattr(WorkerProcess, "submit", submit_and_kill)
+    monkeypatch.setattr(Workers, "submit", submit_and_kill)
     return killed
 
 
 def test_workers_that_die_twice_are_an_error(base_path: Path, deadly: list[int]) -> None:
     """Who asked for workers gets an error that says what happened, and not a hang."""
-    text = r"was killed by SIGKILL, perhaps because memory ran out.*workers=1"
+    text = r"A worker process ended.*SIGKILL.*Perhaps memory ran out.*workers=1"
     with (
         EntityLinker.open("base", store=str(base_path), read_only=True) as linker,
         pytest.raises(WorkerError, match=text),
@@ -94,8 +98,8 @@ def test_a_batch_goes_on_without_its_workers(
     base_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where workers started by themselves, a batch goes on in one process if they die."""
-    monkeypatch.setattr(methods, "count_workers", lambda wanted=None: wanted or 2)
-    monkeypatch.setattr(methods, "START_MENTIONS", 8)
+    monkeypatch.setattr(pool, "count_workers", lambda wanted=None: wanted or 2)
+    monkeypatch.setattr(pool, "START_MENTIONS", 8)
     with (
         EntityLinker.open("base", store=str(base_path), read_only=True) as linker,
         caplog.at_level(logging.WARNING),
@@ -114,54 +118,30 @@ def test_an_error_of_the_setup_is_that_of_the_worker(tmp_path: Path, model: Path
     with EntityLinker.open("base", store=str(tmp_path / "store"), read_only=True) as linker:
         own_model.rename(tmp_path / "elsewhere")
         with pytest.raises(PearlQdrantError, match="No model") as caught:
-            next(linker.link_batch(["NYC"], workers=2))
-        assert isinstance(caught.value.__cause__, WorkerTraceback)
+            next(linker.link_batch(["NYC", "New York"], workers=2))
+        assert "Traceback" in str(caught.value.__cause__), "of the worker"
         (tmp_path / "elsewhere").rename(own_model)
-        assert next(linker.link_batch(["NYC"], workers=2, threshold=0.0)).entity_id == "nyc"
-
-
-class OddError(Exception):
-    """An error whose arguments are not its message."""
-
-    def __init__(self, *, left: int) -> None:
-        super().__init__(f"{left} are left")
-        self.left = left
+        assert next(linker.link_batch(["NYC", "New York"], workers=2, threshold=0.0)).entity_id == "nyc"
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        ValueError("a value"),
-        OSError(28, "No space left on device", "/x"),
-        KeyError("k"),
-        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
         CollectionNotFoundError("a", ["b"]),
         ModelMismatchError("a", expected="b", actual="c", expected_name="d"),
         UnknownTypeError("citty", ["base"], ["city"]),
-        OddError(left=3),
+        InvalidEntityError("no name"),
+        OptionError("workers", "Not so many."),
     ],
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_arrives_as_it_was_raised(error: Exception) -> None:
-    """The class, the message and the attributes of an error are those in the worker."""
-    found = unpack_error(pack_error(error))
+    """The class, the message and the attributes of an error of ours are the same in another process."""
+    found = pickle.loads(pickle.dumps(error))
 
     assert type(found) is type(error)
     assert str(found) == str(error)
     assert found.__dict__ == error.__dict__
-
-
-def test_an_error_that_cannot_be_sent_arrives_in_words() -> None:
-    """An error with a lock in it becomes a `WorkerError` with the same message."""
-    import threading
-
-    error = ValueError("with a lock")
-    error.lock = threading.Lock()  # type: ignore[attr-defined]
-
-    found = unpack_error(pack_error(error))
-
-    assert isinstance(found, WorkerError)
-    assert "ValueError: with a lock" in str(found)
 
 
 SCRIPT = """
@@ -171,7 +151,7 @@ from pearl_qdrant import EntityLinker
 linker = EntityLinker.open("base", store=sys.argv[1], read_only=True, threshold=0.0)
 links = linker.link_batch((f"New York {n}" for n in range(int(sys.argv[2]))), workers=2)
 first = next(links)
-print(*linker._pool.pids(), flush=True)
+print(*linker.worker_pids(), flush=True)
 for link in links:
     pass
 """
@@ -226,7 +206,7 @@ def test_ctrl_c_ends_all_without_a_word_of_the_workers(own_base: Path) -> None:
     wait_for_end(pids)
     assert errors.count("Traceback") == 1
     assert "KeyboardInterrupt" in errors
-    assert "worker_main" not in errors
+    assert "loky" not in errors
     assert views(own_base) == []
 
 

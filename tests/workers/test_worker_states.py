@@ -9,7 +9,7 @@ from linker_base import ENTITIES, fill
 from worker_cases import assert_same
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.linking.workers import streaming
+from pearl_qdrant.linking.workers import pool
 
 FLU = Entity("flu", "influenza", ("grippe",), ("disease",), ("OTHER",))
 MENTIONS = ["grippe", "NYC", "influenza", "New York", "heart attack", "NYTimes", "Big Apple", "nypost.com", "nys"]
@@ -23,7 +23,7 @@ def ids(linker: EntityLinker, *mentions: str, workers: int = 2) -> list[str | No
 def test_the_next_batch_has_every_edit(writer: EntityLinker) -> None:
     """What I add, delete, accept and learn counts for workers as it does for this process."""
     assert ids(writer, "grippe", "NYC") == [None, "nyc"]
-    pids = writer._pool.pids()
+    pids = writer._workers.pids()
 
     writer.add([FLU])
     assert ids(writer, "grippe", "NYC") == ["flu", "nyc"]
@@ -34,15 +34,15 @@ def test_the_next_batch_has_every_edit(writer: EntityLinker) -> None:
     assert next(writer.link_batch(["NYC"], workers=2)).learned[0].as_written == 60
     writer.delete(["flu"])
     assert ids(writer, "grippe", "NYC") == [None, "nys"]
-    assert writer._pool.pids() == pids, "the same processes saw it all"
+    assert writer._workers.pids() == pids, "the same processes saw it all"
 
 
 def test_a_running_batch_has_an_edit_from_its_next_window_on(
     writer: EntityLinker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was linked ahead of an edit is linked again."""
-    monkeypatch.setattr(streaming, "SLOW_SOURCE_S", 1e9)
-    links = writer.link_batch(["grippe"] * 40, workers=2, threshold=0.6)
+    monkeypatch.setattr(pool, "SLOW_SOURCE_S", 1e9)
+    links = writer.link_batch(iter(["grippe"] * 40), workers=2, threshold=0.6)
 
     assert next(links).entity_id is None
     writer.add([FLU])
@@ -61,10 +61,10 @@ def test_a_reader_keeps_its_state_until_it_reloads(tmp_path: Path, model: Path) 
         assert ids(reader, "grippe", "NYC") == [None, "nyc"]
         assert reader.reload()
         assert ids(reader, "grippe", "NYC") == ["flu", "nyc"]
-        pids = reader._pool.pids()
+        pids = reader._workers.pids()
         writer.delete(["flu"])
         assert ids(reader, "grippe", "NYC") == ["flu", "nyc"], "the views of the workers are older too"
-        assert reader._pool.pids() == pids
+        assert reader._workers.pids() == pids
 
 
 def test_what_is_not_committed_is_linked_here(writer: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_what_is_not_committed_is_linked_here(writer: EntityLinker, monkeypatch:
     with collection.editing():
         collection.write_manifest(collection.manifest.model_copy(update={"entities": 8}))
         assert collection.state_token is None
-        monkeypatch.setattr(writer._pool, "submit", None)
+        monkeypatch.setattr(writer._workers, "submit", None)
         assert ids(writer) == ids(writer, workers=1)
     assert collection.state_token is not None
 

@@ -1,38 +1,122 @@
-"""The worker processes of a linker: started when they are first needed, and ended with the linker."""
+"""The worker processes of a linker, and answers in order from them.
+
+Windows of items are split over the workers; the next ones wait at them. Memory is bounded: at most `AHEAD` windows are
+sent and not yet taken, and one is with the caller.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import pickle
+import re
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from operator import index
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pearl_qdrant.errors import WorkerError
+from pearl_qdrant.cores import count_workers
+from pearl_qdrant.errors import OptionError, WorkerError
+from pearl_qdrant.linking.workers.process import Setup, begin
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.workers.process import Answer, WorkerProcess
+    from pearl_qdrant.linking.linker import EntityLinker
 
-_END_S = 0.8
-"""How long workers may take to end; a worker that was killed leaves a folder, which the next opening removes."""
+START_MENTIONS = 4096
+"""Mentions from which workers are started by themselves. They take a second or two of each core to start."""
+
+RUNNING_MENTIONS = 1024
+"""The same for workers that are there."""
+
+AHEAD = 2
+"""Windows that workers have, while the caller takes the answers of the one before."""
+
+SLOW_SOURCE_S = 0.1
+"""If reading a window takes longer, what was read is answered before more is read."""
+
+_FEW = 1000
+"""Items of a list that are counted, so that there is no worker without one."""
+
+_ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"),
+    "MALLOC_TRIM_THRESHOLD_": "131072",  # of glibc: a worker keeps 5 to 8 MB less between two tasks
+}
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+Packed = list[Any]
 
 
-class WorkerPool:
-    """Worker processes by number. Safe to use from several threads. Nothing starts before the first task."""
+@dataclass(frozen=True, slots=True)
+class Job(Generic[T, A]):
+    """Items to be answered in order.
 
-    def __init__(self) -> None:
-        self._processes: dict[int, WorkerProcess] = {}
-        self._lock = threading.Lock()
-        self._is_closed = False
+    Attributes:
+        options: How; sent with each task.
+        here: Answers items in this process.
+        there: Answers what is sent of them in a worker: `process.link` or `process.annotate`.
+        take: The next window of items for a number of workers; empty at the end.
+        send: An item as it is sent; equal ones of a window are sent once.
+        weight: About how many mentions an item is.
+        read: The answer for an item, of what came back.
+    """
+
+    options: object
+    here: Callable[[Iterable[T]], Iterator[A]]
+    there: Callable[[bytes, Any, Any], Packed | None]
+    take: Callable[[Iterator[T], int], list[T]]
+    send: Callable[[T], Any]
+    weight: Callable[[T], int]
+    read: Callable[[Any, T], A]
+
+
+@dataclass(slots=True)
+class _Window(Generic[T]):
+    """Items, and what was sent of them; nothing if this process answers."""
+
+    items: list[T]
+    setup: bytes | None = None
+    sent: list[Any] = field(default_factory=list)
+    generation: int = 0
+    parts: list[tuple[list[Any], Future[Packed | None]]] = field(default_factory=list)
+
+
+class Workers:
+    """The workers of one linker. They start when they are first needed, and end with the linker.
+
+    Args:
+        linker: Its links are to be made.
+        location: Folder of its store.
+        reranker: Whether it has one.
+
+    Attributes:
+        generation: How often others took the place of workers that ended.
+    """
+
+    def __init__(self, linker: EntityLinker, location: str, *, reranker: bool) -> None:
+        self._linker = weakref.proxy(linker)
+        self._location, self._has_reranker = location, reranker
         self._pid = os.getpid()
-        self._end = weakref.finalize(self, _end, self._processes, self._pid)
+        self._lock = threading.Lock()
+        self._end: Callable[[], object] | None = None
+        self._executor: Any = None
+        self._n_started = 0
+        self._is_closed = False
+        self.generation = 0
 
     @property
     def n_running(self) -> int:
-        """How many processes are there."""
-        return len(self._processes)
+        """How many processes were started."""
+        return self._n_started if self._executor is not None else 0
 
     @property
     def is_usable(self) -> bool:
@@ -40,58 +124,267 @@ class WorkerPool:
         return not self._is_closed and os.getpid() == self._pid
 
     def pids(self) -> list[int]:
-        """Their process ids."""
-        return [process.pid for process in self._processes.values()]
+        """Process ids of the workers that are there."""
+        return [] if self._executor is None else list(self._executor._processes)
 
-    def start(self, numbers: Iterable[int]) -> None:
-        """Start workers where they are not there, so that they start at the same time.
+    def count(self, workers: int | None, items: object, *, are_mentions: bool) -> int:
+        """How many workers to use.
 
-        Raises:
-            WorkerError: If one cannot be started, or the pool is closed.
-        """
-        with self._lock:
-            for number in numbers:
-                self._worker(number)
-
-    def submit(self, number: int, setup: bytes, kind: bytes, task: bytes) -> Future[Answer]:
-        """Send a task to a worker, which is started if it is not there; see `WorkerProcess.submit`.
+        Args:
+            workers: As requested; None for as many as pay.
+            items: What they are for, whose number counts if it is known.
+            are_mentions: Whether they are mentions; passages may be long.
 
         Raises:
-            WorkerError: If it cannot be started, or the pool is closed.
+            OptionError: If there are to be several, but there can be none.
+            ValueError: If `workers` is below 1.
         """
+        if workers is None:
+            if are_mentions and isinstance(items, Sized) and len(items) < self.start_at:
+                return 1
+            n_workers = count_workers()
+            return 1 if n_workers == 1 or self._why_alone() else n_workers
+        if workers is True or index(workers) < 1:
+            raise ValueError(f"workers is a number of processes of at least 1, not {workers!r}")
+        if workers > 1 and (why := self._why_alone()):
+            raise OptionError("workers", f"Several workers are not possible here: {why}. Leave workers out.")
+        if isinstance(items, Sequence) and len(items) <= _FEW:
+            workers = min(workers, len(set(map(str, items))) or 1)
+        return count_workers(workers)
+
+    @property
+    def start_at(self) -> int:
+        """Mentions from which workers pay."""
+        return RUNNING_MENTIONS if self._executor is not None else START_MENTIONS
+
+    def answers(self, job: Job[T, A], items: Iterable[T], n_workers: int, *, is_required: bool) -> Iterator[A]:
+        """The answers of a job: by this process until workers pay, then by them.
+
+        An error of the iterable is raised after the answers for what it gave before.
+
+        Args:
+            job: What to do.
+            items: With what.
+            n_workers: How many workers to use, of `count`.
+            is_required: Whether the caller asked for workers: then it is an error if they cannot be used. Otherwise
+                this process goes on alone.
+        """
+        remaining = iter(items)
+        if not is_required:
+            n_left = self.start_at
+            if isinstance(items, Sequence):
+                n_left -= sum(job.weight(item) for item in items[:n_left])
+            while n_left > 0:
+                window = job.take(remaining, n_workers)
+                if not window:
+                    return
+                n_left -= sum(job.weight(item) for item in window)
+                yield from job.here(window)
+        yield from _Stream(self, job, n_workers, is_required).answers(remaining)
+
+    def setup(self) -> bytes | None:
+        """What workers must have open, packed; None if only this process has the state of the collections."""
+        linker = self._linker
+        tokens = [collection.state_token for collection in linker.collections]
+        known = [token for token in tokens if token is not None]
+        if len(known) < len(tokens) or not self.is_usable:
+            return None
+        names, info = tuple(collection.name for collection in linker.collections), linker.encoder.info
+        encoder = info.name, info.pooling, info.prefix
+        parts = linker.__class__, self._location, names, tuple(known), encoder, linker.calibration, linker.model
+        return pickle.dumps(Setup(*parts), pickle.HIGHEST_PROTOCOL)
+
+    def submit(self, n_workers: int, there: Callable[..., Packed | None], *task: object) -> Future[Packed | None]:
+        """Send a task; started are as many workers as are needed.
+
+        Raises:
+            WorkerError: If they cannot be started, or have ended with their linker.
+        """
+        from loky import ProcessPoolExecutor
+        from loky.backend import get_context
+
         with self._lock:
-            worker = self._worker(number)
-        return worker.submit(setup, kind, task)
+            if not self.is_usable:
+                raise WorkerError("The worker processes have ended with their linker.")
+            if self._executor is not None and self._n_started < n_workers:
+                self._shut_down()
+            try:
+                if self._executor is None:
+                    context = get_context("loky")  # needs no main guard
+                    line, other_end = context.Pipe(duplex=False)
+                    arguments = os.getpid(), line
+                    self._executor = ProcessPoolExecutor(
+                        n_workers, context=context, initializer=begin, initargs=arguments, env=_ENVIRONMENT
+                    )
+                    self._n_started = n_workers
+                    self._end = weakref.finalize(self, _shut_down, self._executor, (line, other_end), self._pid)
+                future: Future[Packed | None] = self._executor.submit(there, *task)
+            except BrokenProcessPool as error:
+                future = Future()
+                future.set_exception(error)
+            except OSError as error:
+                self._shut_down()
+                raise WorkerError(f"A worker process cannot start ({error}). {_ADVICE}") from error
+        return future
 
-    def _worker(self, number: int) -> WorkerProcess:
-        """The worker of a number. The caller holds the lock."""
-        from pearl_qdrant.linking.workers.process import WorkerProcess
-
-        if not self.is_usable:
-            raise WorkerError("The worker processes have ended with their linker.")
-        worker = self._processes.get(number)
-        if worker is not None and not worker.is_alive:
-            _end({number: self._processes.pop(number)}, self._pid)
-            worker = None
-        if worker is None:
-            worker = self._processes[number] = WorkerProcess()
-        return worker
+    def renew(self) -> None:
+        """Forget workers of which one has ended; others start with the next task."""
+        with self._lock:
+            self.generation += 1
+            self._shut_down()
 
     def close(self) -> None:
-        """End all workers, whatever they are doing; takes a second at most."""
+        """End all workers, whatever they are doing."""
         self._is_closed = True
-        with self._lock:
-            self._end()
+        self.renew()
+
+    def _shut_down(self) -> None:
+        end, self._end, self._executor = self._end, None, None
+        if end is not None:
+            end()
+
+    def _why_alone(self) -> str | None:
+        """Why no worker can do what this linker does; None if they can."""
+        linker = self._linker
+        if any(collection.is_remote for collection in linker.collections):
+            return "the collections are on a server, which serves several requests at once by itself"
+        if self._has_reranker:
+            return "the linker has a reranker"
+        kind = linker.__class__
+        if kind.__module__ != "pearl_qdrant.linking.linker":
+            return f"{kind.__name__} is another class than EntityLinker"
+        if linker.encoder.info.runtime == "onnx":
+            from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
+
+            if isinstance(linker.encoder, OnnxEncoder):
+                return None
+        return f"its encoder runs on {linker.encoder.info.device} with {linker.encoder.info.runtime}, not with ONNX"
 
 
-def _end(processes: dict[int, WorkerProcess], pid: int) -> None:
-    """End workers; also called at exit, and when the pool is no longer used."""
-    if os.getpid() != pid:
-        return
-    ending = list(processes.values())
-    processes.clear()
-    for process in ending:
-        process.close_input()
-    deadline = time.monotonic() + _END_S
-    for process in ending:
-        process.end(max(0.0, deadline - time.monotonic()))
+_ADVICE = "Perhaps memory ran out: link with fewer workers, or with workers=1."
+
+
+def _shut_down(executor: Any, lines: Sequence[Any], pid: int) -> None:
+    """End workers; also called at exit, and when the linker is no longer used."""
+    if os.getpid() == pid:
+        for line in lines:
+            line.close()
+        executor.shutdown(wait=True)
+
+
+class _AnswerHereError(Exception):
+    """The workers cannot answer: this process does."""
+
+
+@dataclass(slots=True)
+class _Stream(Generic[T, A]):
+    """One batch; fields as the arguments of `Workers.answers`."""
+
+    workers: Workers
+    job: Job[T, A]
+    n_workers: int
+    is_required: bool
+    is_alone: bool = False
+    is_renewed: bool = False
+
+    def answers(self, items: Iterator[T]) -> Iterator[A]:
+        """Answer items in order."""
+        waiting: deque[_Window[T]] = deque()
+        failed: Exception | None = None
+        is_slow = False
+        while True:
+            while waiting and (is_slow or len(waiting) > AHEAD):
+                yield from self._finish(waiting.popleft())
+            start = time.monotonic()
+            try:
+                window = _Window(self.job.take(items, self.n_workers))
+            except Exception as error:  # noqa: BLE001 - raised below
+                failed = error
+                break
+            is_slow = time.monotonic() - start > SLOW_SOURCE_S or self.is_alone
+            if not window.items:
+                break
+            self._send(window)
+            waiting.append(window)
+        while waiting:
+            yield from self._finish(waiting.popleft())
+        if failed is not None:
+            raise failed
+
+    def _send(self, window: _Window[T]) -> None:
+        """Send a window to the workers; equal items once, about as much to each worker."""
+        window.setup, window.parts = None if self.is_alone else self.workers.setup(), []
+        if window.setup is None:
+            return
+        window.generation = self.workers.generation
+        window.sent = [self.job.send(item) for item in window.items]
+        distinct = dict(zip(window.sent, window.items, strict=True))
+        parts: list[list[Any]] = [[] for _ in range(min(self.n_workers, len(distinct)))]
+        weights = [0] * len(parts)
+        for sent, item in distinct.items():
+            least = weights.index(min(weights))
+            parts[least].append(sent)
+            weights[least] += self.job.weight(item)
+        try:
+            for part in parts:
+                task = self.job.there, window.setup, part, self.job.options
+                window.parts.append((part, self.workers.submit(self.n_workers, *task)))
+        except WorkerError as error:
+            self._give_up(error)
+            window.parts = []
+
+    def _finish(self, window: _Window[T]) -> Iterator[A]:
+        """The answers for a window."""
+        try:
+            found = self._collect(window)
+        except _AnswerHereError:
+            return self.job.here(window.items)
+        return (self.job.read(found[sent], item) for sent, item in zip(window.sent, window.items, strict=True))
+
+    def _collect(self, window: _Window[T]) -> dict[Any, Any]:
+        """What the workers answer to what was sent; sent again if a worker died, once, or the collections changed.
+
+        Raises:
+            _AnswerHereError: If there is none.
+            WorkerError: If workers were asked for, and fail.
+            Exception: That of a task.
+        """
+        while True:
+            if not self.is_alone and window.setup != self.workers.setup():
+                self._send(window)
+            if not window.parts:
+                raise _AnswerHereError
+            try:
+                packed = [(part, future.result()) for part, future in window.parts]
+            except BrokenProcessPool as error:
+                if window.generation == self.workers.generation:
+                    self._begin_anew(error)
+                self._send(window)
+                continue
+            if window.setup != self.workers.setup():
+                continue
+            found: dict[Any, Any] = {}
+            for part, answers in packed:
+                if answers is None:
+                    log.info("The collections changed after they were opened here: no worker can have that state.")
+                    self.is_alone = True
+                    raise _AnswerHereError
+                found.update(zip(part, answers, strict=True))
+            return found
+
+    def _begin_anew(self, error: BrokenProcessPool) -> None:
+        """Start other workers after one died; the second time, or if nobody asked for workers, give up."""
+        if self.is_renewed or not self.workers.is_usable or not self.is_required:
+            why = found[0] if (found := re.search(r"\{.+\}|$", str(error))) else ""
+            self._give_up(WorkerError(f"A worker process ended before it answered {why}. {_ADVICE}"))
+            raise _AnswerHereError from error
+        self.is_renewed = True
+        self.workers.renew()
+
+    def _give_up(self, error: WorkerError) -> None:
+        """Go on alone; raise the error if workers were asked for."""
+        if self.is_required or not self.workers.is_usable:
+            raise error
+        if not self.is_alone:
+            log.warning("Linking goes on in one process: %s", error)
+        self.is_alone = True
