@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 3
+VERSION = 4
 """Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`, `parts.py`). A
 collection of another one has to be ingested again."""
 
@@ -28,6 +28,7 @@ N = 3
 _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi"
 _LETTERS = {0x3B1 + i + (i > 16): name for i, name in enumerate([*_GREEK.split(), "chi", "psi", "omega"])}
 _LETTERS[0x3C2] = "sigma"  # at the end of a word
+_LETTERS[0x2212] = "-"  # the minus sign, to which superscript ones are decomposed
 # Letters that Unicode does not decompose.
 _LETTERS |= {ord(a): b for a, b in zip("æœøłđðþıħŋ", "ae oe o l d d th i h n".split(), strict=True)}
 
@@ -41,6 +42,14 @@ _LONG = 256  # characters; up to this length, sorting a run of combining marks t
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _POSSESSIVE = re.compile(r"['\u2019](?=s\b)")
+
+_SIGNS = (
+    ("+", re.compile(r"(?<=[^\W_])\++(?![^\W_]|\+)"), lambda found: " plus" * len(found[0])),
+    ("#", re.compile(r"(?<![^\W_])([^\W\d_])#(?![^\W_])"), r"\1 sharp"),
+    ("*", re.compile(r"(?<![^\W_])([^\W\d_])\*(?![^\W_])"), r"\1 star"),
+    ("-", re.compile(r"(?<=\d)-(?=[\s)\],;]|$)"), " minus"),
+)
+"""Signs at the end of a word that tell names apart, as they are read: `C++`, `HER2+`, `C#`, `A*`, `CD4-`."""
 
 UInt32Array = npt.NDArray[np.uint32]
 FloatArray = npt.NDArray[np.float32]
@@ -94,7 +103,8 @@ def fold_name(name: str) -> str:
 
     Case, accents, ligatures and width are removed. Greek letters are spelled out. Punctuation separates words, and so
     does a change between letters and digits ("IL2" and "IL-2" become "il 2"). Roman numerals from II on become Arabic,
-    and numbers lose leading zeros. A name without letters and digits gives "".
+    and numbers lose leading zeros. Signs at the end of a word that tell names apart are read ("C++" is "c plus plus",
+    "CD4- T cell" is "cd 4 minus t cell"). A name without letters and digits gives "".
     """
     return " ".join(_words(name))
 
@@ -105,7 +115,7 @@ def _words(name: str) -> list[str]:
         text = name.lower()
         if "'" in text:
             text = _POSSESSIVE.sub("", text)
-        words = _WORD.findall(text)
+        words = _WORD.findall(_read_signs(text))
     else:
         words = _words_of_unicode(name)
     if any(len(word) < 5 and (word in _ROMAN or word[0] == "0" or word == "i") for word in words):
@@ -121,7 +131,15 @@ def _words_of_unicode(name: str) -> list[str]:
     text = unicodedata.normalize("NFKD", text)
     text = unicodedata.normalize("NFKD", text.casefold())  # case folding can create new composed characters
     kept = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
-    return _WORD.findall(kept.translate(_LETTERS))
+    return _WORD.findall(_read_signs(kept.translate(_LETTERS)))
+
+
+def _read_signs(text: str) -> str:
+    """The text with the signs that tell names apart in words."""
+    for sign, at_end, words in _SIGNS:
+        if sign in text:
+            text = at_end.sub(words, text)
+    return text
 
 
 def _without_marks(text: str) -> str:

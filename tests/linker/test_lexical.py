@@ -37,6 +37,11 @@ NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times",
         ("\uff11\uff12", "012"),
         ("\u0130stanbul", "Istanbul"),
         ("World War II", "world-war 2"),
+        ("C++", "c plus plus"),
+        ("C#", "C sharp"),
+        ("Sagittarius A*", "Sagittarius A star"),
+        ("CD4\u207b T cell", "CD4- T-cell"),
+        ("Iron(2\u2212)", "iron (2-)"),
     ],
 )
 def test_spellings_of_one_name_fold_to_the_same(one: str, other: str) -> None:
@@ -49,6 +54,21 @@ def test_spellings_of_one_name_fold_to_the_same(one: str, other: str) -> None:
 )
 def test_single_letters_stay_letters(name: str, folded: str) -> None:
     """A single Roman digit is a letter, unless the word before announces a number."""
+    assert fold_name(name) == folded
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [("C++", "C"), ("C#", "C"), ("A*", "A"), ("HER2+", "HER2-"), ("CD4- T cell", "CD4+ T cell"), ("B+", "B")],
+)
+def test_signs_that_tell_names_apart_stay(one: str, other: str) -> None:
+    """A plus, sharp, star or minus at the end of a word is a word of its own."""
+    assert fold_name(one) != fold_name(other)
+
+
+@pytest.mark.parametrize("name, folded", [("Paris*", "paris"), ("COVID-19", "covid 19"), ("A+B", "a b"), ("#1", "1")])
+def test_other_signs_separate_words(name: str, folded: str) -> None:
+    """Signs between and before words, and marks of footnotes, are punctuation."""
     assert fold_name(name) == folded
 
 

@@ -52,6 +52,7 @@ _GROUPS: tuple[frozenset[str], ...] = tuple(
         "benign malignant",
         "primary secondary tertiary",
         "positive negative",
+        "plus minus",
         "increased decreased",
         "increase decrease",
         "high low",
