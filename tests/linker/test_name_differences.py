@@ -36,6 +36,10 @@ def differences(mention: str, name: str, *, canonical: str = "", is_person: bool
         ("N. Engl. J. Med.", "The New England Journal of Medicine", {"cut_words"}),
         ("Dept. of Energy", "Department of Energy", {"cut_words"}),
         ("J. Mater. Chem. D", "Journal of Materials Chemistry C", set()),
+        ("hepatitis A", "hepatitis B", {"opposite"}),
+        ("hernia without obstruction", "hernia with obstruction", {"opposite"}),
+        ("non-small cell carcinoma", "small cell carcinoma", {"opposite"}),
+        ("nonsmall cell carcinoma", "non-small cell lung carcinoma", set()),
     ],
 )
 def test_a_difference_has_its_sort(mention: str, name: str, expected: set[str]) -> None:

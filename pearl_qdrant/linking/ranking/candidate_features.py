@@ -83,12 +83,13 @@ def candidate_features(  # long: one line for each feature
     has_numbers = bool(of_mention.numbers or of_name.numbers)  # most pairs have none, and no feature of them
     misread = has_numbers and is_misread(of_mention, of_name)
     changes = UNCHANGED if misread else word_changes(of_mention, of_name, known)
-    is_other = changes.is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
-    n_slips = int(misread) or (0 if changes.is_code else slips(of_mention, of_name, similarity))
+    differences = name_differences(of_mention, of_name, canonical_name=point.canonical_name, is_person=is_person(point))
+    is_code = changes.is_code or differences.opposite > 0.0
+    is_other = is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
+    n_slips = int(misread) or (0 if is_code else slips(of_mention, of_name, similarity))
     is_short = not is_other and is_short_slip(of_mention, of_name, similarity)
     is_new_word = bool(n_slips or is_short) and is_unknown(of_mention, of_name, known)
-    differences = name_differences(of_mention, of_name, canonical_name=point.canonical_name, is_person=is_person(point))
-    if changes.added_plain and differences.is_other_name:
+    if changes.added_plain and (differences.is_other_name or differences.opposite):
         changes = changes._replace(added_plain=0.0)  # `Stripe Press`, `Ian Clark (river)`: no words around a name
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
     return (

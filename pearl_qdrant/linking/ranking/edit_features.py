@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
+from pearl_qdrant.lexical.opposites import exclude_each_other
 from pearl_qdrant.lexical.word_rarity import rarest
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
@@ -50,6 +51,8 @@ def is_probably_slip(mention: str, name: str) -> bool:
         return False
     other_words = set(mention.split()) ^ set(name.split())
     if not all(len(word) >= ONE_EDIT_LETTERS and word.isalpha() for word in other_words):
+        return False
+    if len(other_words) == 2 and exclude_each_other(*other_words):
         return False
     distance = OSA.distance(mention, name, score_cutoff=2)
     shortest = min(len(mention), len(name))
@@ -182,7 +185,7 @@ def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str
             # Two cheap tests spare most comparisons: of words that are one edit apart, one end is equal.
             if abs(n - len(other)) > allowed or (allowed == 1 and word[0] != other[0] and word[-1] != other[-1]):
                 continue
-            if OSA.distance(word, other, score_cutoff=allowed) <= allowed:
+            if OSA.distance(word, other, score_cutoff=allowed) <= allowed and not exclude_each_other(word, other):
                 left_theirs.remove(other)
                 break
         else:
@@ -196,7 +199,7 @@ def _is_slip(word: str, other: str) -> bool:
     allowed = max(n, n_other) // _SLIP_SHARE
     if not allowed or abs(n - n_other) > allowed or other[0].isdigit():
         return False
-    return OSA.distance(word, other, score_cutoff=allowed) <= allowed
+    return OSA.distance(word, other, score_cutoff=allowed) <= allowed and not exclude_each_other(word, other)
 
 
 def rarity(mention: StringFeatures) -> float:

@@ -21,6 +21,7 @@ from rapidfuzz.distance import JaroWinkler
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.opposites import LEAST_STEM, any_exclude, with_prefixes
 from pearl_qdrant.lexical.spelling_variants import variant_words
 from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
@@ -129,7 +130,8 @@ class NameDifferences(NamedTuple):
         small_number: One has a number under 100 outside brackets, and the other has none: `syndrome 3`, `syndrome`.
         code_shared: Both have a code of letters and digits.
         code_differs: Both have codes, and none is shared.
-        opposite: Each has a word that excludes one of the other: `left`, `right`; `first`, `second`.
+        opposite: Each has a word that excludes one of the other (`left`, `right`; `hypertension`, `hypotension`), or
+            another single letter, or one alone has a negation.
         first_name_differs: The same family name, and first names that contradict each other.
         initials_fit: The same family name, and initials of the first names.
         generation_differs: `Jr.` or `II` on one side alone, or another one.
@@ -266,13 +268,13 @@ def name_differences(
     shared = set(a.normal).intersection(b.normal)
     further = _further_words(text, a, b, shared, is_person) if shared else _NO_FURTHER_WORDS
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
-    is_same = not shared or a.words == b.words
+    is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
     return NameDifferences(
         *brackets,
         *(_numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _NO_NUMBERS),
-        float(bool(a.groups and b.groups) and _opposite(a, b)),
+        float(is_opposite),
         *((0.0, 0.0, 0.0) if is_same else _persons(a.words, b.words, is_person)),
-        float(_may_be_cut(a, b) and _are_cut(a.words, b.words)),
+        float(not is_opposite and _may_be_cut(a, b) and _are_cut(a.words, b.words)),
         *further[:-1],
         further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
     )
@@ -315,6 +317,8 @@ def _have_nothing_in_common(mention: StringFeatures, name: StringFeatures) -> bo
         return False
     if mention.content and name.content and mention.content[0][0] == name.content[0][0]:
         return False
+    if mention.joined[-LEAST_STEM:] == name.joined[-LEAST_STEM:]:
+        return False
     both = mention.text + name.text
     return "(" not in both and "[" not in both and _DIGITS.search(both) is None
 
@@ -337,14 +341,26 @@ def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
     return bracket <= set(words) or "".join(bracket) == initials
 
 
+def _are_letters(ours: set[str], theirs: set[str], a: NameParts, b: NameParts) -> bool:
+    """Whether two names differ in a single letter, which tells them apart: `hepatitis A`; not the article."""
+    if len(ours) != 1 or len(theirs) != 1 or a.words[0] == "a" or b.words[0] == "a":
+        return False
+    (mine,), (other,) = ours, theirs
+    return len(mine) == len(other) == 1 and mine.isalpha() and other.isalpha()
+
+
 def _opposite(a: NameParts, b: NameParts) -> bool:
-    """Whether each has a word of one group that the other lacks."""
+    """Whether a word of one excludes a word of the other, which that one lacks, or one alone has a negation."""
     ours, theirs = set(a.words), set(b.words)
     for group in a.groups & b.groups:
         mine, other = ours & _GROUPS[group], theirs & _GROUPS[group]
         if mine - other and other - mine:
             return True
-    return False
+    ours, theirs = set(with_prefixes(a.words)), set(with_prefixes(b.words))
+    ours, theirs = ours - theirs, theirs - ours
+    if any_exclude(ours, theirs) or _are_letters(ours, theirs, a, b):
+        return True
+    return ("without" in ours) != ("without" in theirs)
 
 
 @lru_cache(maxsize=100)
