@@ -4,7 +4,7 @@ They are one or two edits apart, as slips are, and name different things.
 
     prefixes    hyper- and hypo-, intra- and extra-, mono- and di-: of one group, before the same stem
     endings     -itis and -osis, -ate and -ite, -ane and -ene: of one group, after the same stem
-    negation    un-, in-, non-, a-, and pre-, post-: before a word that stands without it
+    negation    un-, in-, non-, a-, and pre-, post-, re-: before a word that stands without it
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ _PREFIXES = tuple(
 _ENDINGS = tuple(
     frozenset(group.split())
     for group in (
-        "itis osis oma/ate ite ide/ane ene yne/ose ase/ectomy otomy ostomy/emia uria/ic ous/er ee/ine osine yl"
+        "itis osis oma/ate ite ide/ane ene yne/ose ase/ectomy otomy ostomy/emia uria/ic ous/er ee/ine osine yl/less ful"
     ).split("/")
 )
-_NEGATIONS = frozenset("non un dis im in ir il an a".split())
-_SURE = frozenset("non counter pseudo pre post".split())
-"""Prefixes that make another thing of any word."""
+_NEGATIONS = frozenset(
+    "un in im ir il an dis de mis mal non anti counter pseudo pre post re sub super over under".split()
+)
+"""Prefixes that make another thing of a word; no slip adds so many letters before one."""
 
 _STEMS = frozenset(
     "symptomatic septic sexual febrile chromatic cellular vascular plastic phasic tonic rhythmic symmetric symmetrical "
-    "morphous synchronous periodic biotic aerobic hydrous vertebrate dependent competent continent fertile somatic "
-    "trophic theist theism cyclic polar toxic motile viable soluble saturated metallic ferrous differentiated "
-    "stable typical".split()
+    "morphous synchronous periodic biotic metabolic somatic trophic theist theism cyclic polar toxic typical".split()
 )
-"""Words that a negation may stand before and that are rare in English text."""
+"""Words that a-, which a slip may lose, stands before."""
 
 _BEFORE = frozenset("non pre post pseudo counter anti".split())
 """Prefixes that are written as a word of their own, too."""
 
 LEAST_STEM = 4
 """Letters that two words share; endings of chemistry and medicine may have shorter stems."""
+
+_LONG_STEM = 5
 
 
 @lru_cache(maxsize=10_000)
@@ -90,7 +91,7 @@ def _differ(word: str, other: str, groups: tuple[frozenset[str], ...]) -> bool:
 
 def _is_negation(word: str, stem: str) -> bool:
     """Whether a word is a negation and a stem that is a word without it."""
-    if len(stem) < LEAST_STEM or not word.endswith(stem):
+    if len(stem) < _LONG_STEM or not word.endswith(stem):
         return False
     prefix = word[: -len(stem)]
-    return prefix in _SURE or (prefix in _NEGATIONS and (stem in _STEMS or word_rarity(stem) < 1.0))
+    return prefix in _NEGATIONS or (prefix == "a" and (stem in _STEMS or word_rarity(stem) < 1.0))
