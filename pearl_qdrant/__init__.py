@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from training.augment.variants import WrittenFile, find_synonyms, paraphrase_corpus
     from training.corpus.make_corpus import CorpusReport, make_corpus
     from training.evaluation.evaluate_model import evaluate_model, list_tasks
-    from training.evaluation.table import report_as_text
-    from training.events import TrainingEvents
+    from training.evaluation.run import report_as_text
     from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
     from training.finetune.fit_model import fit_model
     from training.finetune.request import FitRequest, FitResult
@@ -66,10 +65,13 @@ if TYPE_CHECKING:
         MiningConfig,
         NgramOptions,
         ParaphraseOptions,
+        RefreshEvents,
+        RefreshRequest,
+        RefreshResult,
         SynonymOptions,
+        TrainingEvents,
     )
-    from training.refresh.refresh_model import refresh_model
-    from training.refresh.request import RefreshEvents, RefreshRequest, RefreshResult
+    from training.refresh import refresh_model
     from training.ulr.request import UlrRequest, UlrResult
     from training.ulr.train_ulr import train_ulr
 
@@ -166,13 +168,13 @@ _MODULE_OF = {
     "NilReason": "pearl_qdrant.records",
     "ParaphraseOptions": "training.options",
     "ReadOptions": "ingest.formats",
-    "RefreshEvents": "training.refresh.request",
-    "RefreshRequest": "training.refresh.request",
-    "RefreshResult": "training.refresh.request",
+    "RefreshEvents": "training.options",
+    "RefreshRequest": "training.options",
+    "RefreshResult": "training.options",
     "ScanResult": "ingest.base.scan",
     "SynonymOptions": "training.options",
     "TableColumns": "ingest.readers.columns",
-    "TrainingEvents": "training.events",
+    "TrainingEvents": "training.options",
     "UlrRequest": "training.ulr.request",
     "UlrResult": "training.ulr.request",
     "UpdateResult": "ingest.load.results",
@@ -194,8 +196,8 @@ _MODULE_OF = {
     "pretrain_character_encoder": "training.love",
     "read_entities": "ingest.load.read_entities",
     "rebuild_for_torch": "training.export.export_checkpoint",
-    "refresh_model": "training.refresh.refresh_model",
-    "report_as_text": "training.evaluation.table",
+    "refresh_model": "training.refresh",
+    "report_as_text": "training.evaluation.run",
     "scan_base": "ingest.load.load_base",
     "train_head": "training.head",
     "train_ulr": "training.ulr.train_ulr",

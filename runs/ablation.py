@@ -29,8 +29,8 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encod
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
 from training.augment import augment, edit_character, respell, swap_words
 from training.data.batches import Augment, BatchMaker, ExampleSource, NegativeTable, NeighbourSampler, Shard
-from training.data.training_files import as_phrases, index_by_name
 from training.examples.example import Example
+from training.examples.files import as_phrases, index_by_name
 from training.finetune.objective import fit
 from training.finetune.request import FitConfig
 from training.love import pretrain_character_encoder

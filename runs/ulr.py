@@ -44,7 +44,9 @@ from training.evaluation.methods import EncoderMethod
 from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate
 from training.evaluation.task import EvaluationOptions
-from training.evaluation.tasks import analogy, geogranno
+from training.evaluation.tasks.analogy import LEVELS
+from training.evaluation.tasks.analogy import PATH as ANALOGIES
+from training.evaluation.tasks.retrieval import GEOGRANNO
 from training.examples.example import DEVELOPMENT_SPLITS, split_of
 
 Part = Literal["development", "test"]
@@ -198,7 +200,7 @@ class PartData(FolderData):
     def rows(self, path: str, *columns: str) -> list[Row]:
         """As `FolderData.rows`, for the rows of the part."""
         rows = super().rows(path, *columns)
-        if path == analogy.PATH:
+        if path == ANALOGIES:
             pairs = super().rows(path, "relation", "a", "b", "c", "d_gold")
             wanted = {FOLD[self._part]}
             return [
@@ -206,7 +208,7 @@ class PartData(FolderData):
                 for row, (relation, a, b, c, d) in zip(rows, pairs, strict=True)
                 if {fold_of(f"{relation}{a}{b}"), fold_of(f"{relation}{c}{d}")} == wanted
             ]
-        if path == geogranno.PATH:
+        if path == GEOGRANNO:
             splits = super().rows(path, "split")
             # The task reads the splits train and dev, and all rows where there are none of them.
             return [row for row, (split,) in zip(rows, splits, strict=True) if split in GEO_SPLITS[self._part]]
@@ -254,7 +256,7 @@ def names_in_passages(data: Path, method: EncoderMethod) -> tuple[float, float]:
 def measure_model(model: Path, data: Path, part: Part) -> dict[str, float]:
     """Return the figures of a model on a part, in percent."""
     method = EncoderMethod(load_encoder(str(model), device="cpu"))
-    names = [*(f"analogy_{level}" for level in analogy.LEVELS), "geogranno_top1", "geogranno_top5", "geogranno_top10"]
+    names = [*(f"analogy_{level}" for level in LEVELS), "geogranno_top1", "geogranno_top5", "geogranno_top10"]
     names += ["atis_s", "atis_l"] if part == "test" else ["bird"]
     report = evaluate(PartData(data, part), method, [], find_tasks(tuple(names)), EvaluationOptions(n_seeds=3))
     figures = {result.task.name: result.outcomes[method.name].value for result in report.results}

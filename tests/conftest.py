@@ -32,7 +32,7 @@ from pearl_qdrant.linking.calibration import metrics
 from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.protocol import Collection, Store
-from training.loop import curves
+from training.loop import training_loop
 
 # An example may be slow on a busy machine. Only hangs are bounded, by pytest's timeout.
 hypothesis.settings.register_profile(
@@ -110,7 +110,7 @@ def copied_shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def no_curves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of training draw no picture, which takes longer than the run itself, but where a test says `draws`."""
     if "draws" not in request.keywords:
-        monkeypatch.setattr(curves, "plot_curves", lambda folder: folder / curves.CURVES)
+        monkeypatch.setattr(training_loop, "plot_curves", lambda folder: folder / training_loop.CURVES)
 
 
 @pytest.fixture

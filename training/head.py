@@ -27,15 +27,14 @@ from pearl_qdrant.encoder.runtime.network import new_type_head
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
-from training.data.training_files import read_training_files
 from training.evaluation.tasks.entity_types import TypeScores, score_predictions
-from training.events import TrainingEvents
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
+from training.examples.files import read_training_files
 from training.finetune.losses import marginal_type_loss
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.networks.phrase_vectors import pool_phrases
-from training.options import MIN_COUNT, HeadOptions, Paths, StrPath, as_paths, refuse_overwriting
+from training.options import MIN_COUNT, HeadOptions, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
 
 __all__ = ["TypeScores", "score_types"]
 

@@ -34,10 +34,9 @@ from tokenizers import Tokenizer
 
 from ingest.io.report import ReadReport
 from training.augment.draw import AugmentationSources, Augmenter
-from training.corpus.files import read_frequencies
-from training.data.batches import new_batch_maker
-from training.data.data_loader import BatchDataset, load_batches
+from training.data.batches import BatchDataset, load_batches, new_batch_maker
 from training.examples.example import Example, sort_examples
+from training.examples.files import read_frequencies
 from training.examples.wordnet import read_synsets
 from training.options import BatchOptions
 

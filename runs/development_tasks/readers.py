@@ -28,7 +28,7 @@ from development_tasks.tasks import (
     Task,
     TypeTask,
 )
-from training.evaluation.tasks.fuzzy_join import one_edit
+from training.evaluation.tasks.phrases import one_edit
 from training.examples.example import DEVELOPMENT_SPLITS, name_key, split_of
 
 N_MENTIONS = 1_200

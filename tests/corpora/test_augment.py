@@ -29,7 +29,7 @@ from training.augment.draw import (
 )
 from training.augment.edits import EDITS, edit_letters
 from training.augment.variants import Paraphraser, find_neighbours, read_vectors, write_paraphrases
-from training.corpus.files import read_variants
+from training.examples.files import read_variants
 from training.options import ParaphraseOptions
 
 SYNONYMS = Synonyms([("newspaper", ["paper", "Newspaper", " "]), ("heart attack", ["myocardial infarction"])])

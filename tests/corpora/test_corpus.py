@@ -20,8 +20,16 @@ from pearl_qdrant.errors import FormatError, ModelError, ModelNotFoundError, Set
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from pearl_qdrant.records import Entity
 from training.corpus.chunking import ChunkParser, Lexicon, Phrase
-from training.corpus.counting import PhraseCounter, build_corpus, write_entities
-from training.corpus.files import (
+from training.corpus.make_corpus import PhraseCounter, build_corpus, make_corpus
+from training.corpus.typing import (
+    DistantTyper,
+    NerTyper,
+    name_types,
+    numeric_type,
+    type_of_words,
+    wordnet_names,
+)
+from training.examples.files import (
     EntityRow,
     corpus_examples,
     corpus_phrases,
@@ -30,20 +38,11 @@ from training.corpus.files import (
     read_entities,
     read_entity_types,
     read_frequencies,
-    read_variants,
-    typed_names,
-)
-from training.corpus.make_corpus import make_corpus, read_texts
-from training.corpus.typing import (
-    DistantTyper,
-    NameTypes,
-    NerTyper,
-    numeric_type,
+    read_negatives,
+    read_texts,
     read_typed_names,
-    type_of_words,
-    wordnet_names,
+    read_variants,
 )
-from training.data.training_files import read_negatives
 from training.examples.numbers import number_names
 from training.examples.wordnet import read_synsets
 from training.options import CorpusOptions
@@ -63,7 +62,7 @@ def test_counts_do_not_depend_on_memory() -> None:
     for max_keys in (1, 7, 10_000):
         with PhraseCounter(max_keys=max_keys) as counter:
             for start in range(0, len(seen), 20):
-                counter.add(seen[start : start + 20])
+                counter.add(Counter(seen[start : start + 20]))
             counts.append(list(counter.seen_at_least(2)))
 
     assert counts[0] == counts[1] == counts[2]
@@ -78,7 +77,7 @@ def test_memory_is_bounded_by_the_number_of_phrases_held() -> None:
         tracemalloc.start()
         with PhraseCounter(max_keys=50) as counter:
             for i in range(0, n, 50):
-                counter.add(Phrase(f"phrase {j}", "NP") for j in range(i, i + 50))
+                counter.add(Counter(Phrase(f"phrase {j}", "NP") for j in range(i, i + 50)))
             assert sum(1 for _ in counter.seen_at_least(2)) == 0
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -108,7 +107,7 @@ def test_what_is_no_number_has_no_numeric_type(phrase: str) -> None:
 
 def test_names_and_rules_type_phrases(wordnet: Path) -> None:
     """A name is found after a preposition and an article; a common word is not a name; unknown stays unknown."""
-    names = NameTypes(
+    names = name_types(
         [("Turkey", "GPE"), ("Turkey", "GPE"), ("Turkey", "LOC"),
          ("The Park", "WORK_OF_ART"), ("the king", "WORK_OF_ART"),
          ("Dogs", "WORK_OF_ART"), ("New  York Times", "ORG"), *wordnet_names(read_synsets(wordnet))]
@@ -123,10 +122,10 @@ def test_names_and_rules_type_phrases(wordnet: Path) -> None:
     }  # fmt: skip
 
     assert dict(zip(expected, typer.type_phrases(list(expected)), strict=True)) == expected
-    assert len(NameTypes([])) == 0
-    assert NameTypes([]).get("x") is None
+    assert len(name_types([])) == 0
+    assert name_types([]).get("x") is None
     with pytest.raises(ValueError, match=r"'PLACE' .* is not an entity type"):
-        NameTypes([("x", "PLACE")])
+        name_types([("x", "PLACE")])
 
 
 @pytest.fixture(scope="module")
@@ -266,21 +265,19 @@ def test_typed_lists_have_a_header_or_two_columns(tmp_path: Path) -> None:
 
 
 def test_a_base_gives_typed_names_and_real_positives(tmp_path: Path) -> None:
-    """An entity's names are each other's positives; its types type all of them."""
+    """An entity's names are each other's positives; one without a type or a second name is not in a corpus."""
     nyt = Entity("1", "The New York Times", aliases=("NYT",), types=("ORG", "unknown"))
-    rows = [
-        row
-        for e in (nyt, Entity("2", "alone"), Entity("3", "Paris", types=("GPE",)))
-        if (row := entity_row(e, kb="kb"))
-    ]
-
-    assert rows == [EntityRow("kb:1", ("The New York Times", "NYT"), ("ORG",)), EntityRow("kb:3", ("Paris",), ("GPE",))]
-    assert list(typed_names(rows)) == [("The New York Times", "ORG"), ("NYT", "ORG"), ("Paris", "GPE")]
-    first = next(entity_examples(rows))
+    row = entity_row(nyt, kb="kb")
+    assert row == EntityRow("kb:1", ("The New York Times", "NYT"), ("ORG",))
+    (first,) = entity_examples([row])
     assert (first.name, first.others, first.entity) == ("The New York Times", ("NYT",), "kb:1")
     assert [PHRASE_TYPES[i] for i in first.allowed] == ["NP-ORG"]
-    assert write_entities(rows, tmp_path) == 2
-    assert list(read_entities(tmp_path / "entities.jsonl", ReadReport(max_errors=0))) == rows
+    base = tmp_path / "base.tsv"
+    base.write_text("id\tname\ttype\taliases\n1\ta\tORG\tb\n2\talone\t\t\n3\tParis\tGPE\t\n", encoding="utf-8")
+
+    assert make_corpus((), tmp_path / "out", CorpusOptions(bases=base)).entities == 2
+    rows = list(read_entities(tmp_path / "out" / "entities.jsonl", ReadReport(max_errors=0)))
+    assert [(row.names, row.types) for row in rows] == [(("a", "b"), ("ORG",)), (("Paris",), ("GPE",))]
 
 
 TEXTS = [
@@ -316,7 +313,7 @@ def test_a_failed_run_leaves_the_old_files(wordnet: Path, tmp_path: Path) -> Non
     assert (folder / "freq_phrase.txt").read_text() == "NP__old\t2\n"
     with pytest.raises(ValueError, match="min_count is 0"):
         build_corpus(
-            [], folder, open_parser=lambda: ChunkParser(wordnet), typer=DistantTyper(NameTypes([])), min_count=0
+            [], folder, open_parser=lambda: ChunkParser(wordnet), typer=DistantTyper(name_types([])), min_count=0
         )
 
 

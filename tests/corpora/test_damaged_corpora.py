@@ -17,10 +17,8 @@ from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError, TrainingError
 from training.augment.variants import read_vectors
 from training.corpus.chunking import Lexicon
-from training.corpus.files import parse_variants, read_entities, read_frequencies
-from training.corpus.make_corpus import read_texts
-from training.data.training_files import parse_negatives
-from training.evaluation.hub import _type_name
+from training.evaluation.data import _type_name
+from training.examples.files import parse_negatives, parse_variants, read_entities, read_frequencies, read_texts
 from training.examples.wordnet import read_synsets
 from training.loop.training_loop import load_state
 

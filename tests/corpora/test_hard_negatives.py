@@ -16,8 +16,8 @@ from rapidfuzz.distance import Levenshtein
 from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
-from training.data.training_files import read_negatives, write_hard_negatives
 from training.examples.example import Phrase, fold_phrase, one_class
+from training.examples.files import read_negatives, write_hard_negatives
 from training.mining.edit_pairs import count_bits, edit_pairs
 from training.mining.hard_negatives import FloatArray, mine_hard_negatives
 from training.options import MiningConfig

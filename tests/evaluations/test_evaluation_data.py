@@ -11,7 +11,7 @@ import pytest
 from evaluation_data import OPTIONS, Letters, run_tasks, write_table
 
 from pearl_qdrant.errors import FormatError, SettingsError
-from training.evaluation.hub import HubData
+from training.evaluation.data import HubData
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate

@@ -14,8 +14,7 @@ from pearl_qdrant.errors import SettingsError
 from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS, find_tasks
-from training.evaluation.run import as_record, evaluate
-from training.evaluation.table import report_as_text, short_names
+from training.evaluation.run import as_record, evaluate, report_as_text, short_names
 from training.evaluation.task import EvaluationOptions
 
 

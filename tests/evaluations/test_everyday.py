@@ -25,7 +25,7 @@ from training.evaluation.linking.peers import (
     everyday_peers,
 )
 from training.evaluation.linking.sets import Base
-from training.evaluation.tasks.everyday import as_outcome
+from training.evaluation.tasks.linking import as_outcome
 
 BASE = Base(
     "base",

@@ -12,13 +12,12 @@ import pytest
 from evaluation_data import OPTIONS, Letters, write_table
 
 from pearl_qdrant.errors import FormatError
-from training.evaluation.data import Data, FolderData
-from training.evaluation.hub import HubData
+from training.evaluation.data import Data, FolderData, HubData
 from training.evaluation.methods import Bm25Method, EncoderMethod
 from training.evaluation.outcome import Outcome
 from training.evaluation.registry import find_tasks
-from training.evaluation.tasks.glue import f1, matthews
-from training.evaluation.tasks.squad import read_paragraphs
+from training.evaluation.tasks.classification import f1, matthews
+from training.evaluation.tasks.retrieval import read_paragraphs
 
 CONTEXT = "Ann Lee was born in Bern. She moved to Rome, aged 3! In 1999 she sang at the opera."
 

@@ -15,8 +15,7 @@ from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.records import Entity
 from training.evaluation.data import FolderData
-from training.evaluation.linking.loaded_bases import LoadedBases
-from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker
+from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LoadedBases
 from training.evaluation.linking.peers import peers
 from training.evaluation.linking.sets import (
     Base,
@@ -31,10 +30,9 @@ from training.evaluation.linking.sets import (
 )
 from training.evaluation.registry import TASKS as OTHERS
 from training.evaluation.registry import find_tasks
-from training.evaluation.run import evaluate
-from training.evaluation.table import report_as_text
+from training.evaluation.run import evaluate, report_as_text
 from training.evaluation.task import EvaluationOptions, LinkingOptions
-from training.evaluation.tasks.linking import GROUP, TASKS
+from training.evaluation.tasks.linking import LINKING, LINKING_TASKS
 from training.examples.example import split_of
 
 EVERY_SPLIT = LinkingOptions(splits=tuple(range(10)), n_mentions=6, nil_shares=(0.0, 0.5))
@@ -217,7 +215,7 @@ def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, mod
     """Excluded names are not found, the report has all figures, and a kept base is not loaded again."""
     lines: list[str] = []
     encoder = load_encoder(str(model), device="cpu")
-    tasks = [task for task in TASKS if task.name in ("linking_doid", "linking_autofj")]
+    tasks = [task for task in LINKING_TASKS if task.name in ("linking_doid", "linking_autofj")]
     options = EvaluationOptions(linking=EVERY_SPLIT)
     with LoadedBases(tmp_path / "bases", progress=lines.append) as bases:
         linker = Linker(encoder, bases)
@@ -252,7 +250,7 @@ def test_an_ablation_scores_the_same_candidates_with_other_coefficients(folder: 
 
 def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> None:
     """`--task linking` selects all of them; without `--task`, none of them runs."""
-    assert find_tasks((GROUP,)) == TASKS
+    assert find_tasks((LINKING,)) == LINKING_TASKS
     assert find_tasks(()) == OTHERS
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 

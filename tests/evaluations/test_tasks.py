@@ -15,8 +15,7 @@ from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS, find_tasks
 from training.evaluation.run import evaluate
 from training.evaluation.tasks.classification import split_rows
-from training.evaluation.tasks.fuzzy_join import one_edit
-from training.evaluation.tasks.phrases import dictionary
+from training.evaluation.tasks.phrases import dictionary, one_edit
 
 
 def test_turney_is_the_share_of_answers_closer_than_every_distractor(folder: Path) -> None:

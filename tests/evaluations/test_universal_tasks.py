@@ -15,9 +15,8 @@ from training.evaluation.data import FolderData
 from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.methods import Bm25Method, EncoderMethod, StringMethod
 from training.evaluation.registry import find_tasks
-from training.evaluation.run import evaluate
-from training.evaluation.table import report_as_text
-from training.evaluation.tasks.geogranno import found_within, plain_question, read_questions
+from training.evaluation.run import evaluate, report_as_text
+from training.evaluation.tasks.retrieval import found_within, plain_question, read_questions
 
 ANALOGIES = "ulr_analogy/analogies.tsv"
 COLUMNS = "kind level relation a b c d_gold distractors"

@@ -17,8 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tiny_models import DIM, make_bert, make_roberta
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
-from training.export import graph as export_graph
-from training.export.graph import export_onnx, quantize_onnx
+from training.export import export_checkpoint as export_graph
+from training.export.export_checkpoint import export_onnx, quantize_onnx
 from training.export.graph_builder import IR_VERSION, OPSET
 from training.export.int8_graph import write_int8_graph
 

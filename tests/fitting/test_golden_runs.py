@@ -21,7 +21,7 @@ from training.evaluation.registry import TASKS
 from training.evaluation.run import as_record, evaluate
 from training.evaluation.task import EvaluationOptions
 from training.finetune.objective import fit
-from training.loop.curves import read_log
+from training.loop.training_loop import read_log
 from training.love import Targets, pretrain
 from training.options import LoveConfig
 

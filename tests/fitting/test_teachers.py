@@ -11,7 +11,7 @@ import torch
 from fit_cases import config, losses_of, maker, new_network
 from torch import nn
 
-from training.data.data_loader import BatchDataset
+from training.data.batches import BatchDataset
 from training.finetune.objective import fit
 from training.finetune.request import default_micro_batch
 from training.finetune.teachers import NetworkTeacher, read_alike

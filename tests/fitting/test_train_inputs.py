@@ -10,7 +10,7 @@ from cli_runner import Run
 from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
-from training.data.training_files import read_examples, read_training_files
+from training.examples.files import read_examples, read_training_files
 
 ROWS = "id\tname\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tcity {i}\n" for i in range(6))
 

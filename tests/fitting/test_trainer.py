@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
 from pearl_qdrant.errors import SettingsError, TrainingError
 from training.finetune.objective import fit
-from training.loop.curves import read_log
+from training.loop.training_loop import read_log
 from training.networks.phrase_vectors import pool_phrases
 
 VICTIM = """

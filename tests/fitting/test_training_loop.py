@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.loop.curves import read_log
-from training.loop.training_loop import Objective, StepRecord, TrainingLoop
+from training.loop.training_loop import Objective, StepRecord, TrainingLoop, read_log
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from training.ngrams.files import MarkedSequence, NgramSpan
-from training.ngrams.sampling import choose_spans, draw_random_span
+from training.ngrams.files import MarkedSequence, NgramSpan, choose_spans, draw_random_span
 
 TEXT = "The New York Times of New York"
 TIMES = NgramSpan(4, 18, 3, 3.0)

@@ -20,9 +20,8 @@ from pearl_qdrant import RefreshEvents, RefreshRequest, RefreshResult, refresh_m
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError
 from training.examples.example import split_of
-from training.refresh.refresh_model import _Refresh, verdict
-from training.refresh.request import STAGES, Compared
-from training.refresh.stages import vocabulary_phrases, write_base_files
+from training.options import STAGES, Compared
+from training.refresh import _Refresh, verdict, vocabulary_phrases, write_base_files
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def test_one_call_makes_a_model_and_goes_on_where_it_stopped(
     base, out = write_base(tmp_path / "base.tsv"), tmp_path / "model"
     stopped, resumed = Heard(), Heard()
     with monkeypatch.context() as patched:
-        patched.setattr("training.refresh.refresh_model.average_checkpoint", interrupted)
+        patched.setattr("training.refresh.average_checkpoint", interrupted)
         with pytest.raises(KeyboardInterrupt):
             refresh_model(request(bert, base, out), events=stopped)
     result = refresh_model(request(bert, base, out), events=resumed)

@@ -11,8 +11,8 @@ import pytest
 from tiny_models import make_bert
 
 from pearl_qdrant import RefreshEvents, RefreshRequest, refresh_model
-from training.refresh import refresh_model as pipeline
-from training.refresh.stages import CHUNK, Budget, write_base_files, write_predicted_types, write_some
+from training import refresh as pipeline
+from training.refresh import CHUNK, Budget, write_base_files, write_predicted_types, write_some
 
 
 @dataclass

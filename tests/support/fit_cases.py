@@ -20,8 +20,8 @@ from training.data.batches import BatchMaker, EpochSampler, ExampleSource, Negat
 from training.examples.example import Example, any_class
 from training.finetune.objective import fit
 from training.finetune.request import FitConfig
-from training.loop.curves import read_log
 from training.loop.distributed import process_group
+from training.loop.training_loop import read_log
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])

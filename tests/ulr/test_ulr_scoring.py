@@ -9,10 +9,9 @@ import pytest
 import torch
 from ulr_cases import SENTENCES, make_masked_lm, open_base
 
-from training.ngrams.files import MarkedSequence, NgramSpan
-from training.ngrams.sampling import choose_spans
+from training.ngrams.files import MarkedSequence, NgramSpan, choose_spans
+from training.ulr.drawing import NetworkScorer, TokenisedSequence, tokenise
 from training.ulr.train_ulr import UlrBase
-from training.ulr.views import NetworkScorer, TokenisedSequence, tokenise
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from ulr_cases import SENTENCES, open_base
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import FormatError, InputError, ModelError
-from training.ulr.drawing import TextSequences, cut, read_sequences
-from training.ulr.views import Masking, make_views, open_masking, tokenise
+from training.ulr.drawing import Masking, TextSequences, cut, make_views, open_masking, read_sequences, tokenise
 
 
 @pytest.fixture(scope="module")

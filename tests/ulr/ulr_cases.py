@@ -11,9 +11,9 @@ import torch
 import transformers
 from tiny_models import make_albert, make_bert, make_roberta
 
+from training.ulr.drawing import Views, make_views, open_masking, tokenise
 from training.ulr.request import UlrConfig
 from training.ulr.train_ulr import UlrBase, open_ulr_base
-from training.ulr.views import Views, make_views, open_masking, tokenise
 
 SENTENCES = [
     "The New York Times of the city of New York",

@@ -33,18 +33,17 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError
 from training.augment.edits import edit_letters, swap_words
 from training.corpus.chunking import CLOSED_CLASS
-from training.corpus.files import (
+from training.examples.files import (
     ENTITIES,
     PHRASE_VARIANTS,
     WORD_VARIANTS,
-    EntityRow,
+    parse_entity,
     parse_variants,
     phrase_key,
     read_variants,
@@ -132,9 +131,6 @@ class VariantTable:
         self._parse = _parser_of(self._path, self._map)
 
 
-_ENTITY: msgspec.json.Decoder[EntityRow] = msgspec.json.Decoder(EntityRow)
-
-
 def _open(path: Path) -> mmap.mmap:
     try:
         with path.open("rb") as file:
@@ -160,11 +156,8 @@ def _variants(line: bytes) -> Row | None:
 
 def _entity(line: bytes) -> Row | None:
     """Parse an entity: each of its names has the others as variants."""
-    try:
-        names = _ENTITY.decode(line).names
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return (names, names) if len(names) > 1 else (names, ())
+    row = parse_entity(line)
+    return None if row is None else (row.names, row.names if len(row.names) > 1 else ())
 
 
 _SHORTEST = 3

@@ -32,7 +32,7 @@ from ingest.io.lines import BadLine, byte_lines
 from ingest.io.streams import Source
 from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
 from training.augment.draw import NEIGHBOURS
-from training.corpus.files import PHRASE_VARIANTS, corpus_phrases, encode_row, parse_variants, phrase_key
+from training.examples.files import PHRASE_VARIANTS, corpus_phrases, encode_row, parse_variants, phrase_key
 from training.options import (
     DEFAULT_PARAPHRASER,
     DEFAULT_THRESHOLD,
@@ -139,7 +139,7 @@ def write_paraphrases(
     with path.open("a", encoding="utf-8", errors="replace", newline="\n") as file:
         while some := list(islice(iterator, batch_size)):
             for phrase, variants in zip(some, paraphraser.paraphrase(some), strict=True):
-                file.write(encode_row({"phrase": phrase, "aug": variants}) + "\n")
+                file.write(encode_row({"phrase": phrase, "aug": variants}))
             file.flush()
             n_written += len(some)
             on_phrases(len(some))
@@ -273,7 +273,7 @@ def write_neighbours(
     found = find_neighbours(kept, vectors, threshold=threshold, limit=limit)
     with out.open("w", encoding="utf-8", newline="\n") as file:
         for word, others in found.items():
-            file.write(encode_row({"phrase": word, "synonyms": others}) + "\n")
+            file.write(encode_row({"phrase": word, "synonyms": others}))
     return len(found)
 
 

@@ -1,108 +1,245 @@
 """Make a corpus from texts and bases in one call: what `pearl-qdrant train corpus` does.
 
-Texts are plain text, or JSON Lines with a text field; compressed or not.
+    bases -> entities.jsonl -> typed names
+    texts -> parser -> counts -> phrases seen often enough -> typer -> freq_phrase.txt, phrase_with_etype.txt
 
-from pearl_qdrant import CorpusOptions, make_corpus
+Everything streams: memory holds the parser, the typed names (9 bytes each) and `max_keys` counts; more are spilled to
+sorted runs in temporary files and merged. A file appears under its name when it is complete.
 
-make_corpus("articles.jsonl.gz", "corpus", CorpusOptions(wordnet="/usr/share/wordnet"))
+    from pearl_qdrant import CorpusOptions, make_corpus
+
+    make_corpus("articles.jsonl.gz", "corpus", CorpusOptions(wordnet="/usr/share/wordnet"))
 """
 
 from __future__ import annotations
 
+import heapq
+import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby, islice
+from multiprocessing import get_context
+from operator import itemgetter
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from ingest.formats import ReadOptions, open_reader
-from ingest.io.lines import BadLine, byte_lines
-from ingest.io.report import INVALID_UTF8, ReadReport
-from ingest.io.source import ByteSource
-from ingest.io.streams import open_sources
 from ingest.readers.columns import TableColumns
-from pearl_qdrant.errors import FormatError, OptionError
-from training.corpus.chunking import ChunkParser, Lexicon, PhraseParser, PhraseTyper
+from pearl_qdrant.cores import count_workers
+from pearl_qdrant.errors import OptionError
+from training.corpus.chunking import ChunkParser, Lexicon, Phrase, PhraseParser, PhraseTyper
 from training.corpus.constituency import BeneparParser
-from training.corpus.counting import CorpusCounts, build_corpus, write_entities
-from training.corpus.files import ENTITIES, EntityRow, base_key, entity_row, read_entities, typed_names
-from training.corpus.typing import DistantTyper, NameTypes, NerTyper, read_typed_names, wordnet_names
+from training.corpus.typing import DistantTyper, NerTyper, name_types, wordnet_names
+from training.examples.files import (
+    ENTITIES,
+    ENTITY_TYPES_FILE,
+    FREQUENCIES,
+    EntityRow,
+    base_key,
+    counted,
+    encode_row,
+    entity_row,
+    opened_sources,
+    read_entities,
+    read_typed_names,
+    texts_of,
+    whole_file,
+)
 from training.examples.wordnet import read_synsets
-from training.options import DEFAULT_FIELD, CorpusOptions, Paths, StrPath, as_paths
+from training.options import DEFAULT_MAX_KEYS, MIN_COUNT, CorpusOptions, Paths, StrPath, as_paths
 
-MAX_TEXT_BYTES = 64 << 20
-"""A longer line is skipped: no article is as long."""
-
-NOT_JSON = "not_json"
-NO_TEXT = "no_text"
-
-_HEAD_BYTES = 1 << 12
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-def read_texts(source: ByteSource, report: ReadReport, *, field: str = DEFAULT_FIELD) -> Iterator[str]:
-    """Yield the texts of a file: the field of each row of JSON Lines, or each line of plain text.
+_MAX_RUNS = 64
+_TYPED_AT_ONCE = 8192
+_TEXTS_AT_ONCE = 64
+_IN_FLIGHT = 3  # chunks of texts per worker
 
-    The first character that is not white space decides: a file that starts with `{` is JSON Lines.
-
-    Args:
-        source: A file, a pipe or standard input, plain or compressed.
-        report: Counts rows, and those skipped.
-        field: Name of the text field in JSON Lines.
-
-    Raises:
-        FormatError: If the file is empty or not text, or no row has the field.
-        TooManyErrorsError: If more rows are bad than the report allows.
-    """
-    is_json = source.head(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
-    report.notes.append(f"{source.path}: " + (f"JSON Lines, field '{field}'" if is_json else "plain text"))
-    decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-    n_texts = 0
-    for number, line in byte_lines(source, max_bytes=MAX_TEXT_BYTES):
-        if isinstance(line, BadLine):
-            report.rows += 1
-            report.skip(line.reason, path=source.path, line=number, text=line.text)
-            continue
-        if not line.strip():
-            continue
-        report.rows += 1
-        text, reason = _field(decoder, line, field) if is_json else _decoded(line)
-        if text is None:
-            report.skip(reason, path=source.path, line=number, text=line[:200].decode("utf-8", "replace"))
-            continue
-        n_texts += 1
-        yield text
-    if is_json and not n_texts:
-        raise FormatError(
-            source.path, None, f"no row has the field '{field}'. Give the name of the text field as 'field'"
-        )
-
-
-def _decoded(line: bytes) -> tuple[str | None, str]:
-    try:
-        return line.decode("utf-8").rstrip("\r"), ""
-    except UnicodeDecodeError:
-        return None, INVALID_UTF8
-
-
-def _field(decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]], line: bytes, field: str) -> tuple[str | None, str]:
-    """Return the text of a row; or None and the reason."""
-    try:
-        row = decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None, NOT_JSON
-    try:
-        return msgspec.json.decode(row[field], type=str), ""
-    except (KeyError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None, NO_TEXT
-
+UNTYPED = "untyped"
 
 T = TypeVar("T")
+
+Count = tuple[str, str, int]
+"""A phrase, its class, and the number of its occurrences."""
+
+
+class PhraseCounter:
+    """Counts phrases by class in bounded memory: counts are spilled to sorted runs, which are merged at the end.
+
+    A context manager, which removes its temporary files.
+
+    Args:
+        max_keys: Distinct phrases in memory, about.
+    """
+
+    def __init__(self, *, max_keys: int = DEFAULT_MAX_KEYS) -> None:
+        if max_keys < 1:
+            raise ValueError(f"max_keys is {max_keys}, but must be at least 1: one phrase must fit into memory")
+        self._max_keys = max_keys
+        self._counts: Counter[Phrase] = Counter()
+        self._runs: list[TextIO] = []
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._files.close()
+
+    def add(self, counted: Mapping[Phrase, int]) -> None:
+        """Add the counts of some texts."""
+        self._counts.update(counted)
+        if len(self._counts) > self._max_keys:
+            self._write(_in_order(self._counts))
+            self._counts.clear()
+            if len(self._runs) > _MAX_RUNS:
+                old, self._runs = self._runs, []
+                self._write(_merged(map(_read, old)))
+                for run in old:
+                    run.close()
+
+    def seen_at_least(self, min_count: int) -> Iterator[Count]:
+        """Yield the phrases with at least this many occurrences, ordered by phrase and class."""
+        counts = _merged([*map(_read, self._runs), _in_order(self._counts)])
+        return (count for count in counts if count[2] >= min_count)
+
+    def _write(self, rows: Iterable[Count]) -> None:
+        run = tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogatepass", newline="\n")  # noqa: SIM115
+        self._files.push(run)
+        for text, lexical_class, count in rows:
+            run.write(f"{text}\t{lexical_class}\t{count}\n")
+        self._runs.append(run)
+
+
+def _in_order(counts: Mapping[Phrase, int]) -> Iterator[Count]:
+    return ((*phrase, counts[phrase]) for phrase in sorted(counts))
+
+
+def _read(run: TextIO) -> Iterator[Count]:
+    run.seek(0)
+    for line in run:
+        text, lexical_class, count = line[:-1].split("\t")
+        yield text, lexical_class, int(count)
+
+
+def _merged(runs: Iterable[Iterable[Count]]) -> Iterator[Count]:
+    for (text, lexical_class), same in groupby(heapq.merge(*runs), key=itemgetter(0, 1)):
+        yield text, lexical_class, sum(one[2] for one in same)
+
+
+@dataclass(slots=True)
+class CorpusCounts:
+    """Counts of the rows of a corpus.
+
+    Attributes:
+        phrases: Rows of freq_phrase.txt by lexical class.
+        types: Rows of phrase_with_etype.txt by entity type; phrases without a type under `UNTYPED`.
+    """
+
+    phrases: Counter[str] = field(default_factory=Counter)
+    types: Counter[str] = field(default_factory=Counter)
+
+    def share(self, lexical_class: str) -> float:
+        """Return the share of the phrases that are of a class, in [0, 1]."""
+        return self.phrases[lexical_class] / max(1, self.phrases.total())
+
+
+def write_phrases(counts: Iterable[Count], typer: PhraseTyper, folder: Path) -> CorpusCounts:
+    """Write freq_phrase.txt and phrase_with_etype.txt of phrases in order, each with the type that `typer` assigns."""
+    found = CorpusCounts()
+    with whole_file(folder / FREQUENCIES) as frequencies, whole_file(folder / ENTITY_TYPES_FILE) as types:
+        for some in _chunks(counts, _TYPED_AT_ONCE):
+            for phrase, lexical_class, count in some:
+                frequencies.write(f"{lexical_class}__{phrase}\t{count}\n")
+                found.phrases[lexical_class] += 1
+            phrases = [phrase for phrase, _ in groupby(phrase for phrase, _, _ in some)]
+            for phrase, kind in zip(phrases, typer.type_phrases(phrases), strict=True):
+                found.types[kind or UNTYPED] += 1
+                if kind is not None:
+                    types.write(f"{phrase}\t{kind}\n")
+    return found
+
+
+def count_phrases(
+    texts: Iterable[str], open_parser: Callable[[], PhraseParser], *, workers: int = 1
+) -> Iterator[tuple[int, Counter[Phrase]]]:
+    """Parse texts; yields numbers of texts with the counts of their phrases.
+
+    Args:
+        texts: Any number of texts.
+        open_parser: Makes a parser; with several workers it must be picklable, and is called once in each.
+        workers: Processes; 1 parses in this process. The counts do not depend on their number.
+    """
+    workers = count_workers(workers)
+    if workers < 2:
+        parser = open_parser()
+        yield from (_count(some, parser) for some in _chunks(texts, _TEXTS_AT_ONCE))
+        return
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(open_parser,)
+    ) as pool:
+        waiting: deque[Future[tuple[int, Counter[Phrase]]]] = deque()
+        for some in _chunks(texts, _TEXTS_AT_ONCE):
+            waiting.append(pool.submit(_count, some))
+            # An unbounded queue would hold the whole corpus in memory.
+            while len(waiting) > _IN_FLIGHT * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+_worker_parser: PhraseParser | None = None
+"""Parser of a worker process; set when the worker starts."""
+
+
+def _start_worker(open_parser: Callable[[], PhraseParser]) -> None:
+    global _worker_parser  # noqa: PLW0603  (a process pool has no other place for per-worker state)
+    _worker_parser = open_parser()
+
+
+def _count(texts: list[str], parser: PhraseParser | None = None) -> tuple[int, Counter[Phrase]]:
+    parser = parser or _worker_parser
+    assert parser is not None
+    return len(texts), Counter(chain.from_iterable(parser.parse(texts)))
+
+
+def build_corpus(
+    texts: Iterable[str],
+    folder: Path,
+    *,
+    open_parser: Callable[[], PhraseParser],
+    typer: PhraseTyper,
+    min_count: int = MIN_COUNT,
+    max_keys: int = DEFAULT_MAX_KEYS,
+    workers: int = 1,
+    on_texts: Callable[[int], None] = lambda n: None,
+) -> CorpusCounts:
+    """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as for `CorpusOptions`.
+
+    Raises:
+        ValueError: If a number is out of range.
+        InputError: As the texts raise.
+    """
+    if min_count < 1:
+        raise ValueError(f"min_count is {min_count}, but must be at least 1")
+    with PhraseCounter(max_keys=max_keys) as counter:
+        for n_texts, counts in count_phrases(texts, open_parser, workers=workers):
+            counter.add(counts)
+            on_texts(n_texts)
+        return write_phrases(counter.seen_at_least(min_count), typer, folder)
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while some := list(islice(iterator, size)):
+        yield some
 
 
 @dataclass(slots=True)
@@ -154,16 +291,18 @@ def make_corpus(
         report.texts += n_texts
         on_texts(n_texts)
 
-    with ExitStack() as stack:
-        sources = open_sources(texts) if texts else ()
-        for source in sources:
-            stack.callback(source.close)
+    with opened_sources(texts) as sources:
         if options.bases:
-            report.entities = write_entities(_entity_rows(options, report), folder)
+            with whole_file(folder / ENTITIES) as file:
+                for row in _entity_rows(options, report):
+                    file.write(encode_row(row))
+                    report.entities += 1
         if sources:
             lexicon = Lexicon(Path(options.wordnet)) if options.wordnet else None
             report.counts = build_corpus(
-                _texts(sources, options, report),
+                texts_of(
+                    sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
+                ),
                 folder,
                 open_parser=_parser(options, lexicon),
                 typer=_typer(options, folder, lexicon, report),
@@ -195,12 +334,8 @@ def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
 def _parser(options: CorpusOptions, lexicon: Lexicon | None) -> Callable[[], PhraseParser]:
     """Return what makes the parser, in this process or in another."""
     if options.parser == "benepar":
-        return partial(
-            BeneparParser,
-            spacy_model=options.spacy_model,
-            model=options.benepar_model,
-            max_words=options.max_words,
-        )
+        models = {"spacy_model": options.spacy_model, "model": options.benepar_model}
+        return partial(BeneparParser, **models, max_words=options.max_words)
     assert options.wordnet is not None
     assert lexicon is not None
     # Each worker reads the lexicon again: sending it would take as long.
@@ -213,41 +348,26 @@ def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report
         assert options.ner_model is not None
         model, _, revision = options.ner_model.partition("@")
         return NerTyper(model, revision=revision or None, device=options.device)
-    sources: list[Iterable[tuple[str, str]]] = []
+    names: list[Iterable[tuple[str, str]]] = []
     if options.bases:
-        sources.append(typed_names(_counted(partial(read_entities, folder / ENTITIES), options, report)))
-    sources.extend(_counted(partial(read_typed_names, path), options, report) for path in as_paths(options.typed_names))
+        rows = counted(partial(read_entities, folder / ENTITIES), options.max_errors, report.skipped)
+        names.append((name, kind) for row in rows for kind in row.types for name in row.names)
+    names += [
+        counted(partial(read_typed_names, path), options.max_errors, report.skipped)
+        for path in as_paths(options.typed_names)
+    ]
     if options.wordnet is not None:
-        sources.append(wordnet_names(read_synsets(Path(options.wordnet))))
-    names = NameTypes(chain.from_iterable(sources))
-    return DistantTyper(names) if lexicon is None else DistantTyper(names, is_common=lexicon.is_common)
-
-
-def _texts(sources: Iterable[ByteSource], options: CorpusOptions, report: CorpusReport) -> Iterator[str]:
-    n_texts = 0
-    for source in sources:
-        for text in _counted(partial(read_texts, source, field=options.field), options, report):
-            if options.limit is not None and n_texts >= options.limit:
-                return
-            n_texts += 1
-            yield text
+        names.append(wordnet_names(read_synsets(Path(options.wordnet))))
+    types = name_types(chain.from_iterable(names))
+    return DistantTyper(types) if lexicon is None else DistantTyper(types, is_common=lexicon.is_common)
 
 
 def _entity_rows(options: CorpusOptions, report: CorpusReport) -> Iterator[EntityRow]:
+    """Yield the entities of all bases that have a type or a second name."""
     for path in as_paths(options.bases):
         columns = TableColumns(types=options.type_columns) if options.type_columns else None
         with open_reader([path], options=ReadOptions(columns=columns)) as reader:
-            kb = base_key(path)
-            for entity in _counted(reader.read, options, report):
-                row = entity_row(entity, kb=kb)
-                if row is not None:
+            for entity in counted(reader.read, options.max_errors, report.skipped):
+                row = entity_row(entity, kb=base_key(path))
+                if row is not None and (row.types or len(row.names) > 1):
                     yield row
-
-
-def _counted(read: Callable[[ReadReport], Iterator[T]], options: CorpusOptions, report: CorpusReport) -> Iterator[T]:
-    """Yield what a reader yields, and add its bad rows to the report."""
-    own = ReadReport(max_errors=options.max_errors)
-    try:
-        yield from read(own)
-    finally:
-        report.skipped.update(own.skipped)

@@ -2,8 +2,6 @@
 
 Recognise dates, times, money, percentages, quantities, ordinals and cardinals by their form. English.
 
-Read lists of names with their entity types: TSV with a header, or PEARL's `phrase <TAB> entity type`.
-
 Assign entity types without a model: names of known type, and rules for numbers and times (distant supervision).
 
 A phrase gets a type if, without leading prepositions and articles, it is a name of that type or has the form of a date,
@@ -14,21 +12,15 @@ Assign entity types by a token-classification model, as in the paper (DeBERTa on
 
 from __future__ import annotations
 
-import os
 import re
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from ingest.io.report import NO_NAME, TOO_FEW_COLUMNS, ReadReport
 from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
-from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
+from pearl_qdrant.phrase_types import LEXICAL_CLASSES
 from training.corpus.chunking import CLOSED_CLASS, EMPTY_WORDS
-from training.corpus.files import UNKNOWN_TYPE, entity_type_of, normalise_name, phrase_key, read_rows
+from training.examples.files import TypeTable, entity_type_of, normalise_name
 from training.examples.wordnet import Synset
 
 _ONES = (
@@ -136,96 +128,21 @@ def numeric_type(phrase: str) -> str | None:
     return None
 
 
-_NAME_HEADERS = ("name", "phrase", "text")
-_TYPE_HEADERS = ("onto_type", "entity_type", "type")
-
-
-def read_typed_names(path: str | os.PathLike[str], report: ReadReport) -> Iterator[tuple[str, str]]:
-    """Yield names with their types.
-
-    A header has one of the columns `name`, `phrase`, `text` and one of `onto_type`, `entity_type`, `type`. Without a
-    header the name is the first column and the type the last. Raises as `read_lines`.
-    """
-    columns: tuple[int, int] | None = None
-    for number, line in read_rows(path, report):
-        cells = line.split("\t")
-        if columns is None:
-            columns = _header(cells)
-            if columns is not None:
-                report.rows -= 1
-                continue
-            columns = (0, -1)
-        found = _typed(cells, columns)
-        if isinstance(found, tuple):
-            yield found
-        else:
-            report.skip(found, path=os.fspath(path), line=number, text=line)
-
-
-def _header(cells: list[str]) -> tuple[int, int] | None:
-    """Return the columns of name and type, if these cells are a header."""
-    lower = [cell.strip().lower() for cell in cells]
-    name = next((lower.index(one) for one in _NAME_HEADERS if one in lower), None)
-    kind = next((lower.index(one) for one in _TYPE_HEADERS if one in lower), None)
-    return None if name is None or kind is None else (name, kind)
-
-
-def _typed(cells: list[str], columns: tuple[int, int]) -> tuple[str, str] | str:
-    """Return a name with its type; or the reason why the row is skipped."""
-    if len(cells) < 2 or len(cells) <= max(columns):
-        return TOO_FEW_COLUMNS
-    name, kind = cells[columns[0]].strip(), entity_type_of(cells[columns[1]])
-    if not name:
-        return NO_NAME
-    return UNKNOWN_TYPE if kind is None else (name, kind)
-
-
-_PLACE = {kind: i for i, kind in enumerate(ENTITY_TYPES)}
 _LEAD = frozenset(word for word, letters in CLOSED_CLASS.items() if letters[0] in "PFD")
 
 _INSTANCE_TYPES = {4: "EVENT", 15: "GPE", 17: "LOC", 18: "PERSON", 14: "ORG"}
 """WordNet's lexicographer files whose named individuals have one likely type."""
 
 
-class NameTypes:
-    """Types by name, as sorted arrays with 9 bytes per name. Case matters: Turkey is a place, turkey is not.
-
-    A name of several types gets the type of most of its entities; among equals the first in `ENTITY_TYPES`.
-    """
-
-    def __init__(self, typed_names: Iterable[tuple[str, str]]) -> None:
-        """Read names with their types; repeated pairs count each time.
-
-        Raises:
-            ValueError: If a type is not in `ENTITY_TYPES`.
-        """
-        keys, kinds = array("Q"), array("B")
-        for name, kind in typed_names:
-            place = _PLACE.get(kind)
-            if place is None:
-                raise ValueError(
-                    f"{kind!r} (of {name!r}) is not an entity type. The types are {', '.join(ENTITY_TYPES)}"
-                )
-            keys.append(phrase_key(normalise_name(name)))
-            kinds.append(place)
-        self._keys, self._kinds = _most_common(np.array(keys, np.uint64), np.array(kinds, np.uint8))
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def get(self, name: str) -> str | None:
-        """Return the type of a name, or None."""
-        key = np.uint64(phrase_key(normalise_name(name)))
-        place = int(np.searchsorted(self._keys, key))
-        if place < len(self._keys) and self._keys[place] == key:
-            return ENTITY_TYPES[int(self._kinds[place])]
-        return None
+def name_types(rows: Iterable[tuple[str, str]]) -> TypeTable:
+    """Return the types of names, written in any form of Unicode; a name of several types gets that of most entities."""
+    return TypeTable(((normalise_name(name), kind) for name, kind in rows), most_common=True)
 
 
 class DistantTyper:
     """A `PhraseTyper` that uses lists of names, and rules."""
 
-    def __init__(self, names: NameTypes, *, is_common: Callable[[str], bool] = lambda word: False) -> None:
+    def __init__(self, names: TypeTable, *, is_common: Callable[[str], bool] = lambda word: False) -> None:
         """Take names with their types.
 
         Args:
@@ -254,7 +171,7 @@ class DistantTyper:
     def _named(self, name: str) -> str | None:
         if name == name.lower() or (" " not in name and self._is_common(name.lower())):
             return None  # lists have "the ship" and "Friends" as titles, but in running text they rarely are titles
-        return self._names.get(name)
+        return self._names.get(normalise_name(name))
 
     def _begins_as_name(self, word: str) -> bool:
         return _is_capitalised(word) and not self._is_common(word.lower()) and word.lower() not in CLOSED_CLASS
@@ -262,24 +179,6 @@ class DistantTyper:
 
 def _is_capitalised(word: str) -> bool:
     return word[:1].isupper()
-
-
-def _most_common(
-    keys: npt.NDArray[np.uint64], kinds: npt.NDArray[np.uint8]
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
-    """Return each key once, in order, with its most frequent kind."""
-    order = np.lexsort((kinds, keys))
-    keys, kinds = keys[order], kinds[order]
-    is_new = np.ones(len(keys), dtype=np.bool_)
-    is_new[1:] = (keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])
-    starts = np.flatnonzero(is_new)
-    counts = np.diff(np.append(starts, len(keys)))
-    keys, kinds = keys[starts], kinds[starts]
-    best = np.lexsort((kinds, -counts, keys))
-    keys, kinds = keys[best], kinds[best]
-    first = np.ones(len(keys), dtype=np.bool_)
-    first[1:] = keys[1:] != keys[:-1]
-    return keys[first], kinds[first]
 
 
 def wordnet_names(synsets: Iterable[Synset]) -> Iterable[tuple[str, str]]:

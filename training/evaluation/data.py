@@ -15,15 +15,20 @@ Reads a base of the user's own as evaluation data: its aliases are the mentions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import fnmatch
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.errors import FormatError, SettingsError
+from pearl_qdrant.installing import install_command
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import MAX_LINE_BYTES
 
@@ -160,3 +165,200 @@ def _cells(entity: Entity) -> dict[str, str]:
         "onto_type": entity.types[0] if entity.types else "",
         "fine_type": "|".join(entity.kb_types),
     }
+
+
+REPOSITORY = "Lihuchen/pearl_benchmark"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of the hub.
+
+    Attributes:
+        config: Its configuration.
+        splits: Possible names of its split.
+        columns: Its column names by ours; `a.b` is the first item of b in a.
+        every: Splits that are all read, in place of `splits`; the column `split` has their names.
+        repository: Where it is.
+    """
+
+    config: str
+    splits: tuple[str, ...]
+    columns: Mapping[str, str]
+    every: tuple[str, ...] = ()
+    repository: str = REPOSITORY
+
+
+_PAIRS = {"phrase1": "phrase_1", "phrase2": "phrase_2", "label": "label"}
+_CHOICES = {"query": "query", "answer": "label", **{f"distractor{i}": f"candidate_{i}" for i in range(1, 5)}}
+_MENTIONS = {"mention": "query", "canonical": "label"}
+_CLUSTERS = {"mention": "entity", "type": "label"}
+
+_TABLES = {
+    "pearl_bench/ppdb.tsv": _Table("ppdb", ("test",), _PAIRS),
+    "pearl_bench/ppdb_filtered.tsv": _Table("ppdb_filtered", ("test",), _PAIRS),
+    "pearl_bench/turney.tsv": _Table("turney", ("test",), _CHOICES),
+    "pearl_bench/bird.tsv": _Table(
+        "bird", ("test",), {"term1": "term1", "term2": "term2", "relatedness": "relatedness score"}
+    ),
+    "pearl_bench/yago_test.tsv": _Table("yago", ("test",), _MENTIONS),
+    "pearl_bench/umls_test.tsv": _Table("umls", ("test", "umls"), _MENTIONS),
+    "pearl_bench/conll2003.tsv": _Table("conll", ("test",), _CLUSTERS),
+    "pearl_bench/bc5cdr.tsv": _Table("bc5cdr", ("test",), _CLUSTERS),
+    "kb/general.tsv": _Table("kb", ("yago",), {"name": "entity_name"}),
+    "kb/biomedical/umls.tsv": _Table("kb", ("umls",), {"name": "entity_name"}),
+}
+
+_GLUE = {
+    "cola": ("sentence",),
+    "sst2": ("sentence",),
+    "mnli": ("premise", "hypothesis"),
+    "qnli": ("question", "sentence"),
+    "rte": ("sentence1", "sentence2"),
+    "mrpc": ("sentence1", "sentence2"),
+    "qqp": ("question1", "question2"),
+    "stsb": ("sentence1", "sentence2"),
+}
+"""The columns of texts of GLUE's sets."""
+
+_GLUE_TRAIN = "train[:10000]"
+"""Training rows of a set at most; MNLI has 393 thousand."""
+
+
+def _glue_table(config: str, texts: tuple[str, ...]) -> _Table:
+    """A set of GLUE with its training and its validation rows."""
+    ours = ("text",) if len(texts) == 1 else ("text1", "text2")
+    parts = ("validation_matched", "validation_mismatched") if config == "mnli" else ("validation",)
+    columns = {**dict(zip(ours, texts, strict=True)), "label": "label"}
+    return _Table(config, (), columns, (_GLUE_TRAIN, *parts), "nyu-mll/glue")
+
+
+_TABLES |= {f"glue/{config}.tsv": _glue_table(config, texts) for config, texts in _GLUE.items()}
+_TABLES["squad/squad.tsv"] = _Table(
+    "plain_text",
+    ("validation",),
+    {"question": "question", "context": "context", "start": "answers.answer_start"},
+    repository="rajpurkar/squad",
+)
+
+_TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
+"""Type names, in the order of the benchmark's type numbers."""
+
+_AUTOFJ = ("left", "right", "gt")
+
+Load = Callable[[str, str, str], Iterable[Mapping[str, Any]]]
+"""From repository, configuration and split to rows."""
+
+LoadJoin = Callable[[str], tuple[Any, Any, Any]]
+"""From the name of an AutoFJ set to its left, right and ground truth tables (pandas)."""
+
+
+class HubData:
+    """Tables of the hub, fetched on first use.
+
+    Args:
+        load: Replaces `datasets.load_dataset`.
+        load_join: Replaces `autofj.datasets.load_data`.
+    """
+
+    def __init__(self, *, load: Load | None = None, load_join: LoadJoin | None = None) -> None:
+        self._load = load or _load_dataset
+        self._load_join = load_join
+        self._joins: dict[str, list[dict[str, str]]] = {}
+
+    def paths(self, pattern: str) -> list[str]:
+        known = [*_TABLES, *(f"autofj/{name}.tsv" for name in _AUTOFJ)]
+        if self._load_join is None and not _is_installed("autofj"):
+            known = list(_TABLES)
+        return sorted(fnmatch.filter(known, pattern))
+
+    def rows(self, path: str, *columns: str) -> list[Row]:
+        if path.startswith("autofj/"):
+            return self._autofj(path, columns)
+        table = _TABLES[path]
+        rows = []
+        for number, (split, row) in enumerate(self._read(table), 1):
+            fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
+            fields |= {"split": split} if table.every else {}
+            if path in _TYPES:
+                fields = {**fields, "split": "test", "type": _type_name(path, fields["type"])}
+            rows.append(tuple(fields[column] for column in columns))
+        if not rows:
+            raise FormatError(f"{table.repository} {table.config}", None, "has no rows.")
+        return rows
+
+    def _read(self, table: _Table) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The rows of a table, each with its split."""
+        parts: list[tuple[str, ...]] = [(split,) for split in table.every]
+        for splits in parts or [table.splits]:
+            name = splits[0].partition("[")[0]
+            yield from ((name, row) for row in self._fetch(table, splits))
+
+    def _fetch(self, table: _Table, splits: Sequence[str]) -> Iterable[Mapping[str, Any]]:
+        problem: Exception | None = None
+        for split in splits:
+            try:
+                return self._load(table.repository, table.config, split)
+            except ValueError as error:  # `datasets` raises it for an unknown split
+                problem = error
+            except (OSError, RuntimeError) as error:
+                raise SettingsError(
+                    f"{table.repository}, {table.config} could not be fetched ({_first_line(error)}). Connect to the "
+                    f"hub, or evaluate on a folder with the sets."
+                ) from error
+        raise SettingsError(
+            f"{table.repository}, {table.config} has no split {' or '.join(splits)} ({_first_line(problem)})."
+        ) from problem
+
+    def _autofj(self, path: str, columns: tuple[str, ...]) -> list[Row]:
+        if not self._joins:
+            load = self._load_join or importlib.import_module("autofj.datasets").load_data
+            names = [str(row["Dataset"]) for row in self._fetch(_Table("autofj", ("test",), {}), ("test",))]
+            self._joins = {table: [] for table in _AUTOFJ}
+            for name in names:
+                for table, frame in zip(_AUTOFJ, load(name), strict=True):
+                    for record in frame.to_dict("records"):
+                        self._joins[table].append(
+                            {key: str(value) for key, value in record.items()} | {"dataset": name}
+                        )
+        records = self._joins[path.removeprefix("autofj/").removesuffix(".tsv")]
+        return [tuple(record[column] for column in columns) for record in records]
+
+
+def _load_dataset(repository: str, config: str, split: str) -> Iterable[Mapping[str, Any]]:
+    if not _is_installed("datasets"):
+        raise SettingsError(
+            f"{repository} needs the datasets library: {install_command('hub')}. Or evaluate on a folder with the sets."
+        )
+    rows: Iterable[Mapping[str, Any]] = importlib.import_module("datasets").load_dataset(
+        repository, config, split=split
+    )
+    return rows
+
+
+def _is_installed(library: str) -> bool:
+    return importlib.util.find_spec(library) is not None
+
+
+def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
+    """A field as text. None stands for the string NA, which the hub's CSV reader takes for a missing value."""
+    outer, _, inner = column.partition(".")
+    if outer not in row:
+        raise FormatError(path, number, f"the hub has no column {outer!r}; there are: {', '.join(row)}.")
+    value = row[outer]
+    if inner:
+        found = value.get(inner) if isinstance(value, Mapping) else None
+        if not found:
+            raise FormatError(path, number, f"{column} is empty.")
+        value = found[0]
+    return "NA" if value is None else str(value)
+
+
+def _type_name(path: str, label: str) -> str:
+    """The name of a type that the benchmark gives as a number."""
+    names = _TYPES[path]
+    return names[int(label)] if label in map(str, range(len(names))) else label
+
+
+def _first_line(error: Exception | None) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

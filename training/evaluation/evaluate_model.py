@@ -15,10 +15,16 @@ from pearl_qdrant.installing import install_command
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
-from training.evaluation.data import Data, FolderData, OwnBase
-from training.evaluation.hub import REPOSITORY, HubData
-from training.evaluation.linking.loaded_bases import LoadedBases
-from training.evaluation.linking.methods import Ablation, Dense, EverydayLinker, Fusion, Linker, LinkingMethod
+from training.evaluation.data import REPOSITORY, Data, FolderData, HubData, OwnBase
+from training.evaluation.linking.methods import (
+    Ablation,
+    Dense,
+    EverydayLinker,
+    Fusion,
+    Linker,
+    LinkingMethod,
+    LoadedBases,
+)
 from training.evaluation.linking.peers import everyday_peers, peers
 from training.evaluation.methods import Bm25Method, EncoderMethod, Method, StringMethod
 from training.evaluation.run import Report, evaluate
@@ -219,7 +225,7 @@ def _check_figure(figure: Path | None) -> None:
 
 def _choose_tasks(names: Sequence[str], data: Data) -> tuple[Task, ...]:
     from training.evaluation.registry import find_tasks
-    from training.evaluation.tasks import everyday, linking
+    from training.evaluation.tasks.linking import EVERYDAY, LINKING, everyday_task, own_base_tasks
 
     try:
         tasks = find_tasks(tuple(names))
@@ -227,10 +233,10 @@ def _choose_tasks(names: Sequence[str], data: Data) -> tuple[Task, ...]:
         raise OptionError("tasks", str(error)) from error
     if not isinstance(data, OwnBase):
         return tasks
-    if set(names) - {linking.GROUP, everyday.GROUP}:
-        raise OptionError("tasks", f"a base of your own has the tasks {linking.GROUP} and {everyday.GROUP} only")
-    chosen = linking.own_base_tasks(data.name) if not names or linking.GROUP in names else ()
-    return (*chosen, *([everyday.everyday_task(data.name, data.name)] if everyday.GROUP in names else []))
+    if set(names) - {LINKING, EVERYDAY}:
+        raise OptionError("tasks", f"a base of your own has the tasks {LINKING} and {EVERYDAY} only")
+    chosen = own_base_tasks(data.name) if not names or LINKING in names else ()
+    return (*chosen, *([everyday_task(data.name, data.name)] if EVERYDAY in names else []))
 
 
 def _open_data(data: str | os.PathLike[str]) -> Data:

@@ -1,4 +1,4 @@
-"""Figures of the evaluation: t-SNE by type, reliability diagrams, and what became of each kind of everyday mention.
+"""Figures of the evaluation: t-SNE by type, and reliability diagrams.
 
 Figure 4 of the paper has the vectors of up to 100 names for each of six types, a panel an encoder. The paper takes its
 names from YAGO 4; here they come from the test split (`entity_types`) and from biomedical bases.
@@ -7,7 +7,7 @@ names from YAGO 4; here they come from the test split (`entity_types`) and from 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,39 +18,7 @@ from pearl_qdrant.linking.calibration.metrics import Answers, bins, calibration_
 from training.evaluation.data import Data
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import FloatArray
-from training.evaluation.run import TaskResult
 from training.evaluation.tasks.entity_types import READS, held_out_names
-
-OUTCOMES = ("right", "wrong", "nil")
-
-
-def kind_rows(result: TaskResult, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """The heading, a row for each kind, and the milliseconds a mention.
-
-    Args:
-        result: The result of a task of everyday mentions.
-        names: Methods with the names to show, in order.
-    """
-    methods = [method for method in names if method in result.outcomes]
-    details = {method: result.outcomes[method].details for method in methods}
-    yield ("", "n", *(names[method] for method in methods))
-    kinds = [key.removesuffix("/n") for key in details[methods[0]] if key.endswith("/n")]
-    for kind in kinds:
-        n = details[methods[0]][f"{kind}/n"]
-        yield (kind, f"{n:,.0f}", *(_cell(details[method], kind) for method in methods))
-    yield ("milliseconds", "", *(f"{details[method]['milliseconds']:.2f}" for method in methods))
-
-
-def _cell(details: Mapping[str, float], kind: str) -> str:
-    """Percent of right, wrong and NIL answers; where NIL is right it is not repeated."""
-    right, wrong, nil = (f"{details[f'{kind}/{one}']:.1f}" for one in OUTCOMES)
-    return f"{right:>5} {wrong:>5} {nil:>5}"
-
-
-def is_by_kind(details: Mapping[str, float]) -> bool:
-    """Whether the details of an outcome are figures by kind."""
-    return any(key.endswith("/right") for key in details)
-
 
 _KINDS = {
     "Place": ("GPE", "LOC"),

@@ -1,45 +1,34 @@
 """The list of all tasks, in the order of the tables of both papers.
 
-To add a task, write a module in `tasks/` that exports `TASKS`, and add it here.
+To add a task, write a module in `tasks/`, and add its tasks here.
 """
 
 from __future__ import annotations
 
 from training.evaluation.task import Task
-from training.evaluation.tasks import (
-    analogy,
-    classification,
-    entity_types,
-    everyday,
-    fuzzy_join,
-    geogranno,
-    glue,
-    linking,
-    phrases,
-    squad,
-)
+from training.evaluation.tasks.analogy import ANALOGY_TASKS
+from training.evaluation.tasks.classification import GLUE, GLUE_TASKS, PARAPHRASE_TASKS, SHORT_TEXT_TASKS
+from training.evaluation.tasks.entity_types import TYPE_TASKS
+from training.evaluation.tasks.linking import EVERYDAY, EVERYDAY_TASKS, LINKING, LINKING_TASKS
+from training.evaluation.tasks.phrases import JOIN_TASKS, PHRASE_TASKS
+from training.evaluation.tasks.retrieval import QUESTION_TASKS, SQUAD, SQUAD_TASKS
 
 TASKS: tuple[Task, ...] = (
-    *classification.PARAPHRASE_TASKS,
-    *phrases.TASKS,
-    *fuzzy_join.TASKS,
-    *classification.SHORT_TEXT_TASKS,
-    *entity_types.TASKS,
-    *analogy.TASKS,
-    *geogranno.TASKS,
+    *PARAPHRASE_TASKS,
+    *PHRASE_TASKS,
+    *JOIN_TASKS,
+    *SHORT_TEXT_TASKS,
+    *TYPE_TASKS,
+    *ANALOGY_TASKS,
+    *QUESTION_TASKS,
 )
 """Tasks that run by default."""
 
-ON_REQUEST: tuple[Task, ...] = (*linking.TASKS, *everyday.TASKS, *glue.TASKS, *squad.TASKS)
-"""Tasks that take minutes each, to load bases or to encode long texts: they run only if named."""
-
-GROUPS = {
-    linking.GROUP: linking.TASKS,
-    everyday.GROUP: everyday.TASKS,
-    glue.GROUP: glue.TASKS,
-    squad.GROUP: squad.TASKS,
-}
+GROUPS = {LINKING: LINKING_TASKS, EVERYDAY: EVERYDAY_TASKS, GLUE: GLUE_TASKS, SQUAD: SQUAD_TASKS}
 """Names that stand for several tasks."""
+
+ON_REQUEST: tuple[Task, ...] = tuple(task for tasks in GROUPS.values() for task in tasks)
+"""Tasks that take minutes each, to load bases or to encode long texts: they run only if named."""
 
 
 def find_tasks(names: tuple[str, ...]) -> tuple[Task, ...]:

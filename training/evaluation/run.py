@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
+from statistics import fmean
 
 import numpy as np
 
 from training.evaluation.data import Data
 from training.evaluation.methods import Method
 from training.evaluation.outcome import Difference, Outcome, paired_bootstrap
-from training.evaluation.task import EvaluationOptions, Task
+from training.evaluation.task import MAIN, EvaluationOptions, Task
 
 _log = logging.getLogger(__name__)
 
@@ -144,3 +146,189 @@ def _difference(difference: Difference) -> dict[str, object]:
         "interval": [round(difference.low, 2), round(difference.high, 2)],
         "significant": difference.significant,
     }
+
+
+_TABLES = (
+    (
+        "Phrase tasks (the paper's Table 1)",
+        ("Paraphrase Classification", "Phrase Similarity", "Entity Retrieval", "Entity Clustering", "Fuzzy Join"),
+    ),
+    ("Short texts (Table 2)", ("Sentiment Analysis", "Intent Classification")),
+    ("Entity types of unseen names", ("Type Classification",)),
+    ("Universal analogy (the second paper's Table 2)", ("Universal Analogy",)),
+    ("Question retrieval (the second paper's Table 4)", ("Question Retrieval",)),
+)
+"""Groups that share a table; any other group has its own."""
+
+_NONE = "-"
+_NAME = 28
+"""Maximum length of a method's name, in characters."""
+
+
+def report_as_text(report: Report) -> str:
+    """The tables that have results, then the differences, then the skipped tasks."""
+    tables = [*_task_tables(report), *_by_kind(report), *_group_means(report)]
+    parts = [*tables, *_details(report), *_differences(report)]
+    if report.skipped:
+        parts.append(["Skipped", *(f"  {task}: {reason}" for task, reason in report.skipped.items())])
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Folders by the shortest tails of their paths that differ."""
+    short = {}
+    for name in names:
+        parts = PurePath(name).parts if PurePath(name).is_absolute() else (name,)
+        for n in range(1, len(parts) + 1):
+            tail = "/".join(parts[-n:])
+            if n == len(parts) or not any(other != name and other.endswith("/" + tail) for other in names):
+                break
+        short[name] = tail if len(tail) <= _NAME else "…" + tail[1 - _NAME :]
+    return short
+
+
+def _task_tables(report: Report) -> Iterator[list[str]]:
+    grouped = [group for _, groups in _TABLES for group in groups]
+    others = dict.fromkeys(r.task.group for r in report.results if r.task.group not in grouped)
+    for title, groups in (*_TABLES, *((group, (group,)) for group in others)):
+        results = [result for result in report.results if result.task.group in groups]
+        if results:
+            yield [title, *_aligned(_rows(report, results))]
+
+
+def _rows(report: Report, results: Sequence[TaskResult]) -> Iterator[tuple[str, ...]]:
+    """The heading, then a row for each method, then a row for each model of the paper."""
+    yield ("", *(result.task.head for result in results))
+    yield ("n", *(f"{result.outcomes[report.model].n:,}" for result in results))
+    names = short_names([report.model, *report.baselines])
+    for method, name in names.items():
+        if any(method in result.outcomes for result in results):
+            yield (name, *(_figure(result, method) for result in results))
+    models = dict.fromkeys(model for result in results for model in result.task.paper)
+    for model in sorted(models, key=lambda model: model != MAIN):
+        yield (f"{model} (paper)", *(_paper(result.task.paper, model) for result in results))
+
+
+def _figure(result: TaskResult, method: str) -> str:
+    outcome = result.outcomes.get(method)
+    if outcome is None:
+        return _NONE
+    return f"{outcome.value:.1f}" + ("" if outcome.deviation is None else f"±{outcome.deviation:.1f}")
+
+
+def _paper(figures: Mapping[str, float], model: str) -> str:
+    return f"{figures[model]:.1f}" if model in figures else _NONE
+
+
+def _by_kind(report: Report) -> Iterator[list[str]]:
+    """What became of each kind of everyday mention."""
+    for result in report.results:
+        if is_by_kind(result.outcomes[report.model].details):
+            title = f"{result.task.head}, by kind: right, wrong and NIL, in percent"
+            yield [title, *_aligned(list(kind_rows(result, short_names([report.model, *report.baselines]))))]
+
+
+OUTCOMES = ("right", "wrong", "nil")
+
+
+def kind_rows(result: TaskResult, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """The heading, a row for each kind, and the milliseconds a mention.
+
+    Args:
+        result: The result of a task of everyday mentions.
+        names: Methods with the names to show, in order.
+    """
+    methods = [method for method in names if method in result.outcomes]
+    details = {method: result.outcomes[method].details for method in methods}
+    yield ("", "n", *(names[method] for method in methods))
+    kinds = [key.removesuffix("/n") for key in details[methods[0]] if key.endswith("/n")]
+    for kind in kinds:
+        n = details[methods[0]][f"{kind}/n"]
+        yield (kind, f"{n:,.0f}", *(_cell(details[method], kind) for method in methods))
+    yield ("milliseconds", "", *(f"{details[method]['milliseconds']:.2f}" for method in methods))
+
+
+def _cell(details: Mapping[str, float], kind: str) -> str:
+    """Percent of right, wrong and NIL answers; where NIL is right it is not repeated."""
+    right, wrong, nil = (f"{details[f'{kind}/{one}']:.1f}" for one in OUTCOMES)
+    return f"{right:>5} {wrong:>5} {nil:>5}"
+
+
+def is_by_kind(details: Mapping[str, float]) -> bool:
+    """Whether the details of an outcome are figures by kind."""
+    return any(key.endswith("/right") for key in details)
+
+
+def _group_means(report: Report) -> Iterator[list[str]]:
+    """Means by group, as in Table 3: each set once, by the paper's protocol."""
+    counted = [result for result in report.results if result.task.in_table_3]
+    groups = dict.fromkeys(result.task.group for result in counted)
+    if len(groups) < 2:
+        return
+    rows: list[tuple[str, ...]] = [("", *groups, "Avg")]
+    for method, name in short_names([report.model, *report.baselines]).items():
+        figures = {r.task.name: r.outcomes[method].value for r in counted if method in r.outcomes}
+        rows.append((name, *_means(counted, figures, groups)))
+    figures = {r.task.name: r.task.paper[MAIN] for r in counted if MAIN in r.task.paper}
+    rows.append((f"{MAIN} (paper)", *_means(counted, figures, groups)))
+    yield ["Means by family, over the sets that were run (Table 3)", *_aligned(rows)]
+
+
+def _means(counted: Sequence[TaskResult], figures: Mapping[str, float], groups: Mapping[str, None]) -> Iterator[str]:
+    """The mean of each group, then of all sets; `_NONE` if a figure is missing."""
+    for group in (*groups, None):
+        names = [r.task.name for r in counted if group in (r.task.group, None)]
+        is_complete = all(name in figures for name in names)
+        yield f"{fmean(figures[name] for name in names):.1f}" if is_complete else _NONE
+
+
+def _details(report: Report) -> Iterator[list[str]]:
+    """The further figures of the tasks."""
+    lines = []
+    for result in report.results:
+        details = result.outcomes[report.model].details
+        if details and not is_by_kind(details):
+            shown = ", ".join(
+                name.removeprefix("f1_") + f" {_number(value)}" + _support(name, details)
+                for name, value in details.items()
+                if not name.startswith("n_") or f"f1_{name[2:]}" not in details
+            )
+            lines.append(f"  {result.task.name}: {shown}")
+    if lines:
+        yield ["Details", *lines]
+
+
+def _support(name: str, details: Mapping[str, float]) -> str:
+    """The number of names behind an F1, in brackets."""
+    n = details.get("n_" + name.removeprefix("f1_")) if name.startswith("f1_") else None
+    return "" if n is None else f" ({n:.0f})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 100 else f"{value:.1f}"
+
+
+def _differences(report: Report) -> Iterator[list[str]]:
+    names = short_names([report.model, *report.baselines])
+    for baseline in report.baselines:
+        rows: list[tuple[str, ...]] = [("", "points", "95 % interval", "")]
+        for result in report.results:
+            if found := result.differences.get(baseline):
+                verdict = "significant" if found.significant else "not significant"
+                rows.append((result.task.name, f"{found.mean:+.1f}", f"{found.low:+.1f} to {found.high:+.1f}", verdict))
+        if len(rows) > 1:
+            yield [f"{names[report.model]} above {names[baseline]} (paired bootstrap over items)", *_aligned(rows)]
+
+
+def _aligned(rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines with columns of equal width, names left-aligned, figures right-aligned."""
+    every = list(rows)
+    widths = [max(len(row[i]) for row in every) for i in range(len(every[0]))]
+    return [
+        (
+            "  "
+            + row[0].ljust(widths[0])
+            + "".join("  " + c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))
+        ).rstrip()
+        for row in every
+    ]

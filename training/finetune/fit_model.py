@@ -18,18 +18,16 @@ from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CheckpointError, OptionError
 from training.augment.draw import AugmentationSources, Augmenter
-from training.corpus.files import ENTITIES
 from training.data.batches import BatchMaker, new_batch_maker, plan_steps
-from training.data.training_files import read_negatives, read_training_files
-from training.events import TrainingEvents
 from training.examples.example import Example, count_labels, entity_types_of
+from training.examples.files import ENTITIES, read_negatives, read_training_files
 from training.finetune.objective import Evaluate, fit
 from training.finetune.request import FitConfig, FitRequest, FitResult
 from training.finetune.teachers import NetworkTeacher, Teacher, as_teacher, live_encoder, read_alike
 from training.loop.distributed import local_device, process_group, shard_of_environment, wait_for_all
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
-from training.options import as_paths, refuse_overwriting
-from training.ulr.terms import UlrTerms, open_terms
+from training.options import TrainingEvents, as_paths, refuse_overwriting
+from training.ulr.objective import UlrTerms, open_terms
 
 TRAINING = "training"
 """Folder within the checkpoint's folder for state, log and curves."""
@@ -224,8 +222,7 @@ def _evaluator(request: FitRequest, base: BaseModel) -> Evaluate | None:
     """Return what scores the network on the evaluation's tasks, with one seed and without baselines."""
     if request.evaluation_data is None:
         return None
-    from training.evaluation.data import FolderData
-    from training.evaluation.hub import HubData
+    from training.evaluation.data import FolderData, HubData
     from training.evaluation.methods import EncoderMethod
     from training.evaluation.registry import find_tasks
     from training.evaluation.run import evaluate

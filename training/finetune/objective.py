@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from training.data.batches import BatchMaker, PairBatch
-from training.data.data_loader import BatchDataset, TokenisedBatch, load_batches
+from training.data.batches import BatchDataset, BatchMaker, PairBatch, TokenisedBatch, load_batches
 from training.finetune.losses import (
     Keys,
     closer_than_positive,
@@ -36,7 +35,7 @@ from training.finetune.teachers import NetworkTeacher, Teacher
 from training.loop.distributed import gather_rows, sum_over_processes
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.networks.phrase_vectors import PhraseVectors, device_of, find_precision
-from training.ulr.terms import UlrTerms
+from training.ulr.objective import UlrTerms
 
 Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
 """Scores by name of a network after a step. The network is in evaluation mode and must be left unchanged."""

@@ -51,7 +51,7 @@ class FitConfig:
         mask: "label": rows with the same entity or string are not negatives of each other; "none": the paper.
         teacher_floor: Two rows with a teacher cosine up to this value always count as different; needs a teacher.
         distil_weight: Weight of the distillation loss of the plain phrases: one minus the cosine with their old vector.
-        misad_weight: Weight of MiSAD, which needs texts; see `training.ulr.terms`.
+        misad_weight: Weight of MiSAD, which needs texts; see `training.ulr.objective`.
         mlm_weight: Weight of masked language modelling, which needs them too.
         clip: Largest norm of the gradient; 0 for no limit.
         dropout: Whether the network's dropout is on.
@@ -196,7 +196,7 @@ class FitRequest:
         texts: Their texts: plain text, one text a line, or JSON Lines with a field `text`; n-grams are random spans.
         ngrams: Folder that `find_ngrams` wrote, in place of `texts`. Its n-grams are chosen by their score, or at
             random without MLM.
-        sampling: How the n-gram of a sequence is chosen, instead, see `training.ngrams.sampling`.
+        sampling: How the n-gram of a sequence is chosen, instead, see `training.ngrams.files`.
         text_batch: Sequences per step.
         text_tokens: Longer sequences are truncated.
         renormalise: Scale the sum of the vectors of n-gram and rest to unit length.

@@ -30,11 +30,10 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
-from training.data.training_files import as_phrases, read_training_files, write_hard_negatives
-from training.events import TrainingEvents
 from training.examples.example import Phrase, fold_phrase
+from training.examples.files import as_phrases, read_training_files, write_hard_negatives
 from training.mining.edit_pairs import Pairs, edit_distances, edit_pairs
-from training.options import MIN_COUNT, MiningConfig, Paths, StrPath, as_paths, refuse_overwriting
+from training.options import MIN_COUNT, MiningConfig, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -23,19 +23,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ingest.io.report import ReadReport
-from ingest.io.source import ByteSource
-from ingest.io.streams import open_sources
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
-from training.corpus.make_corpus import read_texts
+from training.examples.files import opened_sources, texts_of
 from training.ngrams.counts import (
     Block,
     BlockStore,
+    EntityNames,
+    Floats,
     Indices,
     LevelStore,
+    Ngrams,
     Records,
+    Spans,
     count_in_documents,
     count_levels,
+    join_spans,
+    keep_best,
+    read_entity_names,
     read_texts_of,
+    score_ngrams,
 )
 from training.ngrams.files import (
     META,
@@ -47,16 +53,6 @@ from training.ngrams.files import (
     SPANS,
     VERSION,
     normalise_word,
-)
-from training.ngrams.marks import (
-    EntityNames,
-    Floats,
-    Ngrams,
-    Spans,
-    join_spans,
-    keep_best,
-    read_entity_names,
-    score_ngrams,
 )
 from training.options import NgramOptions, Paths, StrPath, as_paths, refuse_overwriting
 
@@ -226,9 +222,7 @@ def find_ngrams(
         refuse_overwriting(folder / name, *paths, *as_paths(options.entities))
     start, report = time.monotonic(), NgramReport()
     with ExitStack() as stack:
-        sources = open_sources(paths)
-        for source in sources:
-            stack.callback(source.close)
+        sources = stack.enter_context(opened_sources(paths))
         rows = ReadReport(max_errors=options.max_errors)
         names = read_entity_names(options.entities, rows, keep_case=options.keep_case)
         report.entity_names = names.n_names
@@ -236,7 +230,10 @@ def find_ngrams(
         (blocks_folder := work / "blocks").mkdir()
         (finished := work / "out").mkdir()
         blocks = BlockStore(blocks_folder)
-        blocks.write(_texts(sources, options, report, on_texts), finished, options)
+        texts = texts_of(
+            sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
+        )
+        blocks.write(_reported(texts, on_texts), finished, options)
         report.skipped.update(rows.skipped)
         report.documents, report.sequences, report.words = blocks.n_documents, blocks.n_sequences, blocks.n_words
         if not blocks.n_words:
@@ -254,21 +251,10 @@ def find_ngrams(
     return report
 
 
-def _texts(
-    sources: tuple[ByteSource, ...], options: NgramOptions, report: NgramReport, on_texts: Callable[[int], None]
-) -> Iterator[str]:
-    n_texts = 0
-    for source in sources:
-        rows = ReadReport(max_errors=options.max_errors)
-        try:
-            for text in read_texts(source, rows, field=options.field):
-                if n_texts == options.limit:
-                    return
-                n_texts += 1
-                yield text
-                on_texts(1)
-        finally:
-            report.skipped.update(rows.skipped)
+def _reported(texts: Iterable[str], on_texts: Callable[[int], None]) -> Iterator[str]:
+    for text in texts:
+        yield text
+        on_texts(1)
 
 
 @contextmanager

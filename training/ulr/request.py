@@ -14,7 +14,7 @@ Pooling = Literal["mean", "cls", "max"]
 """How the vectors of tokens become one vector."""
 
 Sampling = Literal["lowest_score", "random_ngram", "random_span", "entity"]
-"""How the n-gram of a sequence is chosen; see `training.ngrams.sampling`."""
+"""How the n-gram of a sequence is chosen; see `training.ngrams.files`."""
 
 _MAY_CHANGE = frozenset({"save_every", "save_seconds", "micro_batch"})
 """Settings that do not affect what is learnt, so that a run may resume with other values."""
@@ -134,7 +134,7 @@ class UlrRequest:
         texts: Plain text, one text a line, or JSON Lines; compressed or not. Either these or `ngrams`.
         field: Field of JSON Lines that holds the text.
         ngrams: Folder that `find_ngrams` wrote: its sequences with their n-grams, in place of `texts`.
-        sampling: How the n-gram of a sequence is chosen, see `training.ngrams.sampling`; by default "lowest_score" with
+        sampling: How the n-gram of a sequence is chosen, see `training.ngrams.files`; by default "lowest_score" with
             `ngrams`, and "random_span" without.
         pooling: Instead of the base model's own.
         cutting: "sentence": a sequence is a sentence; "packed": neighbouring sentences of a text together.

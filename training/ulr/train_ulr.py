@@ -26,15 +26,13 @@ from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
-from training.events import TrainingEvents
 from training.loop.distributed import shard_of_environment
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
-from training.options import as_paths, refuse_overwriting
-from training.ulr.drawing import UlrData, open_sequences
+from training.options import TrainingEvents, as_paths, refuse_overwriting
+from training.ulr.drawing import UlrData, open_masking, open_sequences
 from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
 from training.ulr.objective import UlrRecord, fit_ulr
 from training.ulr.request import Pooling, UlrConfig, UlrRequest, UlrResult
-from training.ulr.views import open_masking
 
 _TOKENIZER_FILES = (
     "tokenizer.json",

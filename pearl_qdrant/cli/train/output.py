@@ -12,7 +12,7 @@ import click
 from pearl_qdrant.cli.common.extras import needs_extra
 from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.errors import OptionError
-from training.events import TrainingEvents
+from training.options import TrainingEvents
 
 _QUOTED = re.compile(r"'(\w+)'")
 

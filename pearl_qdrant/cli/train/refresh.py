@@ -12,7 +12,7 @@ from pearl_qdrant.cli.common.options import device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.train.options import FOLDER, PATH, max_errors_option, option_of
 from pearl_qdrant.cli.train.output import training_stage
-from training.refresh.request import STAGES, RefreshEvents, RefreshRequest, RefreshResult
+from training.options import STAGES, RefreshEvents, RefreshRequest, RefreshResult
 
 _option = option_of(RefreshRequest)
 

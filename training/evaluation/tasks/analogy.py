@@ -19,8 +19,7 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data
 from training.evaluation.methods import Arithmetic
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
-from training.evaluation.paper import ANALOGY
-from training.evaluation.task import EvaluationOptions, Task
+from training.evaluation.task import ANALOGY, EvaluationOptions, Task
 
 PATH = "ulr_analogy/analogies.tsv"
 LEVELS = ("word", "phrase", "sentence")
@@ -89,7 +88,7 @@ def _run(level: str) -> Callable[[Data, Arithmetic, EvaluationOptions], Outcome]
     return run
 
 
-TASKS = tuple(
+ANALOGY_TASKS = tuple(
     Task(
         name=f"analogy_{level}",
         head=f"{level}s",

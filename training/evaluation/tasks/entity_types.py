@@ -278,7 +278,7 @@ def _by_type(scores: TypeScores) -> dict[str, float]:
     return {**f1, **{f"n_{kind}": scores.support[kind] for kind in scores.f1}}
 
 
-TASKS = (
+TYPE_TASKS = (
     Task("types_natural", "natural", "Type Classification", "accuracy, natural sample", "types", (READS,), _natural),
     Task(
         "types_balanced", "balanced", "Type Classification", "macro-F1, balanced sample", "types", (READS,), _balanced

@@ -19,13 +19,18 @@ from collections.abc import Callable
 import numpy as np
 
 from pearl_qdrant.linking.calibration.samples import Samples
-from training.evaluation.data import Data
-from training.evaluation.linking.methods import Linker, LinkingMethod
+from pearl_qdrant.linking.mention_kinds.kinds import KINDS
+from pearl_qdrant.linking.mention_kinds.make import MadeMention
+from training.evaluation.data import Data, OwnBase
+from training.evaluation.linking.methods import EverydayMethod, EverydaySet, Linker, LinkingMethod, make_set
+from training.evaluation.linking.peers import Answers
 from training.evaluation.linking.sets import (
+    Base,
     LinkingSet,
     Protocol,
     SetSource,
     expected_accuracies,
+    read_base,
     read_joins,
     read_set,
     reliability_details,
@@ -34,7 +39,7 @@ from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
 
-GROUP = "linking"
+LINKING = "linking"
 """Name that stands for all linking tasks."""
 
 _JOINS = ("autofj/left.tsv", "autofj/right.tsv", "autofj/gt.tsv")
@@ -129,4 +134,66 @@ def _tasks(protocol: Protocol) -> list[Task]:
     return [*large, *own]
 
 
-TASKS = (_join_task(), *_tasks("canonical"), *_tasks("left_out"))
+LINKING_TASKS = (_join_task(), *_tasks("canonical"), *_tasks("left_out"))
+
+
+EVERYDAY = "everyday"
+"""Name that stands for all tasks of this module."""
+
+TITLE = "Everyday mentions"
+
+_EVERYDAY_BASES = ("doid", "go", "uberon", "mondo")
+
+
+def _run_everyday(pattern: str) -> Callable[[Data, EverydayMethod, EvaluationOptions], Outcome]:
+    """Runs all methods on one set, which is made once for each base and number of mentions."""
+    made: list[tuple[Data, int, EverydaySet]] = []
+
+    def run(data: Data, method: EverydayMethod, options: EvaluationOptions) -> Outcome:
+        n_mentions = options.linking.n_mentions
+        if not made or made[0][0] is not data or made[0][1] != n_mentions:
+            made[:] = [(data, n_mentions, make_set(_read(data, pattern), n_mentions))]
+        one = made[0][2]
+        return as_outcome(one.mentions, method.answer(one.mentions, one.base))
+
+    return run
+
+
+def _read(data: Data, pattern: str) -> Base:
+    """The base of a task."""
+    path = data.paths(pattern)[0]
+    if isinstance(data, OwnBase):
+        return Base(path, data.entities)
+    return Base(path.removesuffix(".tsv").replace("/", "-"), tuple(read_base(data, path).values()))
+
+
+def as_outcome(mentions: tuple[MadeMention, ...], answers: Answers) -> Outcome:
+    """The outcome of the answers to mentions; see the module."""
+    order = {kind.name: number for number, kind in enumerate(KINDS)}
+    kinds = np.array([order[one.kind] for one in mentions], dtype=np.int64)
+    pairs = list(zip(mentions, answers.entity_ids, strict=True))
+    right = np.array([answer == one.entity_id for one, answer in pairs], dtype=np.float64)
+    nil = np.array([answer is None for _, answer in pairs], dtype=np.float64)
+    details: dict[str, float] = {}
+    for name, number in order.items():
+        rows = kinds == number
+        if rows.any():
+            details |= {
+                f"{name}/n": float(rows.sum()),
+                f"{name}/right": 100 * float(right[rows].mean()),
+                f"{name}/wrong": 100 * float(((1 - right) * (1 - nil))[rows].mean()),
+                f"{name}/nil": 100 * float(nil[rows].mean()),
+            }
+    details["milliseconds"] = answers.milliseconds
+    details |= {f"cutoff_{half}": cutoff for half, cutoff in enumerate(answers.cutoffs, 1) if np.isfinite(cutoff)}
+    return mean_outcome([(np.arange(len(mentions)), right)], strata=kinds, details=details)
+
+
+def everyday_task(name: str, base: str) -> Task:
+    """The task for a base."""
+    return Task(
+        f"{EVERYDAY}_{name}", name, TITLE, "right answers, mean over kinds", "everyday", (base,), _run_everyday(base)
+    )
+
+
+EVERYDAY_TASKS = tuple(everyday_task(name, f"kb/biomedical/{name}*.tsv") for name in _EVERYDAY_BASES)
