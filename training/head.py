@@ -34,7 +34,16 @@ from training.finetune.losses import marginal_type_loss
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.networks.phrase_vectors import pool_phrases
-from training.options import MIN_COUNT, HeadOptions, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
+from training.options import (
+    MIN_COUNT,
+    HeadOptions,
+    Paths,
+    StrPath,
+    TrainingEvents,
+    as_paths,
+    check_bounds,
+    refuse_overwriting,
+)
 
 __all__ = ["TypeScores", "score_types"]
 
@@ -285,6 +294,7 @@ def train_head(
     refuse_overwriting(out, base_model, *as_paths(phrases))
     place = find_device(device)
     options = options or HeadOptions()
+    check_bounds(options)
     examples = read_training_files(
         phrases, aliases, typed_names=typed_names, min_count=min_count, max_errors=max_errors, events=events
     )

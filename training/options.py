@@ -1,6 +1,7 @@
-"""Options of all stages, each written once; imports nothing heavy, so that the command line can show the defaults.
+"""Options of all stages, each written once: its default and bounds in the record's field, its help in the docstring.
 
-Requests that are records of their own (`FitRequest`, `UlrRequest`, `RefreshRequest`) stand beside their stage.
+The command line makes its options from these records (`pearl_qdrant.cli.train.options`); `check_bounds` refuses values
+out of bounds. Imports nothing heavy. `FitRequest` and `UlrRequest` stand beside their stage.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import (
@@ -31,6 +33,87 @@ def as_paths(paths: Paths) -> list[Path]:
     """Return one path or several as a list."""
     many = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [Path(path) for path in many]
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Bounds of a number: from `low` to `high`, either of which may be out of bounds itself.
+
+    Attributes:
+        low, high: Least and greatest value; None for no bound.
+        low_open, high_open: Whether the bound itself is refused.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    low_open: bool = False
+    high_open: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = self.low is None or value > self.low or (value == self.low and not self.low_open)
+        below = self.high is None or value < self.high or (value == self.high and not self.high_open)
+        return value == value and above and below
+
+    def __str__(self) -> str:
+        low = "" if self.low is None else f"over {self.low:g}" if self.low_open else f"at least {self.low:g}"
+        high = "" if self.high is None else f"below {self.high:g}" if self.high_open else f"at most {self.high:g}"
+        return " and ".join(filter(None, (low, high))) or "a number"
+
+
+Count = Annotated[int, Within(1)]
+Natural = Annotated[int, Within(0)]
+Rate = Annotated[float, Within(0, low_open=True)]
+Weight = Annotated[float, Within(0)]
+Share = Annotated[float, Within(0, 1)]
+PositiveShare = Annotated[float, Within(0, 1, low_open=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """The type of a field, taken apart.
+
+    Attributes:
+        kind: The type itself, or the union of types that a path may have.
+        bounds: Of a number, or None.
+        choices: Of a literal, or none.
+    """
+
+    kind: Any
+    bounds: Within | None = None
+    choices: tuple[str, ...] = ()
+
+
+def hint_of(annotation: Any) -> Hint:
+    """Take a type apart; None among its alternatives does not count."""
+    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+    if get_origin(annotation) in (Union, UnionType) and len(kinds) == 1:
+        return hint_of(kinds[0])
+    if get_origin(annotation) is Annotated:
+        return Hint(kinds[0], kinds[1])
+    if get_origin(annotation) is Literal:
+        return Hint(str, choices=tuple(kinds))
+    return Hint(frozenset(kinds) if get_origin(annotation) in (Union, UnionType) else annotation)
+
+
+def hints_of(record: type[Any]) -> dict[str, Hint]:
+    """Return the types of a record's fields."""
+    return {name: hint_of(annotation) for name, annotation in get_type_hints(record, include_extras=True).items()}
+
+
+def check_bounds(record: Any) -> None:
+    """Refuse values of a record that are out of bounds or no choice.
+
+    Raises:
+        OptionError: With the name of the field, its value and what it must be.
+    """
+    for name, hint in hints_of(type(record)).items():
+        value = getattr(record, name)
+        if value is None:
+            continue
+        if hint.bounds is not None and value not in hint.bounds:
+            raise OptionError(name, f"'{name}' is {value}, but must be {hint.bounds}.")
+        if hint.choices and value not in hint.choices:
+            raise OptionError(name, f"'{name}' is '{value}'. Give one of: {', '.join(hint.choices)}.")
 
 
 def project(record: type[T], source: object, **changes: Any) -> T:
@@ -85,12 +168,12 @@ class ParaphraseOptions:
         batch_size: Phrases generated at once.
     """
 
-    n_variants: int = 5
+    n_variants: Count = 5
     sample: bool = False
     seed: int = 0
     prefix: str = "paraphrase: "
-    max_new_tokens: int = 32
-    batch_size: int = 64
+    max_new_tokens: Count = 32
+    batch_size: Count = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +186,9 @@ class SynonymOptions:
         max_words: Words of the corpus that are compared; those with the most frequent vectors come first.
     """
 
-    threshold: float = DEFAULT_THRESHOLD
-    neighbours: int = 10
-    max_words: int = 50_000
+    threshold: PositiveShare = DEFAULT_THRESHOLD
+    neighbours: Count = 10
+    max_words: Count = 50_000
 
 
 DEFAULT_FIELD = "text"
@@ -145,15 +228,15 @@ class CorpusOptions:
     typer: Literal["distant", "ner"] = "distant"
     wordnet: StrPath | None = None
     field: str = DEFAULT_FIELD
-    min_count: int = MIN_COUNT
-    max_words: int = DEFAULT_MAX_WORDS
-    max_keys: int = DEFAULT_MAX_KEYS
-    workers: int = 1
-    limit: int | None = None
+    min_count: Count = MIN_COUNT
+    max_words: Count = DEFAULT_MAX_WORDS
+    max_keys: Count = DEFAULT_MAX_KEYS
+    workers: Count = 1
+    limit: Count | None = None
     bases: Paths = ()
     type_columns: tuple[str, ...] = ()
     typed_names: Paths = ()
-    max_errors: int | None = DEFAULT_MAX_ERRORS
+    max_errors: Natural | None = DEFAULT_MAX_ERRORS
     spacy_model: str = DEFAULT_SPACY
     benepar_model: str = DEFAULT_BENEPAR
     ner_model: str | None = None
@@ -177,13 +260,13 @@ class BatchOptions:
         seed: Determines all batches.
     """
 
-    batch_size: int = 512
-    epochs: float = 2.0
-    n_negatives: int = 2
-    neighbours: int = 1
+    batch_size: Annotated[int, Within(4)] = 512
+    epochs: Rate = 2.0
+    n_negatives: Natural = 2
+    neighbours: Count = 1
     paper_settings: bool = False
-    n_plain: int = 64
-    misspelt_plain: float = 0.0
+    n_plain: Count = 64
+    misspelt_plain: Share = 0.0
     seed: int = 0
 
     def n_pairs(self, *, has_negatives: bool, world_size: int) -> int:
@@ -207,19 +290,18 @@ class MiningConfig:
         threads: Threads of rapidfuzz.
     """
 
-    kept: int = 12
-    pool: int = 32
-    neighbours: int = 8
-    max_share: float = 0.5
-    max_cosine: float = 0.9
+    kept: Count = 12
+    pool: Count = 32
+    neighbours: Natural = 8
+    max_share: PositiveShare = 0.5
+    max_cosine: Annotated[float, Within(-1, 1)] = 0.9
     different_type: bool = False
-    threads: int = 2
+    threads: Count = 2
 
     def __post_init__(self) -> None:
-        if not 1 <= self.kept <= self.pool:
-            raise ValueError(f"kept must be between 1 and pool ({self.pool}), not {self.kept}")
-        if not 0 < self.max_share <= 1:
-            raise ValueError(f"max_share must be in (0, 1], not {self.max_share}")
+        check_bounds(self)
+        if self.kept > self.pool:
+            raise OptionError("kept", f"'kept' is {self.kept}, but must be at most 'pool' ({self.pool}).")
 
 
 MAX_NGRAM_WORDS = 15
@@ -253,45 +335,19 @@ class NgramOptions:
     """
 
     field: str = DEFAULT_FIELD
-    max_words: int = 6
-    min_count: int = 5
-    threshold: float = 3.0
-    max_per_document: int = 3000
+    max_words: Annotated[int, Within(2, MAX_NGRAM_WORDS)] = 6
+    min_count: Annotated[int, Within(1, (1 << 32) - 1)] = 5
+    threshold: Annotated[float, Within()] = 3.0
+    max_per_document: Annotated[int, Within(1, 1 << 32)] = 3000
     factor: Literal["length", "none"] = "length"
     scope: Literal["corpus", "document"] = "corpus"
     punctuation: Literal["skip", "break"] = "skip"
     keep_case: bool = False
     entities: Paths = ()
-    max_sequence_words: int = 128
-    limit: int | None = None
-    max_errors: int | None = DEFAULT_MAX_ERRORS
-    block_words: int = 1 << 19
-
-    def check(self) -> None:
-        """Refuse values that cannot work.
-
-        Raises:
-            OptionError: If a value is out of range.
-        """
-        ranges = {
-            "max_words": (2, MAX_NGRAM_WORDS),
-            "min_count": (1, (1 << 32) - 1),
-            "max_per_document": (1, 1 << 32),
-            "max_sequence_words": (2, 1 << 16),
-            "block_words": (1, _LARGEST),
-        }
-        for name, (least, most) in ranges.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise OptionError(name, f"'{name}' is {value}, but must be from {least:,} to {most:,}.")
-        if self.limit is not None and self.limit < 1:
-            raise OptionError("limit", f"'limit' is {self.limit}, but must be at least 1.")
-        if self.threshold != self.threshold:
-            raise OptionError("threshold", "'threshold' is not a number. Give one, in nats.")
-        choices = {"factor": ("length", "none"), "scope": ("corpus", "document"), "punctuation": ("skip", "break")}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise OptionError(name, f"'{name}' is '{getattr(self, name)}'. Give one of: {', '.join(allowed)}.")
+    max_sequence_words: Annotated[int, Within(2, 1 << 16)] = 128
+    limit: Count | None = None
+    max_errors: Natural | None = DEFAULT_MAX_ERRORS
+    block_words: Annotated[int, Within(1, _LARGEST)] = 1 << 19
 
 
 Mimic = Literal["embeddings", "encoder"]
@@ -312,14 +368,15 @@ class CharacterWidths:
         wordpieces: Whether wordpieces are embedded beside the characters.
     """
 
-    char_dim: int = DEFAULT_CHARACTER_DIM
-    share: float = DEFAULT_CHARACTER_SHARE
-    embedding_dim: int = 64
-    word_dim: int = 128
+    char_dim: Count = DEFAULT_CHARACTER_DIM
+    share: Annotated[float, Within(0, 1, low_open=True, high_open=True)] = DEFAULT_CHARACTER_SHARE
+    embedding_dim: Annotated[int, Within(2)] = 64
+    word_dim: Count = 128
     wordpieces: bool = True
-    continuation_share: float | None = None
+    continuation_share: Annotated[float, Within(0, 1, low_open=True, high_open=True)] | None = None
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if self.embedding_dim % 2:
             raise OptionError("embedding_dim", f"'embedding_dim' must be even, not {self.embedding_dim}.")
 
@@ -339,28 +396,17 @@ class LoveConfig:
         seed: Determines batches, edits and negatives.
     """
 
-    epochs: int = 20
-    batch: int = 128
-    learning_rate: float = 2e-3
-    decay: float = 0.97
-    temperature: float = 0.07
-    typo_share: float = 0.5
-    hard_negatives: int = 3
+    epochs: Count = 20
+    batch: Annotated[int, Within(2)] = 128
+    learning_rate: Rate = 2e-3
+    decay: PositiveShare = 0.97
+    temperature: Rate = 0.07
+    typo_share: Share = 0.5
+    hard_negatives: Natural = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch < 2 or self.hard_negatives < 0:
-            raise ValueError(
-                f"epochs must be at least 1, batch at least 2 and hard_negatives at least 0, not {self.epochs}, "
-                f"{self.batch}, {self.hard_negatives}"
-            )
-        if not (self.learning_rate > 0 and self.temperature > 0 and 0 < self.decay <= 1):
-            raise ValueError(
-                f"learning_rate and temperature must be positive and decay in (0, 1], not {self.learning_rate}, "
-                f"{self.temperature}, {self.decay}"
-            )
-        if not 0 <= self.typo_share <= 1:
-            raise ValueError(f"typo_share must be in [0, 1], not {self.typo_share}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,10 +422,10 @@ class HeadOptions:
         seed: Determines everything.
     """
 
-    epochs: int = 12
-    learning_rate: float = 3e-3
-    balance: float = 0.5
-    max_each: int = 20_000
+    epochs: Count = 12
+    learning_rate: Rate = 3e-3
+    balance: Share = 0.5
+    max_each: Count = 20_000
     hold_out: bool = True
     seed: int = 0
 
@@ -418,15 +464,15 @@ class RefreshRequest:
     out: StrPath
     model: str = DEFAULT_MODEL
     work: StrPath | None = None
-    minutes: float = 15.0
-    steps: int | None = None
-    batch_size: int = 256
-    ratio: float = 0.5
+    minutes: Rate = 15.0
+    steps: Count | None = None
+    batch_size: Annotated[int, Within(4)] = 256
+    ratio: PositiveShare = 0.5
     distil: Paths = ()
     name: str | None = None
     seed: int = 0
     restart: bool = False
-    max_errors: int | None = DEFAULT_MAX_ERRORS
+    max_errors: Natural | None = DEFAULT_MAX_ERRORS
     device: str = DEFAULT_DEVICE
 
 

@@ -63,6 +63,7 @@ from training.options import (
     TrainingEvents,
     Verdict,
     as_paths,
+    check_bounds,
     refuse_overwriting,
 )
 
@@ -431,10 +432,7 @@ class _Refresh:
         base, out = as_paths(request.base), Path(request.out)
         if not base:
             raise OptionError("base", "There is no base to learn from.")
-        if not 0 < request.ratio <= 1:
-            raise OptionError("ratio", f"'ratio' must be in (0, 1], not {request.ratio:g}.")
-        if not request.minutes > 0 or (request.steps is not None and request.steps < 1):
-            raise OptionError("minutes", "'minutes' and 'steps' must be positive.")
+        check_bounds(request)
         work = Path(f"{out}.work") if request.work is None else Path(request.work)
         refuse_overwriting(out, *base, request.model)
         identity = {

@@ -16,6 +16,7 @@ from rapidfuzz.distance import Levenshtein
 from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
+from pearl_qdrant.errors import OptionError
 from training.examples.example import Phrase, fold_phrase, one_class
 from training.examples.files import read_negatives, write_hard_negatives
 from training.mining.edit_pairs import count_bits, edit_pairs
@@ -192,7 +193,7 @@ def test_mining_has_nothing_to_say_about_nothing() -> None:
     assert list(mine_hard_negatives([Phrase("alpha"), Phrase("alphas")], blind)) == []
     with pytest.raises(ValueError, match="1 vectors for 2"):
         list(mine_hard_negatives([Phrase("alpha"), Phrase("alphas")], lambda names: np.ones((1, 4), dtype=np.float32)))
-    with pytest.raises(ValueError, match="kept"):
+    with pytest.raises(OptionError, match="kept"):
         MiningConfig(kept=40)
 
 

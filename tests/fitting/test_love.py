@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
-from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
+from pearl_qdrant.errors import CheckpointError, FormatError, InputError, OptionError, TrainingError
 from training.love import (
     LoveRecord,
     Targets,
@@ -138,7 +138,7 @@ def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path)
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     """A wrong setting is named with its value."""
-    with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
+    with pytest.raises(OptionError, match=str(next(iter(wrong.values())))):
         LoveConfig(**wrong)  # type: ignore[arg-type]
 
 

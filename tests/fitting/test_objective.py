@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler, Shard
 from training.examples.example import Example, any_class, one_class
@@ -248,7 +249,7 @@ def test_the_cosine_schedule_warms_up_and_ends_at_nothing() -> None:
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"temperature": 0.0}, {"decay": 1.5}, {"max_tokens": 2}])
 def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     """The message names the setting and its value."""
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))}.*{next(iter(wrong.values()))}"):
+    with pytest.raises(OptionError, match=f"{next(iter(wrong))}.*{next(iter(wrong.values()))}"):
         FitConfig(**{"steps": 1, **wrong})
 
 

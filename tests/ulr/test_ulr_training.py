@@ -133,7 +133,7 @@ def test_the_rate_rises_and_falls() -> None:
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     """A wrong setting is named with its value."""
     ((name, value),) = wrong.items()
-    with pytest.raises(ValueError, match=rf"{name}.*{value}"):
+    with pytest.raises(OptionError, match=rf"{name}.*{value}"):
         config(**wrong)
 
 

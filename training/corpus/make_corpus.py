@@ -51,7 +51,7 @@ from training.examples.files import (
     whole_file,
 )
 from training.examples.wordnet import read_synsets
-from training.options import DEFAULT_MAX_KEYS, MIN_COUNT, CorpusOptions, Paths, StrPath, as_paths
+from training.options import DEFAULT_MAX_KEYS, MIN_COUNT, CorpusOptions, Paths, StrPath, as_paths, check_bounds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -317,6 +317,7 @@ def make_corpus(
 
 def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
     """Refuse options that cannot work, before anything is read."""
+    check_bounds(options)
     if not inputs and not as_paths(options.bases):
         raise OptionError("inputs", "There is nothing to read: give texts, or 'bases'.")
     if inputs and options.parser == "builtin" and options.wordnet is None:

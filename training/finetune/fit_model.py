@@ -101,7 +101,6 @@ def fit_model(  # long: its arguments, and the run with all of its options
             distil_from=distil_from,
             terms=terms,
             evaluate=_evaluator(request, base),
-            tensorboard=request.tensorboard,
             prefix=base.config.prefix,
             max_seconds=max_seconds,
         )

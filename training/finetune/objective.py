@@ -85,7 +85,6 @@ def fit(  # long: all arguments of a run are documented here
     distil_from: Teacher | None = None,
     terms: UlrTerms | None = None,
     evaluate: Evaluate | None = None,
-    tensorboard: bool = False,
     prefix: str = "",
     max_seconds: float | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -102,14 +101,13 @@ def fit(  # long: all arguments of a run are documented here
         terms: MiSAD and MLM of the network's phrase encoder, with the weights of `config`.
         evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         prefix: Text before each phrase, as when the model is used.
-        folder, resume, tensorboard, max_seconds, clock: As in `TrainingLoop`.
+        folder, resume, max_seconds, clock: As in `TrainingLoop`.
 
     Returns:
         The steps done, `config.steps` unless the time was over.
 
     Raises:
         TrainingError: If the state in `folder` is of another run, or the loss is not finite.
-        SettingsError: If TensorBoard is requested but not installed.
         ValueError: If the network lacks a type head, plain phrases an encoder to distil them from, or the weights of
             MiSAD and MLM their terms.
     """
@@ -138,7 +136,6 @@ def fit(  # long: all arguments of a run are documented here
         evaluate=None if evaluate is None else scores,
         evaluate_every=config.evaluate_every,
         max_seconds=max_seconds,
-        tensorboard=tensorboard,
         shard=maker.shard,
         clock=clock,
     ).run()

@@ -6,11 +6,25 @@ import math
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
-from training.options import MIN_COUNT, BatchOptions, Paths, StrPath, as_paths, project
+from training.options import (
+    MIN_COUNT,
+    BatchOptions,
+    Count,
+    Natural,
+    Paths,
+    Rate,
+    Share,
+    StrPath,
+    Weight,
+    Within,
+    as_paths,
+    check_bounds,
+    project,
+)
 from training.ulr.request import Sampling, UlrRequest
 
 _MAY_CHANGE = frozenset({"save_every", "save_seconds", "evaluate_every", "workers"})
@@ -32,85 +46,84 @@ def default_micro_batch(device: str, *, cached: bool = False) -> int:
     return 1024 if cached else 8192
 
 
-@dataclass(frozen=True, slots=True)
-class FitConfig:
-    """Settings of fine-tuning.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitSettings:
+    """What a request and the loop share.
+
+    Attributes:
+        learning_rate: Peak learning rate of the phrase encoder.
+        schedule: "exponential" multiplies the rate by 0.98 after every 2,000 steps (the paper); "cosine" warms up over
+            the first 5 % of the steps and falls to zero.
+        temperature: Temperature of NT-Xent. PEARL: 0.07.
+        objective: "nt-xent", the paper's contrastive loss (Eq. 2), or "multi-similarity", SapBERT's.
+        type_weight: Weight of the type loss. PEARL: 1.
+        mask: "label": names of one entity or string are not negatives of each other; "none": the paper.
+        distil_weight: Weight of the distillation loss: one minus the cosine of these phrases with their old vector.
+        misad_weight: Weight of ULR's MiSAD beside PEARL's losses: an n-gram and the rest add up to the sequence. It
+            needs texts or n-grams. MiSAD and MLM are losses of the phrase encoder alone.
+        mlm_weight: Weight of masked language modelling on these texts.
+        dropout: Leave the encoder's dropout on.
+        cache_gradients: Keep the activations of one micro-batch only: large batches in little memory, for one more
+            forward pass.
+        max_tokens: Longer phrases are truncated.
+        precision: "bf16" autocast, "fp32", or "auto": bf16 where the device computes in it.
+        workers: Processes that draw, augment and tokenise; 0 does this between the steps.
+        save_every: Steps between two saved states, at most; one is written every five minutes too.
+        seed: Determines everything.
+    """
+
+    learning_rate: Rate = 3e-5
+    schedule: Literal["exponential", "cosine"] = "exponential"
+    temperature: Rate = 0.07
+    objective: Literal["nt-xent", "multi-similarity"] = "nt-xent"
+    type_weight: Weight = 1.0
+    mask: Literal["label", "none"] = "label"
+    distil_weight: Rate = 2.0
+    misad_weight: Weight = 0.0
+    mlm_weight: Weight = 0.0
+    dropout: bool = False
+    cache_gradients: bool = False
+    max_tokens: Annotated[int, Within(3)] = 24
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    workers: Natural = 0
+    save_every: Count = 500
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitConfig(FitSettings):
+    """Settings of the loop: those of `FitSettings`, and what else a recipe may set.
 
     Attributes:
         steps: Optimizer steps.
-        learning_rate: Peak learning rate of the phrase encoder.
         head_rate: Learning rate of the type head as a multiple of the encoder's; the head starts from random weights.
         character_rate: Learning rate of the character encoder, as a multiple too.
-        schedule: "exponential" multiplies the rate by `decay` after every `decay_every` steps (the paper); "cosine"
-            warms up over the first 5 % of the steps and falls to zero.
         decay, decay_every: Factor and interval of the exponential schedule. PEARL: 0.98 and 2,000.
         optimizer: "adamw", or "adam" (the paper).
-        objective: "nt-xent" (Eq. 2) or "multi-similarity" (SapBERT).
-        temperature: Temperature of NT-Xent. PEARL: 0.07.
-        type_weight: Weight of the type loss. PEARL: 1.
-        mask: "label": rows with the same entity or string are not negatives of each other; "none": the paper.
         teacher_floor: Two rows with a teacher cosine up to this value always count as different; needs a teacher.
-        distil_weight: Weight of the distillation loss of the plain phrases: one minus the cosine with their old vector.
-        misad_weight: Weight of MiSAD, which needs texts; see `training.ulr.objective`.
-        mlm_weight: Weight of masked language modelling, which needs them too.
         clip: Largest norm of the gradient; 0 for no limit.
-        dropout: Whether the network's dropout is on.
         freeze_words: Whether the word embeddings stay fixed.
-        max_tokens: Longer phrases are truncated.
         micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding. See
             `default_micro_batch`.
-        cache_gradients: Keep the activations of one micro-batch only, at the price of a second forward pass.
-        precision: "bf16" autocast, "fp32", or "auto": bf16 where the device computes in it.
-        workers: Processes that draw, augment and tokenise; 0 does this between the steps.
-        save_every: Steps between two saved states, at most.
         save_seconds: Seconds between two saved states, at most, plus one step.
         evaluate_every: Steps between evaluations; 0 evaluates only at the end.
-        seed: Seed of the dropout.
     """
 
-    steps: int
-    learning_rate: float = 3e-5
+    steps: Count
     head_rate: float = 30.0
     character_rate: float = 10.0
-    schedule: Literal["exponential", "cosine"] = "exponential"
-    decay: float = 0.98
-    decay_every: int = 2000
+    decay: Annotated[float, Within(0, 1, low_open=True)] = 0.98
+    decay_every: Count = 2000
     optimizer: Literal["adamw", "adam"] = "adamw"
-    objective: Literal["nt-xent", "multi-similarity"] = "nt-xent"
-    temperature: float = 0.07
-    type_weight: float = 1.0
-    mask: Literal["label", "none"] = "label"
     teacher_floor: float = 0.0
-    distil_weight: float = 2.0
-    misad_weight: float = 0.0
-    mlm_weight: float = 0.0
-    clip: float = 1.0
-    dropout: bool = False
+    clip: Weight = 1.0
     freeze_words: bool = True
-    max_tokens: int = 24
-    micro_batch: int = 64
-    cache_gradients: bool = False
-    precision: Literal["auto", "bf16", "fp32"] = "auto"
-    workers: int = 0
-    save_every: int = 500
-    save_seconds: float = 300.0
-    evaluate_every: int = 0
-    seed: int = 0
+    micro_batch: Count = 64
+    save_seconds: Rate = 300.0
+    evaluate_every: Natural = 0
 
     def __post_init__(self) -> None:
-        positive = ("steps", "learning_rate", "temperature", "decay_every", "micro_batch", "save_every", "save_seconds")
-        for name in positive:
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
-        for name in ("misad_weight", "mlm_weight"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay must be in (0, 1], not {self.decay}")
-        if self.max_tokens < 3:
-            raise ValueError(
-                f"max_tokens must be at least 3 (one token between two special ones), not {self.max_tokens}"
-            )
+        check_bounds(self)
 
     def rate(self, step: int) -> float:
         """Return the share of the peak learning rate at a step, from 1."""
@@ -144,8 +157,6 @@ PAPER: dict[str, Any] = {
 }
 """Settings of the paper (section 4.2): Adam with one rate for all parameters, no masking."""
 
-
-_CONFIG = FitConfig(steps=1)
 _BATCHES = BatchOptions()
 
 FIXED_BY_PAPER = (
@@ -165,19 +176,19 @@ FIXED_BY_PAPER = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitRequest:
-    """A fine-tuning run, from files to a checkpoint.
+class FitRequest(FitSettings):
+    """A fine-tuning run, from files to a checkpoint: these arguments, and those of `FitSettings`.
 
     Attributes:
         base_model: Encoder to start from: a folder or a hub id.
         out: Checkpoint folder to write; state, log and curves go into its folder `training`.
         phrases: Corpus folders, freq_phrase.txt, phrase_with_etype.txt or entities.jsonl.
-        aliases: Bases in any format that `ingest` reads; the names of one entity are positives of each other.
-        hard_negatives: File that `mine_negatives` wrote.
+        aliases: Bases in any format that ingest reads; the names of one entity are positives of each other.
+        hard_negatives: File that `train negatives` wrote.
         paraphrases: Files in the format of phrase_aug.jsonl.
         token_variants: Files in the format of token_aug.jsonl.
-        wordnet: WordNet's `dict` folder, for synonyms.
-        character_encoder: Folder that `pretrain_character_encoder` wrote.
+        wordnet: WordNet's dict folder, for synonyms.
+        character_encoder: Folder that `train love` wrote.
         paper_settings: Train as in the paper: Adam at 3e-5 for all parameters, temperature 0.07, dropout, no masking,
             no aliases, each hard negative with a variant of its own. Fixes the arguments in `FIXED_BY_PAPER`.
         epochs: How often each phrase is an anchor.
@@ -185,33 +196,26 @@ class FitRequest:
         batch_size: Phrases per step on all processes, variants and hard negatives included.
         n_negatives: Hard negatives drawn for each anchor.
         neighbours: Alphabetical neighbours drawn together; they are hard negatives at no cost.
-        learning_rate, schedule, temperature, objective, type_weight, mask: As in `FitConfig`.
         teacher: Encoder that masks the phrases it finds closer than the pair (GIST).
         distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
-        distil_weight: Weight of their distance.
-        distil_misspelt: Share of them that the network sees with one character edited.
-        misad_weight: Weight of ULR's MiSAD beside PEARL's losses; it needs `texts` or `ngrams`. MiSAD and MLM are both
-            losses of the phrase encoder alone, see `training.ulr`.
-        mlm_weight: Weight of masked language modelling on them.
-        texts: Their texts: plain text, one text a line, or JSON Lines with a field `text`; n-grams are random spans.
-        ngrams: Folder that `find_ngrams` wrote, in place of `texts`. Its n-grams are chosen by their score, or at
+        distil_misspelt: Share of them that the network sees with one character edited; the target is the right
+            spelling.
+        texts: Texts of `misad_weight` and `mlm_weight`: plain text, one text a line, or JSON Lines with a field text;
+            n-grams are random spans.
+        ngrams: Folder that `train ngrams` wrote, in place of `texts`. Its n-grams are chosen by their score, or at
             random without MLM.
-        sampling: How the n-gram of a sequence is chosen, instead, see `training.ngrams.files`.
-        text_batch: Sequences per step.
+        sampling: How the n-gram of a sequence is chosen, instead.
+        text_batch: Sequences of text per step.
         text_tokens: Longer sequences are truncated.
         renormalise: Scale the sum of the vectors of n-gram and rest to unit length.
-        dropout, cache_gradients, max_tokens, precision, workers: As in `FitConfig`.
-        micro_batch: As there; None for what suits the device.
         train_words: Train the word embeddings too.
-        save_every: Steps between two saved states; one is written every five minutes too.
-        evaluation_data: Folder of evaluation sets, or "hub", to evaluate on between the steps.
+        micro_batch: Phrases per forward pass; by default 64 on a CPU and the whole batch on a GPU.
+        evaluation_data: Folder of evaluation sets, or hub, to measure between the steps.
         evaluation_tasks: Only these tasks.
         evaluate_every: Steps between evaluations, if there is `evaluation_data`.
-        tensorboard: Write TensorBoard event files too.
         name: Name of the model; by default that of the folder `out`.
-        pooling: "mean" or "cls", instead of the base model's own.
+        pooling: Instead of the base model's own.
         prefix: Text before each phrase, instead of the base model's own.
-        seed: Determines everything.
         restart: Start over, even if `out` holds the state of a run; by default the run resumes.
         min_count: Phrases that occur less often in a corpus are skipped.
         max_errors: Bad rows that all inputs together may have; None for any number.
@@ -228,64 +232,45 @@ class FitRequest:
     wordnet: StrPath | None = None
     character_encoder: StrPath | None = None
     paper_settings: bool = _BATCHES.paper_settings
-    epochs: float = _BATCHES.epochs
-    steps: int | None = None
-    batch_size: int = _BATCHES.batch_size
-    n_negatives: int = _BATCHES.n_negatives
-    neighbours: int = _BATCHES.neighbours
-    learning_rate: float = _CONFIG.learning_rate
-    schedule: Literal["exponential", "cosine"] = _CONFIG.schedule
-    temperature: float = _CONFIG.temperature
-    objective: Literal["nt-xent", "multi-similarity"] = _CONFIG.objective
-    type_weight: float = _CONFIG.type_weight
-    mask: Literal["label", "none"] = _CONFIG.mask
+    epochs: Rate = _BATCHES.epochs
+    steps: Count | None = None
+    batch_size: Annotated[int, Within(4)] = _BATCHES.batch_size
+    n_negatives: Natural = _BATCHES.n_negatives
+    neighbours: Count = _BATCHES.neighbours
     teacher: str | None = None
     distil: Paths = ()
-    distil_weight: float = _CONFIG.distil_weight
-    distil_misspelt: float = _BATCHES.misspelt_plain
-    misad_weight: float = _CONFIG.misad_weight
-    mlm_weight: float = _CONFIG.mlm_weight
+    distil_misspelt: Share = _BATCHES.misspelt_plain
     texts: Paths = ()
     ngrams: StrPath | None = None
     sampling: Sampling | None = None
-    text_batch: int = 32
-    text_tokens: int = 64
+    text_batch: Count = 32
+    text_tokens: Annotated[int, Within(4)] = 64
     renormalise: bool = False
-    dropout: bool = _CONFIG.dropout
-    train_words: bool = not _CONFIG.freeze_words
-    cache_gradients: bool = _CONFIG.cache_gradients
-    micro_batch: int | None = None
-    max_tokens: int = _CONFIG.max_tokens
-    precision: Literal["auto", "bf16", "fp32"] = _CONFIG.precision
-    workers: int = _CONFIG.workers
-    save_every: int = _CONFIG.save_every
+    train_words: bool = False
+    micro_batch: Count | None = None
     evaluation_data: str | None = None
     evaluation_tasks: tuple[str, ...] = ()
-    evaluate_every: int = 1000
-    tensorboard: bool = False
+    evaluate_every: Count = 1000
     name: str | None = None
     pooling: Literal["mean", "cls"] | None = None
     prefix: str | None = None
-    seed: int = _CONFIG.seed
     restart: bool = False
-    min_count: int = MIN_COUNT
-    max_errors: int | None = DEFAULT_MAX_ERRORS
+    min_count: Count = MIN_COUNT
+    max_errors: Natural | None = DEFAULT_MAX_ERRORS
     device: str = DEFAULT_DEVICE
 
-    def set_arguments(self) -> set[str]:
-        """Return the names of the arguments that differ from their defaults."""
-        return {field.name for field in fields(self) if getattr(self, field.name) != field.default}
-
     def check(self, given: Collection[str] | None = None) -> None:
-        """Refuse arguments that contradict each other, before anything is read.
+        """Refuse arguments that are out of bounds or contradict each other, before anything is read.
 
         Args:
             given: Names of the arguments that the caller set; by default those that differ from their defaults.
 
         Raises:
-            OptionError: If two arguments contradict each other, or one needs another.
+            OptionError: If an argument is out of bounds, two contradict each other, or one needs another.
         """
-        given = self.set_arguments() if given is None else given
+        check_bounds(self)
+        if given is None:
+            given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
         fixed = [name for name in sorted(FIXED_BY_PAPER) if name in given]
         if self.paper_settings and fixed:
             named = ", ".join(f"'{name}'" for name in fixed)
@@ -295,10 +280,6 @@ class FitRequest:
         for name in ("distil_misspelt", "distil_weight"):
             if name in given and not self.distil:
                 raise OptionError(name, f"'{name}' needs 'distil'.")
-        self._check_ulr(given)
-
-    def _check_ulr(self, given: Collection[str]) -> None:
-        """Refuse terms of ULR without texts, and texts without a term."""
         weighted = [name for name in ("misad_weight", "mlm_weight") if getattr(self, name)]
         if not weighted:
             for name in ("texts", "ngrams", "sampling", "text_batch", "text_tokens", "renormalise"):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from pearl_qdrant.errors import SettingsError, TrainingError
+from pearl_qdrant.errors import TrainingError
 from training.data.batches import Shard
 from training.loop.distributed import same_start, sum_gradients, wait_for_all
 
@@ -57,18 +57,13 @@ class RunLog:
     Args:
         folder: Where to write.
         done: Steps done before the run resumes.
-        tensorboard: Write event files for TensorBoard too; it must be installed.
         record: The class of its steps.
-
-    Raises:
-        SettingsError: If TensorBoard is requested but not installed.
     """
 
-    def __init__(self, folder: Path, *, done: int, tensorboard: bool = False, record: type[Record]) -> None:
+    def __init__(self, folder: Path, *, done: int, record: type[Record]) -> None:
         self._folder = folder
         self._warned = False
         self._drawn = time.monotonic()
-        self._board = _open_board(folder) if tensorboard else None
         names = [field.name for field in fields(record)]
         self._steps = _reopen(folder / LOG, names, done)
         self._scores = _reopen(folder / EVALUATION, ["step", "metric", "value"], done)
@@ -81,23 +76,15 @@ class RunLog:
     ) -> None:
         for file in (self._steps, self._scores):
             file.close()
-        if self._board is not None:
-            self._board.close()
 
     def step(self, record: Record) -> None:
         """Write the figures of a step."""
         row = [value if isinstance(value, int) else f"{value:.6g}" for value in asdict(record).values()]
         _write(self._steps, [row])
-        if self._board is not None:
-            for name, value in asdict(record).items():
-                self._board.add_scalar(name, value, record.step)
 
     def scores(self, step: int, scores: Mapping[str, float]) -> None:
         """Write the scores of an evaluation."""
         _write(self._scores, [[step, name, f"{value:.6g}"] for name, value in scores.items()])
-        if self._board is not None:
-            for name, value in scores.items():
-                self._board.add_scalar(f"evaluation/{name}", value, step)
 
     def plot(self, *, final: bool) -> None:
         """Draw the curves, at most once a minute before the end; without matplotlib nothing is drawn."""
@@ -182,17 +169,6 @@ def _write(file: TextIO, rows: Iterable[Sequence[object]]) -> None:
     file.flush()
 
 
-def _open_board(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise SettingsError(
-            "TensorBoard is not installed. Install it with: pip install tensorboard; or leave out 'tensorboard'"
-        ) from error
-    writer: Any = SummaryWriter
-    return writer(folder)
-
-
 STATE = "state.safetensors"
 SAVE_SECONDS = 300.0
 """Seconds between two saved states, at most, plus one step."""
@@ -269,7 +245,6 @@ class TrainingLoop:
         evaluate_every: Steps between two evaluations; 0: none before the end.
         max_seconds: Stop after the first step that ends so late, with the state saved; at least one step is taken. For
             a single process.
-        tensorboard: Write event files too.
         on_step: Called with the figures of each step.
         shard: This process.
         progress: Show a progress bar on stderr.
@@ -286,7 +261,6 @@ class TrainingLoop:
     evaluate: Callable[[int], Mapping[str, float]] | None = None
     evaluate_every: int = 0
     max_seconds: float | None = None
-    tensorboard: bool = False
     on_step: Callable[[Any], None] = lambda _: None
     shard: Shard = field(default_factory=Shard)
     progress: bool = True
@@ -297,7 +271,6 @@ class TrainingLoop:
 
         Raises:
             TrainingError: If the state in the folder is of another run, or a loss is not finite.
-            SettingsError: If TensorBoard is requested but not installed.
         """
         done = self._load()
         same_start(self.objective.network)
@@ -307,7 +280,7 @@ class TrainingLoop:
         with deferred_stop() if is_single else nullcontext(StopRequest()) as stop, ExitStack() as stack:
             log = None
             if self.folder is not None and is_first:
-                log = RunLog(self.folder, done=done, tensorboard=self.tensorboard, record=self.objective.record)
+                log = RunLog(self.folder, done=done, record=self.objective.record)
                 stack.enter_context(log)
             hidden = not (self.progress and is_first)
             bar = tqdm(desc=self.name, unit="step", initial=done, total=self.steps, disable=hidden)

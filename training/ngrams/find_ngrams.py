@@ -54,7 +54,7 @@ from training.ngrams.files import (
     VERSION,
     normalise_word,
 )
-from training.options import NgramOptions, Paths, StrPath, as_paths, refuse_overwriting
+from training.options import NgramOptions, Paths, StrPath, as_paths, check_bounds, refuse_overwriting
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -215,7 +215,7 @@ def find_ngrams(
         TrainingError: If the disk is full; nothing is left of the run.
     """
     options, folder, paths = options or NgramOptions(), Path(out), [str(path) for path in as_paths(inputs)]
-    options.check()
+    check_bounds(options)
     if not paths:
         raise OptionError("inputs", "There is nothing to read: give texts.")
     for name in _FILES:

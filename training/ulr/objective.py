@@ -215,7 +215,6 @@ def fit_ulr(
     folder: Path,
     *,
     resume: bool = True,
-    tensorboard: bool = False,
     on_step: Callable[[UlrRecord], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -225,11 +224,10 @@ def fit_ulr(
         network: Its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now.
         data: What to learn from.
         config: How to train.
-        folder, resume, tensorboard, on_step, clock: As in `TrainingLoop`.
+        folder, resume, on_step, clock: As in `TrainingLoop`.
 
     Raises:
         TrainingError: If the state in `folder` is of another run, or a loss is not finite.
-        SettingsError: If TensorBoard is requested but not installed.
     """
     TrainingLoop(
         name="ulr",
@@ -239,7 +237,6 @@ def fit_ulr(
         resume=resume,
         save_every=config.save_every,
         save_seconds=config.save_seconds,
-        tensorboard=tensorboard,
         on_step=on_step,
         clock=clock,
     ).run()

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
-from training.options import DEFAULT_FIELD, Paths, StrPath, as_paths, project
+from training.options import (
+    DEFAULT_FIELD,
+    Count,
+    Natural,
+    Paths,
+    Rate,
+    Share,
+    StrPath,
+    Weight,
+    Within,
+    as_paths,
+    check_bounds,
+    project,
+)
 
 Pooling = Literal["mean", "cls", "max"]
 """How the vectors of tokens become one vector."""
@@ -20,82 +33,79 @@ _MAY_CHANGE = frozenset({"save_every", "save_seconds", "micro_batch"})
 """Settings that do not affect what is learnt, so that a run may resume with other values."""
 
 
-@dataclass(frozen=True, slots=True)
-class UlrConfig:
-    """Settings of ULR training. Those without a remark are the paper's (section 4).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UlrSettings:
+    """What a request and the loop share. Settings without a remark are the paper's (section 4).
 
     Attributes:
-        steps: Optimizer steps, those that train the MLM head alone included.
         batch_size: Sequences per step.
         learning_rate: Peak learning rate of encoder and MLM head.
         warmup: Share of the steps over which the rate grows to its peak.
         schedule: "linear" falls to zero after the peak, as BERT does; "constant" stays. The paper does not say.
-        head_steps: The first steps train the MLM head alone, with the encoder fixed. Not in the paper, whose
-            checkpoints have heads.
-        head_learning_rate: Learning rate of these steps.
-        pooling: "mean" over all tokens, "cls" or "max".
-        misad_weight, mlm_weight: Weights of the two terms; without MiSAD no n-gram is chosen and any token may be
-            masked, without MLM none is.
-        renormalise: Scale E_w + E_R to unit length, as the published code does.
-        hold: Weight, beside MiSAD, of the square error of whole sequences to the vectors that they had before training;
-            these are the target of MiSAD then. 0 for neither, as in the paper.
-        mlm_on_rest: The rest R has the masks of S too, and its masked tokens count in the MLM loss.
-        mask_share: Share of the tokens of S outside the n-gram that the MLM loss predicts.
-        sampling: How the n-gram of a sequence is chosen.
-        n_scored: n-grams of a sequence that "lowest_score" scores, at most; drawn at random.
+        head_learning_rate: Learning rate of the first steps, which train the MLM head alone.
+        misad_weight: Weight of MiSAD; without it no n-gram is chosen and any token may be masked.
+        mlm_weight: Weight of the MLM loss; without it no token is masked.
+        renormalise: Scale the sum of n-gram and rest to unit length, as the published code does.
+        hold: Hold whole sequences where the base has them: weight, beside MiSAD, of their square error; these vectors
+            are the target of MiSAD then. 0 for neither, as in the paper.
+        mlm_on_rest: The rest has the masks of the sequence too, and its masked tokens count in the MLM loss.
+        mask_share: Share of the tokens outside the n-gram that the MLM loss predicts.
+        n_scored: n-grams of a sequence that are scored, at most; drawn at random.
         dropout: Whether the network's dropout is on.
         max_tokens: Longer sequences are truncated.
         micro_batch: Sequences per forward pass.
-        clip: Largest norm of the gradient; 0 for no limit. As BERT; the paper does not say.
         precision: "bf16" autocast, "fp32", or "auto": bf16 where the device computes in it.
-        save_every: Steps between two saved states, at most.
-        save_seconds: Seconds between two saved states, at most, plus one step.
+        save_every: Steps between two saved states, at most; one is written every five minutes too.
         seed: Determines batches, n-grams, masks and dropout.
     """
 
-    steps: int
-    batch_size: int = 64
-    learning_rate: float = 5e-5
-    warmup: float = 0.1
+    batch_size: Count = 64
+    learning_rate: Rate = 5e-5
+    warmup: Share = 0.1
     schedule: Literal["linear", "constant"] = "linear"
-    head_steps: int = 0
-    head_learning_rate: float = 1e-3
-    pooling: Pooling = "mean"
-    misad_weight: float = 1.0
-    mlm_weight: float = 1.0
+    head_learning_rate: Rate = 1e-3
+    misad_weight: Weight = 1.0
+    mlm_weight: Weight = 1.0
     renormalise: bool = False
-    hold: float = 0.0
+    hold: Weight = 0.0
     mlm_on_rest: bool = False
-    mask_share: float = 0.15
-    sampling: Sampling = "random_span"
-    n_scored: int = 8
+    mask_share: Annotated[float, Within(0, 1, low_open=True, high_open=True)] = 0.15
+    n_scored: Count = 8
     dropout: bool = True
-    max_tokens: int = 128
-    micro_batch: int = 16
-    clip: float = 1.0
+    max_tokens: Annotated[int, Within(4)] = 128
+    micro_batch: Count = 16
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    save_every: int = 500
-    save_seconds: float = 300.0
+    save_every: Count = 500
     seed: int = 0
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UlrConfig(UlrSettings):
+    """Settings of the loop: those of `UlrSettings`, and these.
+
+    Attributes:
+        steps: Optimizer steps, those that train the MLM head alone included.
+        head_steps: The first steps train the MLM head alone, with the encoder fixed. Not in the paper, whose
+            checkpoints have heads.
+        pooling: "mean" over all tokens, "cls" or "max".
+        sampling: How the n-gram of a sequence is chosen.
+        clip: Largest norm of the gradient; 0 for no limit. As BERT; the paper does not say.
+        save_seconds: Seconds between two saved states, at most, plus one step.
+    """
+
+    steps: Count
+    head_steps: Natural = 0
+    pooling: Pooling = "mean"
+    sampling: Sampling = "random_span"
+    clip: Weight = 1.0
+    save_seconds: Rate = 300.0
+
     def __post_init__(self) -> None:
-        positive = ("steps", "batch_size", "learning_rate", "head_learning_rate", "n_scored", "micro_batch")
-        for name in (*positive, "save_every", "save_seconds"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
-        for name in ("misad_weight", "mlm_weight", "hold", "head_steps", "clip"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        if not 0 <= self.warmup <= 1:
-            raise ValueError(f"warmup must be in [0, 1], not {self.warmup}")
-        if not 0 < self.mask_share < 1:
-            raise ValueError(f"mask_share must be in (0, 1), not {self.mask_share}")
+        check_bounds(self)
         if self.misad_weight == self.mlm_weight == 0:
             raise ValueError("misad_weight and mlm_weight are both 0: there is nothing to learn")
         if self.head_steps and not self.mlm_weight:
             raise ValueError("head_steps trains the MLM head, which mlm_weight 0 leaves out")
-        if self.max_tokens < 4:
-            raise ValueError(f"max_tokens must be at least 4 (two between two special tokens), not {self.max_tokens}")
 
     def is_head_step(self, step: int) -> bool:
         """Whether a step, from 1, trains the MLM head alone."""
@@ -120,12 +130,10 @@ class UlrConfig:
 HEAD_SHARE = 0.1
 """Share of the steps that train a new MLM head alone, by default."""
 
-_CONFIG = UlrConfig(steps=1)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UlrRequest:
-    """A run of ULR training, from texts to an encoder.
+class UlrRequest(UlrSettings):
+    """A run of ULR training, from texts to an encoder: these arguments, and those of `UlrSettings`.
 
     Attributes:
         base: Encoder to start from: a folder or a hub id. Of a PEARL checkpoint the phrase encoder is trained; type
@@ -133,10 +141,10 @@ class UlrRequest:
         out: Folder to write; state, log and curves go into its folder `training`.
         texts: Plain text, one text a line, or JSON Lines; compressed or not. Either these or `ngrams`.
         field: Field of JSON Lines that holds the text.
-        ngrams: Folder that `find_ngrams` wrote: its sequences with their n-grams, in place of `texts`.
-        sampling: How the n-gram of a sequence is chosen, see `training.ngrams.files`; by default "lowest_score" with
-            `ngrams`, and "random_span" without.
-        pooling: Instead of the base model's own.
+        ngrams: Folder that `train ngrams` wrote: its sequences with their n-grams, in place of `texts`.
+        sampling: Choose the n-gram that the MLM head predicts worst, any, a random span, or an entity mention; by
+            default "lowest_score" with `ngrams`, and "random_span" without.
+        pooling: Instead of the base model's own. With max only sentence-transformers opens the result.
         cutting: "sentence": a sequence is a sentence; "packed": neighbouring sentences of a text together.
         max_words: Words of a sequence at most.
         sequences: At most this many sequences of all texts, drawn at random; they are kept in memory.
@@ -144,10 +152,6 @@ class UlrRequest:
         epochs: How often each sequence is seen.
         head_steps: The first steps train the MLM head alone; by default a tenth of the steps if the base has no head,
             and none if it has one.
-        batch_size, learning_rate, warmup, schedule, head_learning_rate: As in `UlrConfig`.
-        misad_weight, mlm_weight, renormalise, hold, mlm_on_rest, mask_share, n_scored: As in `UlrConfig`.
-        dropout, max_tokens, micro_batch, precision, save_every, seed: As in `UlrConfig`.
-        tensorboard: Write TensorBoard event files too.
         restart: Start over, even if `out` holds the state of a run; by default the run resumes.
         max_errors: Bad rows that all inputs together may have; None for any number.
         device: auto, cpu, cuda or cuda:N.
@@ -161,40 +165,22 @@ class UlrRequest:
     sampling: Sampling | None = None
     pooling: Pooling | None = None
     cutting: Literal["sentence", "packed"] = "sentence"
-    max_words: int = 96
-    sequences: int = 1_000_000
-    steps: int | None = None
-    epochs: float = 1.0
-    head_steps: int | None = None
-    batch_size: int = _CONFIG.batch_size
-    learning_rate: float = _CONFIG.learning_rate
-    warmup: float = _CONFIG.warmup
-    schedule: Literal["linear", "constant"] = _CONFIG.schedule
-    head_learning_rate: float = _CONFIG.head_learning_rate
-    misad_weight: float = _CONFIG.misad_weight
-    mlm_weight: float = _CONFIG.mlm_weight
-    renormalise: bool = _CONFIG.renormalise
-    hold: float = _CONFIG.hold
-    mlm_on_rest: bool = _CONFIG.mlm_on_rest
-    mask_share: float = _CONFIG.mask_share
-    n_scored: int = _CONFIG.n_scored
-    dropout: bool = _CONFIG.dropout
-    max_tokens: int = _CONFIG.max_tokens
-    micro_batch: int = _CONFIG.micro_batch
-    precision: Literal["auto", "bf16", "fp32"] = _CONFIG.precision
-    save_every: int = _CONFIG.save_every
-    tensorboard: bool = False
-    seed: int = _CONFIG.seed
+    max_words: Annotated[int, Within(3)] = 96
+    sequences: Count = 1_000_000
+    steps: Count | None = None
+    epochs: Rate = 1.0
+    head_steps: Natural | None = None
     restart: bool = False
-    max_errors: int | None = DEFAULT_MAX_ERRORS
+    max_errors: Natural | None = DEFAULT_MAX_ERRORS
     device: str = DEFAULT_DEVICE
 
     def check(self) -> None:
         """Refuse arguments that contradict each other, before anything is read.
 
         Raises:
-            OptionError: If two arguments contradict each other, or one needs another.
+            OptionError: If an argument is out of bounds, two contradict each other, or one needs another.
         """
+        check_bounds(self)
         if (self.ngrams is None) != bool(as_paths(self.texts)):
             raise OptionError(
                 "texts", "Give either 'texts', or the folder of 'ngrams', which has sequences of its own."

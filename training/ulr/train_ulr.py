@@ -239,7 +239,6 @@ def train_ulr(
             config,
             out / TRAINING,
             resume=not request.restart,
-            tensorboard=request.tensorboard,
             on_step=on_step,
         )
     record = {"base": str(request.base), **data.identity(), **asdict(config)}

@@ -1,4 +1,4 @@
-"""`pearl-qdrant train`: the stages of training, one command per file."""
+"""`pearl-qdrant train`: the stages of training."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from importlib import import_module
 
 import click
 
-_MODULE_OF = {
-    "corpus": "corpus",
-    "ngrams": "ngrams",
-    "paraphrase": "paraphrase",
-    "synonyms": "paraphrase",
-    "negatives": "negatives",
-    "love": "love",
-    "fit": "fit",
-    "ulr": "ulr",
-    "average": "average",
-    "head": "head",
-    "export": "export",
-    "refresh": "refresh",
+_COMMANDS_OF = {
+    "data": ("corpus", "ngrams", "paraphrase", "synonyms", "negatives"),
+    "fit": ("love", "fit", "ulr"),
+    "finish": ("average", "head", "export"),
+    "refresh": ("refresh",),
 }
-"""The module of each command in this folder."""
+"""The commands of each module in this folder."""
 
 
 class _LazyGroup(click.Group):
@@ -29,7 +21,11 @@ class _LazyGroup(click.Group):
 
     @cached_property
     def commands(self) -> dict[str, click.Command]:  # type: ignore[override]  # click has an attribute here
-        return {name: getattr(import_module(f"{__name__}.{module}"), name) for name, module in _MODULE_OF.items()}
+        return {
+            name: getattr(import_module(f"{__name__}.{module}"), name)
+            for module, names in _COMMANDS_OF.items()
+            for name in names
+        }
 
     def __init__(self, name: str | None = None, **attributes: object) -> None:
         super().__init__(name, **attributes)  # type: ignore[arg-type]

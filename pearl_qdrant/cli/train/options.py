@@ -1,53 +1,109 @@
-"""Options of the training commands; their defaults come from the library's records."""
+"""Options of the training commands, made from the library's records: type, bounds, default and help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, fields
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
-from training.options import MIN_COUNT
+from pearl_qdrant.cli.common.options import device_option
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
+from training.options import MIN_COUNT, Hint, Paths, Within, hints_of
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-RATE = click.FloatRange(0, min_open=True)
-SAMPLING = ("lowest-score", "random-ngram", "random-span", "entity")
+
+_ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
+_MARKED = re.compile(r"`([^`]+)`")
 
 
-def sampling_of(option: str | None) -> str | None:
-    """Return the library's name of a value of `--sampling`."""
-    return None if option is None else option.replace("-", "_")
+class _Named(click.Choice[str]):
+    """A choice among the library's names, which may be typed with dashes."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._of = {name.replace("_", "-"): name for name in names}
+        super().__init__(list(self._of))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value in self._of.values() else self._of[super().convert(value, param, ctx)]
 
 
-def option_of(record: type[Any]) -> Callable[..., Callable[[F], F]]:
-    """Return a `click.option` whose default is that of a field of a dataclass.
+def options_of(
+    record: type[Any], *, flags: Mapping[str, str] | None = None, without: tuple[str, ...] = ()
+) -> Callable[[F], F]:
+    """Return a decorator that adds an option for each field of a record, in its order.
 
-    It is called as `option(flag, field, **attributes)`: the flag, the field's name, and what `click.option` takes.
+    Args:
+        record: A dataclass; the text of a field under `Attributes` in its docstring is the help.
+        flags: Flags of fields, where they are not the field's own name.
+        without: Fields that are arguments of the command, or Python's alone.
     """
-    defaults = {field.name: field.default for field in fields(record)}
+    named = {field.name: (flags or {}).get(field.name, f"--{field.name.replace('_', '-')}") for field in fields(record)}
+    helps, hints = _helps(record), hints_of(record)
 
-    def option(flag: str, field: str, **attributes: Any) -> Callable[[F], F]:
-        default = defaults[field]
-        if default is MISSING:
-            attributes["required"] = True
-        elif default is not None and default is not False and default != ():
-            attributes |= {"default": default, "show_default": True}
-        return click.option(flag, field, **attributes)
+    def flagged(found: re.Match[str]) -> str:
+        return named.get(found[1], found[1])
 
-    return option
+    def decorate(command: F) -> F:
+        # Applied from below: the record's own fields come first, then those of the record that it extends.
+        for field in reversed(sorted(fields(record), key=lambda field: field.name not in record.__annotations__)):
+            if field.name not in without:
+                text = _MARKED.sub(flagged, helps.get(field.name, ""))
+                command = _option(field, hints[field.name], named[field.name], text)(command)
+        return command
+
+    return decorate
 
 
-def taken(record: type[T], options: dict[str, Any], **changes: Any) -> T:
-    """Return a record of options; its fields are removed from the options of a command, and `changes` win."""
-    found = {field.name: options.pop(field.name) for field in fields(cast("Any", record)) if field.name in options}
-    return record(**found | changes)
+def _helps(record: type[Any]) -> dict[str, str]:
+    """The text of each attribute in the docstrings of a record and of those that it extends."""
+    found: dict[str, str] = {}
+    for kind in record.__mro__:
+        for names, text in _ATTRIBUTE.findall(inspect.cleandoc(kind.__doc__ or "")):
+            for name in names.split(", "):
+                found.setdefault(name, " ".join(text.split()))
+    return found
+
+
+def _option(field: Field[Any], hint: Hint, flag: str, text: str) -> Callable[[F], F]:
+    """An option for a field."""
+    if field.name == "device" and field.default == DEFAULT_DEVICE:
+        return device_option
+    default: Any = field.default
+    if hint.kind is bool:
+        decl = f"{flag}/--no-{flag[2:]}" if default else flag
+        return click.option(decl, field.name, is_flag=True, default=default, help=text)
+    attributes: dict[str, Any] = {"required": True} if default is MISSING else {}
+    if default is not MISSING and default not in (None, ()):
+        attributes |= {"default": default, "show_default": True}
+    if hint.kind in (frozenset(get_args(Paths)), tuple[str, ...]):
+        text = f"{text.removesuffix('.')}; may be repeated."
+        attributes["multiple"] = True
+    if hint.choices:
+        attributes["type"] = _Named(hint.choices)
+    elif isinstance(hint.kind, frozenset):
+        attributes |= {"type": PATH, "metavar": "PATH"}
+    elif hint.bounds is not None and hint.bounds != Within():
+        low, high = hint.bounds.low, hint.bounds.high
+        kind: Any = click.IntRange if hint.kind is int else click.FloatRange
+        attributes["type"] = kind(low, high, min_open=hint.bounds.low_open, max_open=hint.bounds.high_open)
+    elif hint.kind in (int, float):
+        attributes["type"] = hint.kind
+    return click.option(flag, field.name, help=text, **attributes)
+
+
+def taken(record: type[T], options: dict[str, Any]) -> T:
+    """Return a record of options; its fields are removed from the options of a command."""
+    names = [field.name for field in fields(cast("Any", record)) if field.name in options]
+    return record(**{name: options.pop(name) for name in names})
 
 
 phrases_option: Callable[[F], F] = click.option(

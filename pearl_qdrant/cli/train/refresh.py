@@ -8,13 +8,11 @@ from typing import Any
 
 import click
 
-from pearl_qdrant.cli.common.options import device_option, json_option
+from pearl_qdrant.cli.common.options import json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.cli.train.options import FOLDER, PATH, max_errors_option, option_of
+from pearl_qdrant.cli.train.options import FOLDER, PATH, options_of
 from pearl_qdrant.cli.train.output import training_stage
 from training.options import STAGES, RefreshEvents, RefreshRequest, RefreshResult
-
-_option = option_of(RefreshRequest)
 
 
 class _Output(RefreshEvents):
@@ -49,23 +47,7 @@ class _Output(RefreshEvents):
 @click.command()
 @click.argument("base", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
-@_option("--model", "model", metavar="M", help="Encoder to start from: a shipped name or a checkpoint folder.")
-@_option("--minutes", "minutes", type=click.FloatRange(0, min_open=True),
-         help="Time for all stages; fine-tuning takes as many steps as there is time for.")  # fmt: skip
-@_option("--steps", "steps", type=click.IntRange(1), help="Steps of fine-tuning, instead of --minutes.")
-@_option("--batch", "batch_size", type=click.IntRange(4), help="Phrases of a step.")
-@_option("--ratio", "ratio", type=click.FloatRange(0, 1, min_open=True),
-         help="Share of the fine-tuned weights in the average with the start: more of them know the names of the base "
-              "better and the rest of the language worse.")  # fmt: skip
-@_option("--distil", "distil", type=PATH, multiple=True, metavar="F",
-         help="Phrases that stay where the start has them, as `train corpus` writes them.  "
-              "[default: words of the vocabulary]")  # fmt: skip
-@_option("--work", "work", type=FOLDER, help="Folder of everything in between.  [default: OUT.work]")
-@_option("--name", "name", metavar="NAME", help="Name of the model.  [default: that of the folder OUT]")
-@_option("--seed", "seed", type=int, help="Determines everything.")
-@_option("--restart", "restart", is_flag=True, help="Begin again, even if the work folder holds a run.")
-@max_errors_option
-@device_option
+@options_of(RefreshRequest, flags={"batch_size": "--batch"}, without=("base", "out"))
 @json_option
 def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Fine-tune an encoder on the names of BASE, and say whether it helped.
