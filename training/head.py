@@ -49,11 +49,8 @@ __all__ = ["TypeScores", "score_types"]
 
 
 def score_types(logits: Tensor, types: Sequence[set[str]]) -> TypeScores:
-    """Score the argmax of the marginal over lexical classes.
-
-    Args:
-        logits: (n, 95).
-        types: The right entity types of each name, at least one; each of them counts as right.
+    """Score the argmax of the marginal of logits, (n, 95), over lexical classes; each of a name's types counts as
+    right.
     """
     probabilities = logits.softmax(dim=1).reshape(-1, len(LEXICAL_CLASSES), len(ENTITY_TYPES))
     predicted = [ENTITY_TYPES[i] for i in torch.argmax(probabilities.sum(1), dim=1).tolist()]
@@ -62,26 +59,14 @@ def score_types(logits: Tensor, types: Sequence[set[str]]) -> TypeScores:
 
 @dataclass(frozen=True, slots=True)
 class HeadRecord(StepRecord):
-    """Figures of one step.
-
-    Attributes:
-        loss: Marginal type loss, in nats.
-    """
+    """Figures of one step: the marginal type loss, in nats."""
 
     loss: float
 
 
 @dataclass(slots=True)
 class HeadObjective(Objective):
-    """The marginal type loss of a linear layer.
-
-    Attributes:
-        network: The layer.
-        optimizer: Of its weights.
-        vectors, allowed: As for `fit_head`.
-        draw: Draws the rows of a batch.
-        steps: Of the whole run.
-    """
+    """The marginal type loss of a linear layer; `draw` draws the rows of a batch, the rest is as for `fit_head`."""
 
     network: nn.Module
     optimizer: torch.optim.Optimizer

@@ -60,12 +60,7 @@ _MICRO_BATCH = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """Words with the vectors to mimic.
-
-    Attributes:
-        words: Distinct words.
-        vectors: (n, dim), any norm.
-    """
+    """Distinct words with the vectors to mimic, (n, dim), any norm."""
 
     words: tuple[str, ...]
     vectors: Array
@@ -76,16 +71,7 @@ class Targets:
 
 
 def file_targets(path: Path, *, limit: int | None = None) -> Targets:
-    """Read the vectors of words with a letter from a `.vec` file of FastText or GloVe.
-
-    Args:
-        path: The file, compressed or not.
-        limit: At most this many words, the most frequent ones.
-
-    Raises:
-        FormatError: If it is not such a file.
-        InputError: If it has no word with a letter.
-    """
+    """Read the vectors of words with a letter from a `.vec` file of FastText or GloVe, the first ones up to a limit."""
     words, vectors = read_vectors(path, limit=limit)
     kept = [i for i, word in enumerate(words) if any(map(str.isalpha, word))]
     if not kept:
@@ -94,12 +80,7 @@ def file_targets(path: Path, *, limit: int | None = None) -> Targets:
 
 
 def embedding_targets(phrase_encoder: Any, table: CharacterTable) -> Targets:
-    """Return the encoder's input embeddings of the tokens that are whole words.
-
-    Args:
-        phrase_encoder: A model of transformers.
-        table: Character table of its tokenizer.
-    """
+    """Return the encoder's input embeddings of the tokens that are whole words."""
     ids = whole_words(table)
     with torch.inference_mode():
         weights = phrase_encoder.get_input_embeddings().weight
@@ -108,13 +89,7 @@ def embedding_targets(phrase_encoder: Any, table: CharacterTable) -> Targets:
 
 
 def encoder_targets(network: PearlNetwork, tokenizer: Any, words: Sequence[str]) -> Targets:
-    """Return the encoder's vectors of single words.
-
-    Args:
-        network: Has no character encoder.
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        words: Repeated words count once.
-    """
+    """Return the vectors of single words by an encoder that has no character encoder; repeated words count once."""
     distinct = tuple(dict.fromkeys(words))
     rows: list[Array] = [np.zeros(0, dtype=np.float32)] * len(distinct)
     for batch in micro_batches(tokenizer, distinct, max_tokens=16, size=_MICRO_BATCH):
@@ -180,11 +155,7 @@ class MimicNetwork(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class LoveRecord(StepRecord):
-    """Figures of one step.
-
-    Attributes:
-        loss: NT-Xent, in nats.
-    """
+    """Figures of one step: NT-Xent, in nats."""
 
     loss: float
 

@@ -1,4 +1,4 @@
-"""Parts of a refresh: its time, its state, the tables of the base, and the phrases that stay.
+"""The refresh of an encoder: its time, its state, the tables of the base, and the stages.
 
 The time of a refresh: one budget for all stages, of which each but the fit has a share that it does not exceed.
 
@@ -6,24 +6,22 @@ phrases, negatives, head, measure    cut to their share: fewer names at the pace
 start, average, export               take what they take; the last two are foreseen from the first
 fit                                  what is left before those after it; it stops when its time is over
 
-The base becomes two tables: what is learned, and what is measured afterwards. Phrases that stay where the start has
-them are words of its vocabulary, alone and in pairs. They stand for the language that the base does not speak of, and
-need no other file.
+The base becomes two tables: what is learned, and what is measured afterwards.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ingest.formats import open_reader
@@ -33,11 +31,11 @@ from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint
 from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
-from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.atomic import write_atomically
+from training.corpus.vocabulary import vocabulary_phrases, write_predicted_types
 from training.evaluation.data import OwnBase
 from training.evaluation.linking.methods import Linker, LoadedBases
 from training.evaluation.run import evaluate
@@ -67,6 +65,8 @@ from training.options import (
     refuse_overwriting,
 )
 
+FILE = "refresh.json"
+
 PHRASES, NEGATIVES, HEAD, MEASURE = 0.1, 0.1, 0.15, 0.2
 """Shares of the budget, at most."""
 
@@ -76,18 +76,39 @@ EXPORT = 0.1
 EXPORT_OVER_START = 1.8
 """Average and export take so many times what it takes to rebuild the weights of the start from its graph."""
 
+MAX_HELD_OUT, LEAST_MENTIONS = 2000, 50
+"""Entities kept out of training, of a tenth of the base, at most: enough for an interval of two points; and those with
+aliases among them that a verdict needs."""
+
+MAX_MEASURED, MEASURED_MENTIONS = 20_000, 2000
+"""Entities among which the aliases of those are linked, and aliases, at most."""
+
+LEAST_MINED, LEAST_OF_A_TYPE, LEAST_MEASURED = 500, 50, 300
+"""Entities that are mined, names of a type that are learned, and entities that are measured, however short the time."""
+
+LOADED, LINKED = 2, 50
+"""What a name costs that is loaded into the collections of the measurement, and a mention that is linked in them, as
+multiples of encoding a name."""
+
+MICRO_BATCH, REPEATS, FORWARD = 64, 3, 1 / 3
+"""How the pace of a step is measured, and the share of a forward pass in a pass with gradients."""
+
+TEMPERATURE = 0.05
+
+_OUTSIDE = str.maketrans("\t\n\r", "   ")
+
 
 @dataclass(slots=True)
 class Budget:
     """What a refresh may take, and has taken.
 
     Attributes:
-        seconds: For all of it; None: no limit, so that nothing is cut.
+        seconds: For all of it; infinity: no limit, so that nothing is cut.
         spent: Seconds that earlier runs took, before this one resumed.
         clock: Returns seconds.
     """
 
-    seconds: float | None
+    seconds: float
     spent: float = 0.0
     clock: Callable[[], float] = time.monotonic
     _since: float = field(init=False)
@@ -101,25 +122,22 @@ class Budget:
         return self.spent + self.clock() - self._since
 
     @property
-    def left(self) -> float | None:
-        """Seconds that are left, at least 0; None without a limit."""
-        return None if self.seconds is None else max(0.0, self.seconds - self.used)
+    def left(self) -> float:
+        """Seconds that are left, at least 0."""
+        return max(0.0, self.seconds - self.used)
 
-    def share(self, part: float) -> float | None:
-        """The seconds of a share, or what is left if that is less; None without a limit."""
-        return None if self.seconds is None or self.left is None else min(part * self.seconds, self.left)
+    def share(self, part: float) -> float:
+        """The seconds of a share, or what is left if that is less."""
+        return min(part * self.seconds, self.left)
 
-    def count(self, part: float, cost: float, *, least: int) -> int | None:
-        """How many items of a cost in seconds are in a share, at least `least`; None without a limit."""
+    def count(self, part: float, cost: float, *, least: int, most: int) -> int:
+        """How many items of a cost in seconds are in a share, between `least` and `most`."""
         seconds = self.share(part)
-        return None if seconds is None else max(least, int(seconds / cost))
+        return most if math.isinf(seconds) else min(most, max(least, int(seconds / cost)))
 
-    def before(self, seconds: float) -> float | None:
-        """What is left before so many seconds at the end; None without a limit."""
-        return None if self.left is None else max(0.0, self.left - seconds)
-
-
-FILE = "refresh.json"
+    def before(self, seconds: float) -> float:
+        """What is left before so many seconds at the end."""
+        return max(0.0, self.left - seconds)
 
 
 @dataclass(slots=True)
@@ -140,11 +158,7 @@ class RefreshState:
 
     @classmethod
     def open(cls, folder: Path, identity: dict[str, Any], *, restart: bool) -> RefreshState:
-        """Read the state of a folder, or begin there.
-
-        Raises:
-            OptionError: If the folder has a run of something else, or files that are not of a refresh.
-        """
+        """Read the state of a folder, or begin there. Raises OptionError if it has another run, or other files."""
         path = folder / FILE
         if path.exists() and not restart:
             stored = json.loads(path.read_text("utf-8"))
@@ -173,21 +187,7 @@ class RefreshState:
 
     def _write(self) -> None:
         record = {"identity": self.identity, "done": self.done, "seconds": round(self.seconds, 3)}
-        write_atomically(self.folder / FILE, json.dumps(record, indent=2))
-
-
-MAX_HELD_OUT = 2000
-"""Entities kept out of training, of a tenth of the base, at most: enough for an interval of two points."""
-
-MAX_MEASURED = 20_000
-"""Entities among which the aliases of those are linked."""
-
-LEAST_MENTIONS = 50
-"""Entities with aliases that must be kept out for a verdict."""
-
-HEADER = "id\tname\ttype\taliases"
-
-_OUTSIDE = str.maketrans("\t\n\r", "   ")
+        write_atomically(self.folder / FILE, json.dumps(record, indent=2, default=str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +213,10 @@ class BaseFiles:
     n_held_out: int
     n_with_aliases: int
     has_types: bool
+
+    def __post_init__(self) -> None:
+        for name in ("learned", "measured"):  # a state has them as text
+            object.__setattr__(self, name, Path(getattr(self, name)))
 
 
 def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_errors: int | None) -> BaseFiles:
@@ -272,7 +276,7 @@ def _write(path: Path, entities: Iterable[Entity]) -> int:
     """Write a table; returns the number of names."""
     n_names = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(HEADER + "\n")
+        file.write("id\tname\ttype\taliases\n")
         for entity in entities:
             lists = join_list(entity.types), join_list(dict.fromkeys(entity.aliases))
             cells = (entity.entity_id, entity.canonical_name, *lists)
@@ -281,103 +285,8 @@ def _write(path: Path, entities: Iterable[Entity]) -> int:
     return n_names
 
 
-WORDS = 12_000
-"""Words that are kept, at most."""
-
-PAIRS = 8_000
-"""Pairs of them."""
-
-LEAST_LETTERS = 3
-
-CHUNK = 512
-"""Phrases that are encoded between two looks at the clock."""
-
-CERTAIN = 0.6
-"""Probability of a type from which the start's own prediction is taken for the type of a word."""
-
-
-def vocabulary_phrases(tokenizer: Path, *, seed: int) -> list[str]:
-    """Words of a tokenizer, alone and in pairs, in random order.
-
-    Args:
-        tokenizer: Its tokenizer.json.
-        seed: Determines which.
-    """
-    vocabulary = json.loads(tokenizer.read_text("utf-8"))["model"]["vocab"]
-    pieces = list(vocabulary) if isinstance(vocabulary, dict) else [piece for piece, *_ in vocabulary]
-    # SentencePiece marks the start of a word, WordPiece what continues one.
-    has_starts = any(piece.startswith("▁") for piece in pieces)
-    words = sorted({piece.lstrip("▁") for piece in pieces if piece.startswith("▁") or not has_starts})
-    words = [word for word in words if len(word) >= LEAST_LETTERS and word.isalpha()]
-    rng = random.Random(seed)
-    alone = rng.sample(words, min(len(words), WORDS))
-    pairs = [" ".join(rng.sample(words, 2)) for _ in range(PAIRS if len(words) > 1 else 0)]
-    phrases = list(dict.fromkeys([*alone, *pairs]))
-    rng.shuffle(phrases)
-    return phrases
-
-
-def write_phrases(path: Path, phrases: list[str]) -> None:
-    """Write phrases as `FitRequest.distil` reads them."""
-    path.write_text("".join(f"NP__{phrase}\t1\n" for phrase in phrases), "utf-8")
-
-
-def write_predicted_types(
-    path: Path,
-    phrases: Sequence[str],
-    encoder: Encoder,
-    *,
-    is_over: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[int, int]:
-    """Write the phrases whose type an encoder is sure of, as `train_head` reads typed names.
-
-    Args:
-        path: The file.
-        phrases: In random order.
-        encoder: Predicts the types.
-        is_over: Whether the time for it is over; the other phrases are left out then.
-        on_progress: Called with the phrases done, and all.
-
-    Returns:
-        How many were written; and how many were encoded.
-    """
-    rows: list[str] = []
-    done = 0
-    while done < len(phrases) and not (done and is_over()):
-        some = phrases[done : done + CHUNK]
-        found = encoder.encode(some)
-        done += len(some)
-        on_progress(done, len(phrases))
-        if found.type_probabilities is None:
-            continue
-        marginals = type_marginals(found.type_probabilities)
-        best = marginals.argmax(axis=1)
-        sure = np.flatnonzero(marginals[np.arange(len(best)), best] >= CERTAIN)
-        rows += [f"{some[i]}\t{ENTITY_TYPES[best[i]]}\n" for i in sure.tolist()]
-    path.write_text("name\ttype\n" + "".join(rows), "utf-8")
-    return len(rows), done
-
-
-MICRO_BATCH = 64
-
-REPEATS = 3
-
-
-FORWARD = 1 / 3
-"""The share of a forward pass in a pass with gradients."""
-
-
 def seconds_a_step(base: BaseModel, names: Sequence[str], batch_size: int, device: torch.device) -> tuple[float, float]:
-    """Seconds of a step with `batch_size` phrases and the phrases that are distilled with them; and those of encoding
-    one name.
-
-    Args:
-        base: The network.
-        names: Names like those of the run; at least one.
-        batch_size: Phrases of a step.
-        device: Where the run takes place.
-    """
+    """Seconds of a step of `batch_size` phrases and those distilled with them, and of encoding a name like `names`."""
     network = base.network.to(device).train()
     sample = [names[i % len(names)] for i in range(MICRO_BATCH)]
     seconds = []
@@ -391,19 +300,6 @@ def seconds_a_step(base: BaseModel, names: Sequence[str], batch_size: int, devic
     # The phrases that are distilled go through the network and, without gradients, through its start.
     phrases = batch_size + 2 * BatchOptions().n_plain
     return min(seconds) * phrases / MICRO_BATCH, min(seconds) / MICRO_BATCH * FORWARD
-
-
-TEMPERATURE = 0.05
-
-LEAST_MINED, LEAST_OF_A_TYPE, LEAST_MEASURED = 500, 50, 300
-"""Entities that are mined, names of a type that are learned, and entities that are measured, however short the time."""
-
-LOADED, LINKED = 2, 50
-"""What a name costs that is loaded into the collections of the measurement, and a mention that is linked in them, as
-multiples of encoding a name."""
-
-MEASURED_MENTIONS = 2000
-"""Aliases that are linked for the comparison, at most."""
 
 
 def refresh_model(request: RefreshRequest, *, events: RefreshEvents | None = None) -> RefreshResult:
@@ -444,13 +340,14 @@ class _Refresh:
         }
         self.request, self.events, self.base, self.out = request, events, base, out
         self.state = RefreshState.open(work, identity, restart=request.restart)
-        self.budget = Budget(None if request.steps else 60 * request.minutes, self.state.seconds)
+        self.budget = Budget(math.inf if request.steps else 60 * request.minutes, self.state.seconds)
         self.name = request.name or out.name
 
     def run(self) -> RefreshResult:
         """All stages."""
-        found = self._stage("base", self._cut_base)
-        files = BaseFiles(**{**found, "learned": Path(found["learned"]), "measured": Path(found["measured"])})
+        files = BaseFiles(**self._stage("base", lambda: asdict(write_base_files(
+            self.base, self.state.folder, seed=self.request.seed, max_errors=self.request.max_errors
+        ))))  # fmt: skip
         start: dict[str, Any] = self._stage("start", self._prepare_start)
         phrases: dict[str, Any] = self._stage("phrases", lambda: self._prepare_phrases(start["model"]))
         pace: float = phrases["seconds_a_name"]
@@ -469,8 +366,7 @@ class _Refresh:
         self._stage("export", lambda: asdict(export_checkpoint(last, self.out, name=self.name)))
         figures = tuple(Compared(**one) for one in self._stage("measure", lambda: self._measure(files, pace)))
         result = RefreshResult(self.out, steps, files.n_learned, files.n_held_out, has_head, figures, verdict(figures))
-        record = {**asdict(result), "model": str(result.model), "start": self.request.model}
-        self.state.finish("result", record, seconds=self.budget.used)
+        self.state.finish("result", {**asdict(result), "start": self.request.model}, seconds=self.budget.used)
         return result
 
     def _path(self, name: str) -> Path:
@@ -482,16 +378,10 @@ class _Refresh:
             self.events.stage(name, "done already")
         else:
             left = self.budget.left
-            time_left = "" if left is None else f"{left / 60:.1f} of {self.request.minutes:g} minutes left"
+            time_left = "" if math.isinf(left) else f"{left / 60:.1f} of {self.request.minutes:g} minutes left"
             self.events.stage(name, ", ".join(filter(None, (detail, time_left))))
             self.state.finish(name, run(), seconds=self.budget.used)
         return self.state.done[name]
-
-    def _cut_base(self) -> dict[str, Any]:
-        files = write_base_files(
-            self.base, self.state.folder, seed=self.request.seed, max_errors=self.request.max_errors
-        )
-        return {**asdict(files), "learned": str(files.learned), "measured": str(files.measured)}
 
     def _prepare_start(self) -> dict[str, Any]:
         """The start with weights for torch; those of a shipped model are rebuilt from its graph."""
@@ -506,23 +396,23 @@ class _Refresh:
         """Phrases to distil, and the types that the start predicts for them; the pace of its encoder."""
         base = open_base_model(start, name=self.name, seed=self.request.seed)
         phrases = vocabulary_phrases(base.folder / "tokenizer.json", seed=self.request.seed)
-        write_phrases(self._path("phrases.txt"), phrases)
+        self._path("phrases.txt").write_text("".join(f"NP__{phrase}\t1\n" for phrase in phrases), "utf-8")
         encoder = load_encoder(self.request.model, device=self.request.device)
         share, before = self.budget.share(PHRASES), self.budget.used
         typed, encoded = write_predicted_types(
             self._path("types.tsv"),
             phrases,
             encoder,
-            is_over=lambda: share is not None and self.budget.used - before >= share,
+            is_over=lambda: self.budget.used - before >= share,
             on_progress=self.events.progress,
         )
         return {"typed": typed, "seconds_a_name": (self.budget.used - before) / max(1, encoded)}
 
     def _mine(self, files: BaseFiles, pace: float) -> int:
         """Hard negatives, of a part of the base where the time is short."""
-        most = self.budget.count(NEGATIVES, pace * files.n_names / files.n_learned, least=LEAST_MINED)
-        table = files.learned
-        if most is not None and most < files.n_learned:
+        cost, table = pace * files.n_names / files.n_learned, files.learned
+        most = self.budget.count(NEGATIVES, cost, least=LEAST_MINED, most=files.n_learned)
+        if most < files.n_learned:
             rows = random.Random(self.request.seed).sample(range(files.n_learned), most)
             table = write_some(files.learned, self._path("mined.tsv"), rows)
         return mine_negatives(
@@ -530,53 +420,49 @@ class _Refresh:
             aliases=table,
             model=self.request.model,
             device=self.request.device,
-            events=_Encoded(self.events),
+            events=_Counted(self.events),
         )
 
     def _plan_steps(self, start: str, files: BaseFiles) -> dict[str, Any]:
         """How many steps there is time for, and the pace of the network."""
-        if self.budget.seconds is None:
+        if math.isinf(self.budget.seconds):
             return {"steps": self.request.steps, "seconds_a_name": 0.0}
         device = find_device(self.request.device)
         base = open_base_model(start, name=self.name, seed=self.request.seed)
         names = [example.name for example in read_training_files(aliases=files.learned)[:1000]]
         a_step, a_name = seconds_a_step(base, names, self.request.batch_size, device)
-        seconds = self.budget.before(self._foreseen(files, a_name)) or 0.0
+        seconds = self.budget.before(self._foreseen(files, a_name))
         return {"steps": max(1, int(seconds / a_step)), "seconds_a_name": a_name}
 
     def _foreseen(self, files: BaseFiles, a_name: float) -> float:
         """Seconds of the stages after the fit, as far as the stages before it show; without a budget 0."""
-        if self.budget.seconds is None:
+        if math.isinf(self.budget.seconds):
             return 0.0
         start, phrases = self.state.done["start"]["seconds"], self.state.done["phrases"]
         seconds: float = EXPORT_OVER_START * start or EXPORT * self.budget.seconds
         if files.has_types and phrases["typed"]:
-            most = len(ENTITY_TYPES) * (self._head_names(a_name) or 0)
+            most = len(ENTITY_TYPES) * self._head_names(a_name)
             seconds += a_name * min(files.n_names + phrases["typed"], most)
         if files.n_with_aliases >= LEAST_MENTIONS:
             rows, mentions, a_row, a_mention = self._measured(files, phrases["seconds_a_name"])
             seconds += rows * a_row + mentions * a_mention
         return seconds
 
-    def _head_names(self, a_name: float) -> int | None:
-        """Names of each type that the head is fitted to, at most; None: as many as by default."""
-        return self.budget.count(HEAD, a_name * len(ENTITY_TYPES), least=LEAST_OF_A_TYPE)
+    def _head_names(self, a_name: float) -> int:
+        """Names of each type that the head is fitted to, at most."""
+        cost, most = a_name * len(ENTITY_TYPES), HeadOptions().max_each
+        return self.budget.count(HEAD, cost, least=min(most, LEAST_OF_A_TYPE), most=most)
 
     def _measured(self, files: BaseFiles, pace: float) -> tuple[int, int, float, float]:
         """Entities and mentions that are measured, and the seconds that each takes."""
         n_entities = min(files.n_held_out + files.n_learned, MAX_MEASURED)
         a_row = 2 * pace * LOADED * (1 + files.n_measured_names / n_entities)
         a_mention = 2 * pace * LINKED
-        rows = self.budget.count(MEASURE / 2, a_row, least=LEAST_MEASURED)
-        mentions = self.budget.count(MEASURE / 2, a_mention, least=LEAST_MENTIONS)
-        return (
-            n_entities if rows is None else min(rows, n_entities),
-            MEASURED_MENTIONS if mentions is None else min(mentions, MEASURED_MENTIONS),
-            a_row,
-            a_mention,
-        )
+        rows = self.budget.count(MEASURE / 2, a_row, least=LEAST_MEASURED, most=n_entities)
+        mentions = self.budget.count(MEASURE / 2, a_mention, least=LEAST_MENTIONS, most=MEASURED_MENTIONS)
+        return rows, mentions, a_row, a_mention
 
-    def _fit(self, start: str, files: BaseFiles, steps: int, seconds: float | None) -> int:
+    def _fit(self, start: str, files: BaseFiles, steps: int, seconds: float) -> int:
         """Fine-tune; returns the steps that were taken."""
         request = self.request
         done = fit_model(
@@ -595,19 +481,18 @@ class _Refresh:
                 seed=request.seed,
                 device=request.device,
             ),
-            max_seconds=seconds,
+            max_seconds=None if math.isinf(seconds) else seconds,
         )
         return done.steps
 
     def _fit_head(self, files: BaseFiles, pace: float) -> None:
         """Fit the type head to the averaged vectors."""
-        most, default = self._head_names(pace), HeadOptions()
         train_head(
             self._path("averaged"),
             self._path("typed"),
             aliases=files.learned,
             typed_names=self._path("types.tsv"),
-            options=default if most is None else replace(default, max_each=min(default.max_each, most)),
+            options=HeadOptions(max_each=self._head_names(pace)),
             name=self.name,
             device=self.request.device,
         )
@@ -644,25 +529,17 @@ class _Ranking:
         self.name, self.supports, self.rank = linker.name, linker.supports, linker.rank
 
 
-class _Encoded(TrainingEvents):
-    """Counts the names that mining encodes."""
+class _Counted(TrainingEvents):
+    """Reports the names that mining or encoders encode, up to what is known to come: mentions come on top."""
 
-    def __init__(self, events: RefreshEvents) -> None:
-        self._events, self._done = events, 0
+    def __init__(self, events: RefreshEvents, total: int | None = None) -> None:
+        self._events, self._total, self._done = events, total, 0
 
     def names_encoded(self, task: str, count: int) -> None:
-        """Report it."""
-        self._done += count
-        self._events.progress(self._done, None)
-
-
-@dataclass(slots=True)
-class _Counted:
-    """Counts what encoders encode, up to what is known to come: mentions come on top."""
-
-    events: RefreshEvents
-    total: int
-    done: int = 0
+        """Report some names."""
+        done = self._done + count
+        self._done = done if self._total is None else min(self._total, done)
+        self._events.progress(self._done, self._total)
 
     def over(self, encoder: Encoder) -> Encoder:
         """The encoder, counted."""
@@ -679,9 +556,8 @@ class _CountedEncoder:
         return self.encoder.info
 
     def encode(self, names: Sequence[str]) -> Encoded:
-        found, counted = self.encoder.encode(names), self.counted
-        counted.done = min(counted.total, counted.done + len(names))
-        counted.events.progress(counted.done, counted.total)
+        found = self.encoder.encode(names)
+        self.counted.names_encoded("", len(names))
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,8 @@ from tiny_models import make_bert
 
 from pearl_qdrant import RefreshEvents, RefreshRequest, refresh_model
 from training import refresh as pipeline
-from training.refresh import CHUNK, Budget, write_base_files, write_predicted_types, write_some
+from training.corpus.vocabulary import CHUNK, write_predicted_types
+from training.refresh import Budget, write_base_files, write_some
 
 
 @dataclass
@@ -37,18 +39,18 @@ def test_a_budget_counts_what_earlier_runs_took() -> None:
     machine.now += 20
 
     assert (budget.used, budget.left, budget.share(0.2)) == (50.0, 50.0, 20.0)
-    assert budget.count(0.2, 0.5, least=10) == 40
-    assert budget.count(0.2, 50.0, least=10) == 10
+    assert budget.count(0.2, 0.5, least=10, most=60) == 40
+    assert budget.count(0.2, 50.0, least=10, most=60) == 10
     machine.now += 45
     assert (budget.share(0.2), budget.before(2.0), budget.before(9.0)) == (5.0, 3.0, 0.0)
 
 
 def test_without_minutes_nothing_is_cut() -> None:
     """A run of a given number of steps has no budget."""
-    budget = Budget(None)
+    budget = Budget(math.inf)
 
-    assert (budget.left, budget.share(0.1), budget.before(5.0)) == (None, None, None)
-    assert budget.count(0.1, 1.0, least=1) is None
+    assert (budget.left, budget.share(0.1), budget.before(5.0)) == (math.inf, math.inf, math.inf)
+    assert budget.count(0.1, 1.0, least=1, most=7) == 7
 
 
 @pytest.fixture

@@ -58,11 +58,7 @@ class VariantTable:
     """Variants by phrase. Can be pickled: the index is stored, and the file opened again."""
 
     def __init__(self, path: Path) -> None:
-        """Index a file of variants or of entities; the first row decides which.
-
-        Raises:
-            FormatError: If it does not exist, is compressed, or has another kind of row.
-        """
+        """Index a file of variants or of entities; the first row decides which. Raises FormatError."""
         self._path = path
         self._map = _open(path)
         self._parse = _parser_of(path, self._map)
@@ -394,11 +390,7 @@ class AugmentationSources:
         )
 
     def open(self) -> Augmenter:
-        """Read the files that are kept in memory, and index the others.
-
-        Raises:
-            FormatError: If a file is missing or has another format.
-        """
+        """Read the files that are kept in memory, and index the others. Raises FormatError."""
         pairs: list[Iterable[tuple[str, Iterable[str]]]] = []
         if self.wordnet is not None:
             pairs.append(wordnet_synonyms(self.wordnet))

@@ -52,17 +52,7 @@ class Paraphraser:
     def __init__(
         self, model: str = DEFAULT_PARAPHRASER, *, options: ParaphraseOptions | None = None, device: str = "cpu"
     ) -> None:
-        """Load a model.
-
-        Args:
-            model: Folder, or hub id as OWNER/NAME[@REVISION], with weights in safetensors.
-            options: How to generate.
-            device: Device, as torch names it.
-
-        Raises:
-            ModelNotFoundError: If there is no such model.
-            DeviceError: If torch has no such device.
-        """
+        """Load a folder or a hub id, OWNER/NAME[@REVISION], with weights in safetensors. Raises ModelError."""
         import torch
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 

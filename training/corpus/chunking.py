@@ -162,11 +162,7 @@ class Lexicon:
     """Parts of speech of words in lower case."""
 
     def __init__(self, folder: Path) -> None:
-        """Read a WordNet `dict` folder.
-
-        Raises:
-            FormatError: If the folder has no WordNet, or its files cannot be read.
-        """
+        """Read a WordNet `dict` folder. Raises FormatError if there is none."""
         self._known: dict[str, Weights] = {}
         self._irregular: dict[str, Weights] = {}
         self._cache: dict[str, Weights] = {}
@@ -447,15 +443,7 @@ class ChunkParser:
     """A `PhraseParser` that uses WordNet's parts of speech and patterns."""
 
     def __init__(self, wordnet: Path | Lexicon, *, max_words: int = DEFAULT_MAX_WORDS) -> None:
-        """Read a WordNet `dict` folder.
-
-        Args:
-            wordnet: The folder, as in Debian's `wordnet-base`; or a lexicon read from one.
-            max_words: Longer phrases are skipped.
-
-        Raises:
-            FormatError: If the folder has no WordNet.
-        """
+        """Read a WordNet `dict` folder, or take a lexicon read from one; phrases of over `max_words` are skipped."""
         self._tagger = Tagger(Lexicon(wordnet) if isinstance(wordnet, Path) else wordnet)
         self._max_words = max_words
 

@@ -199,17 +199,10 @@ class NerTyper:
     """
 
     def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu", batch_size: int = 256) -> None:
-        """Load a model.
-
-        Args:
-            model: Folder or hub id of a token-classification model with OntoNotes labels, weights in safetensors.
-            revision: Commit, tag or branch of a hub id.
-            device: Device, as torch names it.
-            batch_size: Phrases per forward pass.
+        """Load a folder or hub id of a token-classification model with OntoNotes labels, weights in safetensors.
 
         Raises:
-            ModelNotFoundError: If there is no such model.
-            ModelError: If its labels are not entity types, or its tokenizer does not know words.
+            ModelError: If there is none, its labels are not entity types, or its tokenizer does not know words.
             DeviceError: If torch has no such device.
         """
         import torch

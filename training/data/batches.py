@@ -103,12 +103,7 @@ class ExampleSource:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of the processes that train together.
-
-    Attributes:
-        rank: Number of this process, from 0.
-        world_size: Number of processes.
-    """
+    """One of the processes that train together: its number, from 0, and how many there are."""
 
     rank: int = 0
     world_size: int = 1
@@ -345,16 +340,7 @@ def new_batch_maker(
     plain: Sequence[str] = (),
     shard: Shard | None = None,
 ) -> BatchMaker:
-    """Return what makes the batches of a run.
-
-    Args:
-        examples: In alphabetical order.
-        options: How batches are made.
-        augment: Makes a variant of a phrase.
-        negatives: Phrases with their hard negatives.
-        plain: Phrases that are distilled.
-        shard: The process that the batches are for.
-    """
+    """Return what makes the batches of a run from examples in alphabetical order."""
     shard = shard or Shard()
     if options.paper_settings:
         # At most one phrase type, and no other names.
@@ -401,7 +387,6 @@ class BatchDataset:
     """Tokenised batches by step; what `torch.utils.data` calls a map-style dataset.
 
     Attributes:
-        maker: Draws and augments the phrases.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
         max_tokens, micro_batch: As in `FitConfig`.
         prefix: Text before each phrase.
@@ -435,13 +420,7 @@ class BatchDataset:
 
 
 def load_batches(dataset: BatchDataset, steps: Sequence[int], *, workers: int) -> Iterator[TokenisedBatch]:
-    """Yield the batches of these steps, in order.
-
-    Args:
-        dataset: Makes them.
-        steps: Step numbers.
-        workers: Processes, each a few batches ahead; 0 makes each batch when it is needed.
-    """
+    """Yield the batches of these steps, in order; by worker processes, each a few batches ahead, or by this one (0)."""
     if workers == 0:
         for step in steps:
             yield dataset[step]

@@ -43,20 +43,12 @@ class Data(Protocol):
         ...
 
     def rows(self, path: str, *columns: str) -> list[Row]:
-        """Rows of a table, with these columns.
-
-        Raises:
-            FormatError: If a column is missing, or a row is broken.
-        """
+        """Rows of a table, with these columns. Raises FormatError if a column is missing, or a row is broken."""
         ...
 
 
 class FolderData:
-    """Tables in a folder.
-
-    Raises:
-        SettingsError: If the folder does not exist.
-    """
+    """Tables in a folder. Raises SettingsError if there is none."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -109,11 +101,7 @@ def _read_lines(file: BinaryIO, path: str) -> Iterator[str]:
 
 
 def as_number(text: str, path: str, what: str) -> float:
-    """A cell as a finite number.
-
-    Raises:
-        FormatError: If the cell is not one.
-    """
+    """A cell as a finite number. Raises FormatError."""
     try:
         number = float(text)
     except ValueError:
@@ -254,12 +242,7 @@ LoadJoin = Callable[[str], tuple[Any, Any, Any]]
 
 
 class HubData:
-    """Tables of the hub, fetched on first use.
-
-    Args:
-        load: Replaces `datasets.load_dataset`.
-        load_join: Replaces `autofj.datasets.load_data`.
-    """
+    """Tables of the hub, fetched on first use; the arguments replace `load_dataset` and `autofj.datasets.load_data`."""
 
     def __init__(self, *, load: Load | None = None, load_join: LoadJoin | None = None) -> None:
         self._load = load or _load_dataset

@@ -6,10 +6,11 @@ import importlib.util
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 
 from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import MissingDataError, OptionError, SettingsError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.linking.ranking.features import FEATURES
@@ -22,7 +23,6 @@ from training.evaluation.linking.methods import (
     EverydayLinker,
     Fusion,
     Linker,
-    LinkingMethod,
     LoadedBases,
 )
 from training.evaluation.linking.peers import everyday_peers, peers
@@ -30,22 +30,6 @@ from training.evaluation.methods import Bm25Method, EncoderMethod, Method, Strin
 from training.evaluation.run import Report, evaluate
 from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
 from training.options import DEFAULT_DISTRACTORS, DEFAULT_MENTIONS, DEFAULT_NIL_SHARES, DEFAULT_SEEDS, DEFAULT_SPLITS
-
-_LIBRARIES = ("sklearn", "torch")
-
-
-def check_installed(*more: str) -> None:
-    """Check the libraries.
-
-    Args:
-        more: Names of further modules.
-
-    Raises:
-        SettingsError: If one is not installed; the message has the command that installs it.
-    """
-    if absent := [library for library in (*_LIBRARIES, *more) if importlib.util.find_spec(library) is None]:
-        raise SettingsError(f"evaluate needs {', '.join(absent)}: {install_command('train')}")
-
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +39,6 @@ _STRING_METHODS: Mapping[str, Callable[[], Method]] = {
     "bm25": Bm25Method,
 }
 """Baselines without a model, by name; all run by default."""
-_ALL_SPLITS = tuple(range(10))
 
 
 def evaluate_model(
@@ -101,18 +84,75 @@ def evaluate_model(
         FormatError: If a table is broken.
         ModelError: If a model cannot be loaded.
     """
-    _check_figure(figure)
+    check_installed(*(() if figure is None else ("matplotlib",)))
+    if figure is not None and not figure.parent.is_dir():
+        raise SettingsError(f"No folder {figure.parent} for the figure. Make it first.")
     source = _open_data(data)
-    is_own = isinstance(source, OwnBase)
     chosen = _choose_tasks(tasks, source)
-    splits = (_ALL_SPLITS if is_own else DEFAULT_SPLITS) if splits is None else splits
+    if splits is None:
+        splits = range(10) if isinstance(source, OwnBase) else DEFAULT_SPLITS
     linking = LinkingOptions(tuple(sorted(set(splits))), mentions, tuple(dict.fromkeys(nil_shares)))
     options = EvaluationOptions(n_seeds=seeds, n_distractors=distractors, linking=linking)
-    run = _Run(source, model, tuple(dict.fromkeys(baselines)), options, device, progress)
-    report = _run_tasks(run, chosen, bases=bases, ablation=ablation, figure=figure)
+    encoder = load_encoder(model, device=device)
+    of_kind: dict[str, list[Task]] = {"phrases": [], "linking": [], "everyday": []}
+    for task in chosen:
+        of_kind["linking" if task.is_linking else "everyday" if task.needs == "everyday" else "phrases"].append(task)
+    reports = []
+    with ExitStack() as stack:
+        needs_bases = of_kind["linking"] or of_kind["everyday"]
+        loaded = stack.enter_context(LoadedBases(bases, progress=progress)) if needs_bases else None
+        for kind, some in of_kind.items():
+            if some or (kind == "phrases" and figure is not None):
+                methods = _methods(kind, encoder, loaded, [*dict.fromkeys(baselines)], device, ablation=ablation)
+                reports.append(evaluate(source, methods[0], methods[1:], some, options, progress=progress))
+                if kind == "phrases":
+                    drawn = [method for method in methods if isinstance(method, EncoderMethod)]
+    report = Report(
+        reports[0].model,
+        tuple(dict.fromkeys(name for one in reports for name in one.baselines)),
+        tuple(result for one in reports for result in one.results),
+        {task: reason for one in reports for task, reason in one.skipped.items()},
+    )
     if not report.results:
         raise MissingDataError(os.fspath(data), None, f"has none of the files that {len(chosen)} tasks read")
+    if figure is not None:
+        from training.evaluation.figures import draw_figure
+
+        draw_figure(figure, source, drawn)
+        progress(f"drew {figure}")
     return report
+
+
+def _methods(
+    kind: str, encoder: Encoder, loaded: LoadedBases | None, baselines: Sequence[str], device: str, *, ablation: bool
+) -> list[Method]:
+    """The model as a method of a kind of tasks, then what it is compared with."""
+    if kind == "phrases" or loaded is None:
+        others = [
+            _STRING_METHODS[name]() if name in _STRING_METHODS else EncoderMethod(load_encoder(name, device=device))
+            for name in baselines or _STRING_METHODS
+        ]
+        return [EncoderMethod(encoder), *others]
+    if kind == "everyday":
+        return [EverydayLinker(encoder, loaded), *everyday_peers()]
+    linker, strings, dense = Linker(encoder, loaded), peers(), Dense(encoder, loaded, name="dense")
+    methods: list[Method] = [linker, *strings, dense, Fusion([dense, strings[-1]])]
+    models = [name for name in baselines if name not in (*_STRING_METHODS, linker.name)]
+    methods += [Dense(load_encoder(name, device=device), loaded, name=name) for name in models]
+    if ablation:
+        used = [name for name, value in zip(FEATURES, shipped_model().features, strict=True) if value]
+        methods += [Ablation(linker, name) for name in used]
+    return methods
+
+
+def check_installed(*more: str) -> None:
+    """Check for the libraries of the evaluation, and for further modules.
+
+    Raises:
+        SettingsError: If one is not installed; the message has the command that installs it.
+    """
+    if absent := [library for library in ("sklearn", "torch", *more) if importlib.util.find_spec(library) is None]:
+        raise SettingsError(f"evaluate needs {', '.join(absent)}: {install_command('train')}")
 
 
 def list_tasks() -> tuple[Task, ...]:
@@ -125,102 +165,6 @@ def list_tasks() -> tuple[Task, ...]:
     from training.evaluation.registry import ON_REQUEST, TASKS
 
     return (*TASKS, *ON_REQUEST)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What all tasks of a run share.
-
-    Attributes:
-        data: Where the sets are.
-        model: Name of the model.
-        baselines: Names of the baselines, each once.
-        options: Options of the tasks.
-        device: Where the encoders run.
-        progress: Called with a line when a task starts or is skipped.
-    """
-
-    data: Data
-    model: str
-    baselines: tuple[str, ...]
-    options: EvaluationOptions
-    device: str
-    progress: Callable[[str], None]
-
-    def encoder_method(self, name: str) -> EncoderMethod:
-        """A model as a method."""
-        return EncoderMethod(load_encoder(name, device=self.device))
-
-    def baseline_methods(self) -> list[Method]:
-        """The baselines as methods, by default those that compare strings."""
-        return [
-            _STRING_METHODS[name]() if name in _STRING_METHODS else self.encoder_method(name)
-            for name in self.baselines or _STRING_METHODS
-        ]
-
-
-def _run_tasks(run: _Run, tasks: Sequence[Task], *, bases: Path | None, ablation: bool, figure: Path | None) -> Report:
-    """Run the tasks on phrases, then those on linking and on everyday mentions, then draw the figure."""
-    linking = [task for task in tasks if task.is_linking]
-    everyday = [task for task in tasks if task.needs == "everyday"]
-    on_phrases = [task for task in tasks if task not in linking and task not in everyday]
-    reports: list[Report] = []
-    methods: list[Method] = []
-    if on_phrases or figure is not None:
-        methods = [run.encoder_method(run.model), *run.baseline_methods()]
-        reports.append(evaluate(run.data, methods[0], methods[1:], on_phrases, run.options, progress=run.progress))
-    if linking:
-        reports.append(_run_linking(run, linking, bases, ablation))
-    if everyday:
-        reports.append(_run_everyday(run, everyday, bases))
-    report = _join_reports(reports)
-    if figure is not None and report.results:
-        from training.evaluation.figures import draw_figure
-
-        draw_figure(figure, run.data, [method for method in methods if isinstance(method, EncoderMethod)])
-        run.progress(f"drew {figure}")
-    return report
-
-
-def _run_linking(run: _Run, tasks: Sequence[Task], bases: Path | None, ablation: bool) -> Report:
-    """Measure the linker with a model, its parts alone, and common alternatives."""
-    encoder = load_encoder(run.model, device=run.device)
-    models = [name for name in run.baselines if name not in (*_STRING_METHODS, run.model)]
-    with LoadedBases(bases, progress=run.progress) as loaded:
-        linker = Linker(encoder, loaded)
-        strings = peers()
-        dense = Dense(encoder, loaded, name="dense")
-        others: list[LinkingMethod] = [*strings, dense, Fusion([dense, strings[-1]])]
-        others += [Dense(load_encoder(name, device=run.device), loaded, name=name) for name in models]
-        if ablation:
-            used = [name for name, value in zip(FEATURES, shipped_model().features, strict=True) if value]
-            others += [Ablation(linker, name) for name in used]
-        return evaluate(run.data, linker, others, tasks, run.options, progress=run.progress)
-
-
-def _run_everyday(run: _Run, tasks: Sequence[Task], bases: Path | None) -> Report:
-    """Measure what the linker makes of everyday mentions, beside what users write instead of it."""
-    encoder = load_encoder(run.model, device=run.device)
-    with LoadedBases(bases, progress=run.progress) as loaded:
-        linker = EverydayLinker(encoder, loaded)
-        return evaluate(run.data, linker, everyday_peers(), tasks, run.options, progress=run.progress)
-
-
-def _join_reports(reports: Sequence[Report]) -> Report:
-    """One report with the results of all, at least one."""
-    return Report(
-        reports[0].model,
-        tuple(dict.fromkeys(name for report in reports for name in report.baselines)),
-        tuple(result for report in reports for result in report.results),
-        {task: reason for report in reports for task, reason in report.skipped.items()},
-    )
-
-
-def _check_figure(figure: Path | None) -> None:
-    """Check libraries and the folder of the figure before anything is encoded."""
-    check_installed(*(() if figure is None else ("matplotlib",)))
-    if figure is not None and not figure.parent.is_dir():
-        raise SettingsError(f"No folder {figure.parent} for the figure. Make it first.")
 
 
 def _choose_tasks(names: Sequence[str], data: Data) -> tuple[Task, ...]:

@@ -35,11 +35,7 @@ _FEWEST = 10
 
 
 def figure_names(data: Data, rng: random.Random) -> dict[str, list[str]]:
-    """Up to 100 names of each type.
-
-    Raises:
-        SettingsError: If the data has too few typed names.
-    """
+    """Up to 100 names of each type. Raises SettingsError if the data has too few typed names."""
     typed = held_out_names(data) if data.paths(READS) else []
     names = {
         label: [name for name, found in typed if len(found) == 1 and set(found) <= set(kinds)]

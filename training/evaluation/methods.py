@@ -101,11 +101,7 @@ class EncoderMethod:
         return found
 
     def entity_types(self, names: Sequence[str]) -> list[str]:
-        """The most probable entity type of each name, summed over lexical classes.
-
-        Raises:
-            ValueError: If the encoder has no type head.
-        """
+        """The most probable entity type of each name, summed over lexical classes."""
         if "types" not in self.supports:
             raise ValueError(f"{self.name} has no type head")
         rows = self._rows(names)

@@ -173,11 +173,7 @@ class Difference:
 def paired_bootstrap(
     model: Outcome, baseline: Outcome, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Difference:
-    """Resample the items, the same for both methods, and within strata if the task has them.
-
-    Raises:
-        ValueError: If the two outcomes have different numbers of items.
-    """
+    """Resample the items, the same for both methods, and within strata if the task has them."""
     if model.n != baseline.n:
         raise ValueError(f"a paired bootstrap needs the same items, not {model.n} and {baseline.n}")
     ones = np.ones(model.n)

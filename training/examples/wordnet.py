@@ -42,11 +42,7 @@ class Synset:
 
 
 def read_synsets(folder: Path) -> Iterator[Synset]:
-    """Yield all synsets of a WordNet `dict` folder.
-
-    Raises:
-        FormatError: If the folder has no WordNet, or a line cannot be parsed.
-    """
+    """Yield all synsets of a WordNet `dict` folder. Raises FormatError if there is none, or a line is broken."""
     for part, lexical_class in _FILES.items():
         path = folder / f"data.{part}"
         try:

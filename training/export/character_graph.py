@@ -44,13 +44,7 @@ class CharacterPart:
 
 
 def add_character_encoder(graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> CharacterPart:
-    """Add the nodes; returns the names of their results.
-
-    Args:
-        graph: Has input_ids and attention_mask, (b, t), int64.
-        encoder: Is on the CPU.
-        int8: Whether the embeddings are stored in 8 bits.
-    """
+    """Add the nodes of an encoder on the CPU, its embeddings in 8 bits if asked; returns the names of the results."""
     return _Branch(graph, encoder, int8=int8).build()
 
 

@@ -135,12 +135,7 @@ def _export_pooled(network: PearlNetwork) -> Any:
 
 
 def quantize_onnx(source: Path, target: Path) -> None:
-    """Write a copy of an fp32 graph with 8-bit weights.
-
-    Args:
-        source: A graph of `export_onnx`.
-        target: The .onnx file to write.
-    """
+    """Write a copy of an fp32 graph of `export_onnx` with 8-bit weights."""
     import onnx
     from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
@@ -224,16 +219,7 @@ class Parity:
 
 
 def measure_parity(reference: Encoder, other: Encoder, names: Sequence[str]) -> Parity:
-    """Encode names with both encoders and compare the results.
-
-    Args:
-        reference: One form.
-        other: Another form, with vectors of the same width.
-        names: Names to encode.
-
-    Raises:
-        ValueError: If no name is encodable.
-    """
+    """Encode names with two encoders of one width, and compare the results. Some name must be encodable."""
     expected, found = reference.encode(names), other.encode(names)
     both = np.flatnonzero(expected.encodable & found.encodable)
     if not len(both):
@@ -260,13 +246,7 @@ def _types(encoded: Encoded) -> IntArray | None:
 
 
 def sample_names(tokenizer_path: Path, *, n: int = _N_NAMES, rng: random.Random) -> list[str]:
-    """Draw phrases of one to five random pieces of a vocabulary, for when no names are given.
-
-    Args:
-        tokenizer_path: A tokenizer.json.
-        n: Number of phrases.
-        rng: Determines the phrases.
-    """
+    """Draw phrases of one to five random pieces of a vocabulary (tokenizer.json), for when no names are given."""
     tokenizer = open_tokenizer(tokenizer_path)
     special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
     known = sorted(token_id for token, token_id in tokenizer.get_vocab().items() if token not in special)

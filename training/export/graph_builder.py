@@ -58,11 +58,7 @@ class Channels:
 
 
 def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
-    """Measure the inputs of every dense layer, by its name, on random tokens; deterministic.
-
-    Args:
-        encoder: A BERT of transformers, on the CPU.
-    """
+    """Measure the inputs of every dense layer of a BERT on the CPU, by its name, on random tokens; deterministic."""
     config: Any = encoder.config
     shape = _PROBE[0], min(_PROBE[1], config.max_position_embeddings)
     ids = torch.randint(0, config.vocab_size, shape, generator=torch.Generator().manual_seed(0))
@@ -147,11 +143,7 @@ FUSED = "com.microsoft"
 
 
 class GraphBuilder:
-    """Adds nodes one by one; equal constants without a name are stored once.
-
-    Args:
-        prefix: Prefix of all names, for a graph that joins another one.
-    """
+    """Adds nodes one by one, whose names get a prefix; equal constants without a name are stored once."""
 
     def __init__(self, prefix: str = "") -> None:
         self.nodes: list[NodeProto] = []

@@ -287,11 +287,7 @@ _FOREIGN_GRAPH_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError
 
 
 def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
-    """Rebuild the weights of the BERT in a checkpoint's 8-bit graph, by their names in transformers.
-
-    Raises:
-        CheckpointError: If there is no such graph, or it was not made by `training.export.int8_graph`.
-    """
+    """Rebuild the weights of the BERT in a checkpoint's 8-bit graph, by their names in transformers."""
     graph = _open(checkpoint)
     config = read_json(checkpoint.folder / "config.json")
     try:
@@ -305,11 +301,7 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
 
 
 def rebuild_character_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
-    """Rebuild the weights of the character encoder in a checkpoint's 8-bit graph; empty if the model has none.
-
-    Raises:
-        CheckpointError: As for `rebuild_phrase_encoder`.
-    """
+    """Rebuild the weights of the character encoder in a checkpoint's 8-bit graph; empty if the model has none."""
     config: CharacterConfig | None = checkpoint.config.character
     if config is None:
         return {}
@@ -428,16 +420,7 @@ def _dense(
     times: float = 1.0,
     with_bias: bool = True,
 ) -> Iterator[tuple[str, Array]]:
-    """Yield the weights of a dense layer.
-
-    Args:
-        graph: Has its constants.
-        product: Its integer product.
-        name: Name of the layer.
-        rows: Factors of the rows of its matrix, (k,).
-        times: Factor of its bias.
-        with_bias: Whether the graph has a bias.
-    """
+    """Yield the weights of a dense layer: the rows of its matrix multiplied by `rows`, (k,), its bias by `times`."""
     matrix = graph.tensors[product.input[1]].astype(np.float32) * graph.tensors[product.input[3]]
     yield f"{name}.weight", (matrix * rows[:, None]).T
     bias = np.zeros(matrix.shape[1], dtype=np.float32)

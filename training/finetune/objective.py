@@ -43,13 +43,8 @@ Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class PairRecord(StepRecord):
-    """Figures of one step.
-
-    Attributes:
-        contrastive: Contrastive loss, in nats.
-        type_loss: Type loss, in nats, before its weight.
-        distillation: One minus the mean cosine of the plain phrases, before its weight.
-        phrases: Phrases encoded by all processes.
+    """Figures of one step: losses in nats before their weights, one minus the mean cosine of the plain phrases, and the
+    phrases that all processes encoded.
     """
 
     contrastive: float
@@ -60,13 +55,7 @@ class PairRecord(StepRecord):
 
 @dataclass(frozen=True, slots=True)
 class PairUlrRecord(PairRecord):
-    """Figures of one step with the terms of ULR.
-
-    Attributes:
-        misad: MiSAD before its weight.
-        mlm: MLM loss in nats, before its weight.
-        spans: Sequences with an n-gram.
-    """
+    """Figures of one step with the terms of ULR, before their weights, and the sequences with an n-gram."""
 
     misad: float
     mlm: float

@@ -31,11 +31,7 @@ def shard_of_environment() -> Shard:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[Shard]:
-    """Join the other processes for the duration of a `with` block; does nothing for a single process.
-
-    Args:
-        device: Decides the backend: NCCL for GPUs, gloo for CPUs.
-    """
+    """Join the other processes for a `with` block, by NCCL for GPUs, else gloo; does nothing for a single process."""
     shard = shard_of_environment()
     if shard.world_size == 1:
         yield shard

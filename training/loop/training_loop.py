@@ -52,13 +52,7 @@ class Record(Protocol):
 
 
 class RunLog:
-    """Writes the log of a run into a folder; on a resume, rows after the saved state are removed first.
-
-    Args:
-        folder: Where to write.
-        done: Steps done before the run resumes.
-        record: The class of its steps.
-    """
+    """Writes the log of a run into a folder; on a resume, rows after the saved state (step `done`) are removed."""
 
     def __init__(self, folder: Path, *, done: int, record: type[Record]) -> None:
         self._folder = folder
@@ -447,11 +441,7 @@ def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 @dataclass(slots=True)
 class StopRequest:
-    """A signal that requested a stop, or none.
-
-    Attributes:
-        number: Number of the signal; None if there was none.
-    """
+    """The number of the signal that requested a stop, or None."""
 
     number: int | None = None
 

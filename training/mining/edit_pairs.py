@@ -46,11 +46,7 @@ def mix(values: UInt64Array) -> UInt64Array:
 
 
 class PackedStrings:
-    """Strings as one array of code points.
-
-    Args:
-        texts: The strings; lone surrogates are allowed.
-    """
+    """Strings as one array of code points; lone surrogates are allowed."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
@@ -59,15 +55,7 @@ class PackedStrings:
         self._starts = np.concatenate([[0], np.cumsum(self.lengths)])[:-1]
 
     def prefix_hashes(self, rows: IntArray, length: int) -> UInt64Array:
-        """Return the prefix hashes of strings of one length.
-
-        Args:
-            rows: Indices of strings that are all `length` long.
-            length: Characters, L.
-
-        Returns:
-            (len(rows), L + 1).
-        """
+        """Return the prefix hashes of strings (rows) that are all of one length L, (len(rows), L + 1)."""
         characters = self._points[self._starts[rows, None] + np.arange(length)]
         values = mix(characters.astype(np.uint64))
         hashes = np.zeros((len(rows), length + 1), dtype=np.uint64)
@@ -191,14 +179,7 @@ def edit_pairs(
 
 
 def edit_distances(texts: Sequence[str], pairs: Pairs, *, limit: int = 254, threads: int = 1) -> npt.NDArray[np.uint8]:
-    """Return the edit distance of each pair, (m,); `limit` + 1 for every distance over the limit.
-
-    Args:
-        texts: The strings.
-        pairs: Indices, (m, 2).
-        limit: Distances up to here are exact; at most 254.
-        threads: Threads of rapidfuzz.
-    """
+    """Return the edit distance of each pair, (m,); `limit` + 1, at most 255, for every distance over the limit."""
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import cpdist
 

@@ -75,12 +75,7 @@ Made for names and short phrases. The licences of the base model and of the trai
 
 
 def model_card(config: PearlConfig, *, notes: Mapping[str, str] | None = None) -> str:
-    """Make a model card from pearl.json.
-
-    Args:
-        config: pearl.json of the checkpoint.
-        notes: Further lines of the training section, such as the parity of a graph.
-    """
+    """Make a model card from pearl.json, with further lines of the training section, such as the parity of a graph."""
     character = "none"
     if config.character is not None:
         own = config.character

@@ -123,11 +123,7 @@ class PhraseVectors:
         self.vectors: Tensor = self._leaf[self._place]
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of a loss over `vectors` to the network's parameters.
-
-        Args:
-            loss: (); may also depend on other parameters, such as those of the type head.
-        """
+        """Add the gradient of a loss over `vectors`, (), to the network's parameters; it may depend on others too."""
         torch.autograd.backward(loss)
         if not self._cached:
             return
@@ -168,12 +164,7 @@ def attention_for_short(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def find_precision(requested: str, device: torch.device) -> str:
-    """Return the precision of the encoder's forward passes: "bf16" or "fp32".
-
-    Args:
-        requested: One of them, or "auto": bf16 where the device computes in it.
-        device: Where the network runs.
-    """
+    """Return the precision of the encoder's forward passes: "bf16" or "fp32"; "auto": bf16 where the device has it."""
     if requested != "auto":
         return requested
     from pearl_qdrant.encoder.runtime.torch_runtime import fast_precision

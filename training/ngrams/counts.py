@@ -88,13 +88,7 @@ class BlockStore:
     _arrays: dict[str, array[int]] = field(default_factory=dict)
 
     def write(self, texts: Iterable[str], out: Path, options: NgramOptions) -> None:
-        """Split texts into sequences and words.
-
-        Args:
-            texts: One for each document; an empty one counts as a document without sequences.
-            out: Folder that gets the texts of the sequences.
-            options: How words are found.
-        """
+        """Split texts, one a document, into sequences and words; the texts of the sequences go to the folder `out`."""
         numbers = WordNumbers(keep_case=options.keep_case)
         pattern = word_pattern(breaks=options.punctuation == "break")
         self._clear()
@@ -198,12 +192,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: Knuth, volume 3, sect
 
 @dataclass(slots=True)
 class LevelStore:
-    """The counted levels of a corpus, on disk.
-
-    Attributes:
-        folder: Of temporary files.
-        n_kept: Distinct n-grams of each level that occur often enough; words are level 1.
-    """
+    """The counted levels of a corpus, on disk; `n_kept` has the distinct n-grams of each that occur often enough."""
 
     folder: Path
     n_kept: dict[int, int]
@@ -405,10 +394,8 @@ class EntityNames:
         self.n_names = sum(map(len, self._keys.values()))
 
     def find(self, block: Block) -> tuple[Indices, Indices]:
-        """Find the mentions in a block: from the left, the longest name first, without overlap.
-
-        Returns:
-            First and last token of each mention, (m,) and (m,), in order.
+        """Find the mentions in a block: from the left, the longest first, without overlap; first and last tokens, (m,)
+        each.
         """
         positions = np.flatnonzero(block.tokens)
         words, sequences = block.tokens[positions], block.sequence_of(positions)
@@ -444,12 +431,7 @@ def _find_names(words: Numbers, sequences: Indices, n: int, names: Numbers) -> n
 
 
 def read_entity_names(paths: Paths, report: ReadReport, *, keep_case: bool = False) -> EntityNames:
-    """Read names, one a line.
-
-    Raises:
-        FormatError: If a file cannot be read, or no name has two words.
-        TooManyErrorsError: If more lines are bad than the report allows.
-    """
+    """Read names, one a line. Raises FormatError if a file cannot be read, or no name has two words."""
     files = as_paths(paths)
     names = EntityNames(_lines(files, report), keep_case=keep_case)
     if files and not names.n_names:

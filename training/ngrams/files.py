@@ -276,11 +276,7 @@ class NgramCorpus(MarkedSequences):
 
 
 def read_ngrams(folder: StrPath) -> Iterator[tuple[str, int, float]]:
-    """Yield n-gram, count and PMI of each row of ngrams.tsv.
-
-    Raises:
-        FormatError: If it is missing, or a row is not of this form.
-    """
+    """Yield n-gram, count and PMI of each row of ngrams.tsv. Raises FormatError."""
     path = Path(folder) / NGRAMS
     try:
         with path.open(encoding="utf-8", newline="\n") as file:

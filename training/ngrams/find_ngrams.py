@@ -64,12 +64,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class MarkWriter:
-    """Scores the n-grams of each block and writes all files but meta.json. A context manager, which closes them.
-
-    Attributes:
-        n_rows: Rows of ngrams.tsv by number of words.
-        n_spans, n_mentions, n_marked: Spans, entity mentions, and sequences with a span.
-    """
+    """Scores the n-grams of each block and writes all files but meta.json. A context manager, which closes them."""
 
     def __init__(
         self, folder: Path, blocks: BlockStore, levels: LevelStore | None, names: EntityNames, options: NgramOptions

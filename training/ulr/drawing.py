@@ -121,11 +121,7 @@ class Masking:
 
 
 def open_masking(tokenizer: Any, *, share: float, on_rest: bool) -> Masking:
-    """Return how tokens of a tokenizer are masked.
-
-    Raises:
-        ModelError: If it has no mask token.
-    """
+    """Return how tokens of a tokenizer are masked. Raises ModelError if it has no mask token."""
     special = {i: token.content for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
     mask_id = next((tokenizer.token_to_id(token) for token in ("[MASK]", "<mask>")
                     if tokenizer.token_to_id(token) is not None), None)  # fmt: skip
@@ -162,14 +158,7 @@ def tokenise(
 def make_views(
     sequence: TokenisedSequence, span: tuple[int, int] | None, masking: Masking, rng: np.random.Generator
 ) -> Views:
-    """Mask a sequence, and take it apart.
-
-    Args:
-        sequence: Its tokens.
-        span: The tokens of the n-gram, as places in the ids; None if there is none.
-        masking: How to mask.
-        rng: Draws the masks.
-    """
+    """Mask a sequence, and take it apart; `span` has the n-gram's tokens as places in the ids."""
     first, end = span or (0, 0)
     places = [i for i in range(sequence.first, sequence.end) if not first <= i < end]
     masked: list[int] = []
@@ -310,21 +299,7 @@ def digest_of(corpus: NgramCorpus) -> str:
 def read_sequences(
     texts: Sequence[Path], report: ReadReport, *, field: str, cutting: Cutting, max_words: int, limit: int, seed: int
 ) -> TextSequences:
-    """Read the sequences of text files.
-
-    Args:
-        texts: Plain text or JSON Lines, compressed or not.
-        report: Counts rows, and those skipped.
-        field: Name of the text field in JSON Lines.
-        cutting, max_words: As for `cut`.
-        limit: At most this many sequences, drawn at random.
-        seed: Seed of the draw.
-
-    Raises:
-        FormatError: If a file does not exist, is empty, or has no text.
-        TooManyErrorsError: If more rows are bad than the report allows.
-        InputError: If the texts have no sequence.
-    """
+    """Read at most `limit` sequences of text files, drawn by the seed. Raises InputError if there are none."""
     with opened_sources(texts) as sources:
         found = _sample(
             (
@@ -344,12 +319,8 @@ def read_sequences(
 
 
 def cut(text: str, *, cutting: Cutting, max_words: int) -> Iterator[str]:
-    """Yield the sequences of a text.
-
-    Args:
-        text: A line or an article.
-        cutting: "sentence", or "packed": neighbouring sentences together, as long as they have at most `max_words`.
-        max_words: A longer sentence is cut into pieces.
+    """Yield the sequences of a text: its sentences, or neighbours packed together up to `max_words`; longer ones are
+    cut.
     """
     held: list[str] = []
     for sentence in split_sentences(text):
@@ -382,15 +353,7 @@ def _sample(sequences: Iterable[str], *, limit: int, rng: random.Random) -> list
 def open_sequences(
     request: UlrRequest, events: TrainingEvents, stack: ExitStack
 ) -> tuple[Sequence[MarkedSequence], str]:
-    """Open the sequences to learn from.
-
-    Args:
-        request: Names texts, or a folder of n-grams.
-        events: Gets `examples_read`.
-        stack: Closes the folder of n-grams.
-
-    Returns:
-        The sequences, and their digest.
+    """Open the sequences to learn from, and their digest; `stack` closes the folder of n-grams.
 
     Raises:
         InputError: If an input cannot be read, has too many bad rows, or nothing to learn from.
@@ -470,25 +433,14 @@ def _order(n: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
 
 
 class ViewDrawer:
-    """Draws what the network sees in a step.
-
-    Args:
-        network: Scores n-grams, where they are chosen by their score.
-        data: The sequences.
-        config: How many are drawn, and how n-grams are chosen.
-    """
+    """Draws what the network sees in a step."""
 
     def __init__(self, network: UlrNetwork, data: UlrData, config: UlrConfig) -> None:
         self._network, self._data, self._config = network, data, config
         self._precision = find_precision(config.precision, device_of(network))
 
     def views(self, step: int, *, head_only: bool) -> list[Views]:
-        """Draw the sequences of a step, from 1, choose their n-grams and mask them.
-
-        Args:
-            step: Its number and the seed decide everything.
-            head_only: Choose no n-grams, as while the encoder is fixed.
-        """
+        """Draw the sequences of a step, from 1; choose their n-grams, none while the encoder is fixed; mask them."""
         data, config = self._data, self._config
         drawn = data.draw(step, config.batch_size, seed=config.seed)
         sequences = tokenise(

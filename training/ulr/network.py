@@ -26,12 +26,7 @@ from training.ulr.request import Pooling
 
 @dataclass(frozen=True, slots=True)
 class HeadNames:
-    """Where a family of models keeps its head.
-
-    Attributes:
-        dense, norm, bias: Names of W and b, of the layer norm, and of c in the weights of transformers.
-        model_class: Class of transformers that has the head.
-    """
+    """Where a family of models keeps W and b, the layer norm, and c in the weights of transformers; and the class."""
 
     dense: str
     norm: str
@@ -141,11 +136,7 @@ def open_head(encoder: Any, weights: Sequence[Path], *, seed: int) -> tuple[MlmH
 
 
 def head_names(model_type: str) -> HeadNames:
-    """Return the names of a family's head.
-
-    Raises:
-        ModelError: If the family is not supported.
-    """
+    """Return the names of a family's head. Raises ModelError if the family is not supported."""
     if model_type not in HEAD_NAMES:
         raise ModelError(
             f"Models of type '{model_type}' cannot be trained with ULR; these can: {', '.join(sorted(HEAD_NAMES))}."
@@ -185,13 +176,7 @@ def _read(weights: Sequence[Path], names: HeadNames) -> dict[str, Tensor]:
 
 
 class UlrNetwork(nn.Module):
-    """An encoder with its pooling and its MLM head.
-
-    Args:
-        encoder: A model of transformers without a head.
-        head: Its MLM head.
-        pooling: How the vectors of tokens become one vector.
-    """
+    """A model of transformers without a head, its MLM head, and how vectors of tokens become one."""
 
     def __init__(self, encoder: nn.Module, head: MlmHead, *, pooling: Pooling) -> None:
         super().__init__()
@@ -200,11 +185,7 @@ class UlrNetwork(nn.Module):
         self.pooling: Pooling = pooling
 
     def hidden(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the last layer's token vectors, (b, t, dim), float32.
-
-        Args:
-            input_ids, attention_mask: (b, t), int64.
-        """
+        """Return the last layer's token vectors, (b, t, dim), float32, of ids and mask, (b, t)."""
         hidden: Tensor = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         return hidden.float()
 

@@ -74,13 +74,7 @@ def misad(part: Tensor, rest: Tensor, whole: Tensor, *, renormalise: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class UlrLosses:
-    """Losses of a step before their weights, detached.
-
-    Attributes:
-        misad: With what holds sequences; 0 if no sequence has an n-gram.
-        mlm: In nats; 0 if nothing is masked.
-        n_spans: Sequences with an n-gram.
-    """
+    """Losses of a step before their weights, detached; MLM in nats, 0 where nothing counts; sequences with n-grams."""
 
     misad: float
     mlm: float
@@ -193,14 +187,7 @@ def _rows(hidden: Tensor, places: list[tuple[int, int]]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class UlrRecord(StepRecord):
-    """Figures of one step.
-
-    Attributes:
-        misad: MiSAD before its weight; 0 while the head is trained alone.
-        mlm: MLM loss in nats, before its weight.
-        sequences: Sequences of the step.
-        spans: Those with an n-gram.
-    """
+    """Figures of one step: losses before their weights, its sequences, and those with an n-gram."""
 
     misad: float
     mlm: float
@@ -279,13 +266,7 @@ class UlrObjective(Objective):
 
 
 class UlrTerms:
-    """MiSAD and MLM over sequences of their own.
-
-    Args:
-        network: Encoder and MLM head; the encoder is trained by another objective too.
-        data: The sequences.
-        config: Weights, sequences a step and how n-grams are chosen; its learning rate is not used.
-    """
+    """MiSAD and MLM over sequences of their own; the encoder is trained by another objective too."""
 
     def __init__(self, network: UlrNetwork, data: UlrData, config: UlrConfig) -> None:
         self._network, self._data, self._config = network, data, config

@@ -115,24 +115,14 @@ def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
 
 
 def refuse_other_model(folder: Path) -> None:
-    """Stop where files that stay in a folder would be loaded in place of the encoder that is written there.
-
-    Raises:
-        OptionError: If the folder holds a PEARL checkpoint or an ONNX graph.
-    """
+    """Stop where a PEARL checkpoint or an ONNX graph in a folder would be loaded in place of what is written there."""
     for name in (PEARL_JSON, "onnx/model.onnx", "model.onnx"):
         if (folder / name).exists():
             raise OptionError("out", f"{folder} holds another model ({name}). Write to another folder.")
 
 
 def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -> None:
-    """Write the network of `base` as a folder that loads as a plain encoder.
-
-    Args:
-        folder: Created if absent; the files of an encoder in it are replaced.
-        base: Its network has been trained; it is moved to the CPU.
-        training: Record of the run, for ulr.json.
-    """
+    """Write the trained network of `base` as a folder that loads as a plain encoder, with a record for ulr.json."""
     from safetensors.torch import save_file
 
     (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,7 @@ def options_of(
 
     def decorate(command: F) -> F:
         # Applied from below: the record's own fields come first, then those of the record that it extends.
-        for field in reversed(sorted(fields(record), key=lambda field: field.name not in record.__annotations__)):
+        for field in sorted(fields(record), key=lambda field: field.name not in record.__annotations__)[::-1]:
             if field.name not in without:
                 text = _MARKED.sub(flagged, helps.get(field.name, ""))
                 command = _option(field, hints[field.name], named[field.name], text)(command)

@@ -71,11 +71,7 @@ class LoadedBases:
             self._temporary.cleanup()
 
     def collection(self, base: Base, encoder: Encoder) -> Collection:
-        """The collection of a base, loaded if it does not exist. It is open until enough others have been used.
-
-        Raises:
-            StoreError: If the store fails.
-        """
+        """The collection of a base, loaded if it does not exist; open until enough others have been used."""
         name = collection_name(base, encoder)
         known = self._open.pop(name, None)
         if known is None or known[0] is not base:
@@ -168,14 +164,7 @@ class LinkerOutput:
 
 
 class Linker:
-    """The linker, with as many candidates as `link` scores.
-
-    Args:
-        encoder: The model.
-        bases: Its collections.
-        calibration: By default the shipped one.
-        name: Name in the report.
-    """
+    """The linker, with as many candidates as `link` scores."""
 
     def __init__(
         self, encoder: Encoder, bases: LoadedBases, *, calibration: Calibration | None = None, name: str | None = None
@@ -223,12 +212,7 @@ class Linker:
 
 
 class Ablation:
-    """The linker without one feature, on the candidates of the full linker.
-
-    Args:
-        linker: The full linker.
-        feature: One of `ranking.FEATURES`; its coefficient becomes 0.
-    """
+    """The linker without one feature, on the candidates of the full linker: its coefficient becomes 0."""
 
     def __init__(self, linker: Linker, feature: str) -> None:
         self.name = f"without {feature}"
@@ -241,13 +225,7 @@ class Ablation:
 
 
 class Dense:
-    """Ranks entities by their nearest vector.
-
-    Args:
-        encoder: Any encoder.
-        bases: Its collections.
-        name: Name in the report.
-    """
+    """Ranks entities by their nearest vector."""
 
     def __init__(self, encoder: Encoder, bases: LoadedBases, *, name: str) -> None:
         self.name = name
@@ -346,12 +324,7 @@ class EverydayMethod(Method, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EverydaySet:
-    """Mentions of a base, by kind.
-
-    Attributes:
-        base: The entities.
-        mentions: In the order of the kinds.
-    """
+    """Mentions of a base, in the order of their kinds."""
 
     base: Base
     mentions: tuple[MadeMention, ...]
@@ -373,12 +346,7 @@ def make_set(base: Base, n_mentions: int, *, seed: int = 0) -> EverydaySet:
 
 
 class EverydayLinker:
-    """The linker at its defaults, without calibration.
-
-    Args:
-        encoder: The model.
-        bases: Its collections.
-    """
+    """The linker at its defaults, without calibration."""
 
     def __init__(self, encoder: Encoder, bases: LoadedBases) -> None:
         self.name = encoder.info.name

@@ -149,11 +149,7 @@ class ExactNames(Peer):
 
 
 class ExactThenFuzzy(Peer):
-    """Exact lookup of folded names, then the most similar name by rapidfuzz.
-
-    Args:
-        scorer: A function of `rapidfuzz.fuzz`.
-    """
+    """Exact lookup of folded names, then the most similar name by a scorer of `rapidfuzz.fuzz`."""
 
     def __init__(self, scorer: Literal["WRatio", "ratio"]) -> None:
         self.name = f"exact+{scorer}"
@@ -273,13 +269,7 @@ class ExactLookup:
 
 
 class ScoredNames:
-    """A string similarity that scores every name of a base.
-
-    Args:
-        name: Name in the report.
-        scores: From mentions and the base's distinct names to `Scores`.
-        supports: Without `large_linking` if it is too slow for large bases.
-    """
+    """A string similarity that scores every name of a base, from mentions and the base's distinct names to `Scores`."""
 
     def __init__(self, name: str, scores: Callable[[Sequence[str], Sequence[str]], Scores], supports: frozenset[Need]):
         self.name = name

@@ -39,12 +39,7 @@ _EXACT = "EXACT"
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A base of entities.
-
-    Attributes:
-        name: Unique in a store.
-        entities: Entities with unique ids.
-    """
+    """Entities with unique ids, under a name that is unique in a store."""
 
     name: str
     entities: tuple[Entity, ...]
@@ -73,13 +68,7 @@ class MentionQuery:
 
 @dataclass(frozen=True, slots=True)
 class LinkingSet:
-    """Mentions against one base.
-
-    Attributes:
-        base: The entities.
-        queries: n mentions with an entity.
-        nil_queries: Their n NIL twins.
-    """
+    """Mentions against one base, and their NIL twins, in the same order."""
 
     base: Base
     queries: tuple[MentionQuery, ...]
@@ -102,11 +91,7 @@ class SetSource:
 
 
 def read_set(data: Data, source: SetSource, options: LinkingOptions) -> LinkingSet:
-    """Read a set.
-
-    Raises:
-        FormatError: If a table is broken, or no mention belongs to the splits.
-    """
+    """Read a set. Raises FormatError if a table is broken, or no mention belongs to the splits."""
     path = data.paths(source.base)[0]
     entities = read_base(data, path)
     if source.pairs is not None:
@@ -130,11 +115,7 @@ def read_set(data: Data, source: SetSource, options: LinkingOptions) -> LinkingS
 
 
 def read_joins(data: Data) -> list[LinkingSet]:
-    """Read the fuzzy joins of AutoFJ: right titles with a match are the mentions, left titles the base.
-
-    Raises:
-        FormatError: If a table is broken, or no right title has a match.
-    """
+    """Read the fuzzy joins of AutoFJ: right titles with a match are the mentions, left titles the base."""
     bases: dict[str, dict[str, Entity]] = {}
     for name, key, title in data.rows("autofj/left.tsv", "dataset", "id", "title"):
         bases.setdefault(name, {})[key] = Entity(key, title)

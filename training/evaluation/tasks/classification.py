@@ -59,11 +59,7 @@ class Split:
 
 
 def split_rows(groups: Sequence[Hashable], rng: np.random.Generator) -> Split:
-    """Divide rows at random, 70 : 15 : 15; rows of one group stay together.
-
-    Raises:
-        ValueError: If there are fewer than three groups.
-    """
+    """Divide rows at random, 70 : 15 : 15; rows of one group stay together. There must be three groups."""
     number: dict[Hashable, int] = {}
     group_of = np.array([number.setdefault(group, len(number)) for group in groups], dtype=np.int64)
     if len(number) < 3:

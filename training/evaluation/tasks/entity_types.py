@@ -184,12 +184,7 @@ def resolve_types(predicted: Sequence[str], types: Sequence[Collection[str]]) ->
 
 
 def score_predictions(predicted: Sequence[str], types: Sequence[Collection[str]]) -> TypeScores:
-    """Score predicted types.
-
-    Args:
-        predicted: The predicted type of each name.
-        types: The correct types of each name, at least one.
-    """
+    """Score the predicted type of each name against its correct types, at least one."""
     actual = resolve_types(predicted, types)
     f1 = {}
     for kind in sorted(set(actual)):
@@ -208,11 +203,7 @@ TypedName = tuple[str, Collection[str]]
 
 
 def held_out_names(data: Data) -> list[TypedName]:
-    """Names of the test split with all their types, in the order of the table.
-
-    Raises:
-        FormatError: If a type is not one of OntoNotes', or no name is left.
-    """
+    """Names of the test split with all their types, in the order of the table. Raises FormatError."""
     seen = training_keys()
     types: dict[str, set[str]] = {}
     for name, kind in data.rows(READS, "name", "onto_type"):

@@ -58,11 +58,7 @@ def plain_question(question: str) -> str:
 
 
 def read_questions(data: Data) -> Questions:
-    """The questions of the splits train and dev; of all rows if the file has neither.
-
-    Raises:
-        FormatError: If the table is broken.
-    """
+    """The questions of the splits train and dev; of all rows if the file has neither."""
     rows = data.rows(GEOGRANNO, "split", "question", "canonical")
     rows = [row for row in rows if row[0] in _SPLITS] or rows
     candidates = {canonical: i for i, canonical in enumerate(dict.fromkeys(row[2] for row in rows))}
@@ -165,11 +161,7 @@ def sentences_of(text: str) -> list[tuple[int, str]]:
 
 
 def read_paragraphs(data: Data) -> list[Paragraph]:
-    """Read the paragraphs of two sentences and more, in the order of the table.
-
-    Raises:
-        FormatError: If the table is broken, or an answer begins outside its paragraph.
-    """
+    """Read the paragraphs of two sentences and more, in the order of the table. Raises FormatError."""
     found: dict[str, Paragraph] = {}
     for number, (question, context, start) in enumerate(data.rows(_SQUAD, "question", "context", "start"), 2):
         parts = sentences_of(context)
