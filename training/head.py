@@ -29,7 +29,7 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPE
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
 from training.evaluation.tasks.entity_types import TypeScores, score_predictions
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
-from training.examples.files import read_training_files
+from training.examples.files import phrase_key, read_training_files
 from training.finetune.losses import marginal_type_loss
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
@@ -92,6 +92,9 @@ class HeadObjective(Objective):
         return {"loss": loss.detach()}
 
 
+_WEIGHT_DECAY = 1e-3
+
+
 def fit_head(
     vectors: Tensor,
     allowed: Tensor,
@@ -100,7 +103,6 @@ def fit_head(
     epochs: int,
     batch: int = 1024,
     learning_rate: float = 3e-3,
-    weight_decay: float = 1e-3,
     generator: torch.Generator,
 ) -> nn.Linear:
     """Fit W of Eq. 1.
@@ -112,7 +114,6 @@ def fit_head(
         epochs: Passes: n examples are drawn per epoch.
         batch: Examples per step.
         learning_rate: Peak; falls to zero as a cosine.
-        weight_decay: Weight decay of AdamW.
         generator: Determines the order and the initial weights.
 
     Returns:
@@ -122,7 +123,7 @@ def fit_head(
     nn.init.normal_(head.weight, std=0.02, generator=generator)
     steps = max(1, epochs * len(vectors) // batch)
 
-    optimizer = torch.optim.AdamW(head.parameters(), lr=learning_rate, weight_decay=weight_decay)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=learning_rate, weight_decay=_WEIGHT_DECAY)
 
     def draw() -> Tensor:
         return torch.multinomial(weights, batch, replacement=True, generator=generator)
@@ -144,13 +145,13 @@ def label_matrix(examples: Sequence[Example]) -> Tensor:
 
 
 @torch.inference_mode()
-def phrase_vectors(base: BaseModel, names: list[str], *, max_tokens: int = 64, micro_batch: int = 64) -> Tensor:
+def phrase_vectors(base: BaseModel, names: list[str], *, max_tokens: int = 64) -> Tensor:
     """Encode names: vectors before normalisation on the CPU, (n, dim), the input of the head."""
     parts = []
     with tqdm(total=len(names), desc="encode", unit=" names", unit_scale=True, disable=None) as bar:
         for start in range(0, len(names), _CHUNK):
             chunk = [base.config.prefix + name for name in names[start : start + _CHUNK]]
-            parts.append(pool_phrases(base.network, base.tokenizer, chunk, max_tokens, micro_batch).cpu())
+            parts.append(pool_phrases(base.network, base.tokenizer, chunk, max_tokens, 64).cpu())
             bar.update(len(chunk))
     return torch.cat(parts)
 
@@ -215,18 +216,13 @@ def _choose(examples: list[Example], options: HeadOptions) -> list[Example]:
     seen: Counter[tuple[int, ...]] = Counter()
     chosen = []
     distinct = {(e.name, e.allowed): e for e in examples}
-    for example in sorted(distinct.values(), key=lambda e: hash_order(e.name, options.seed)):
+    for example in sorted(
+        distinct.values(), key=lambda e: phrase_key(f"{options.seed}/{e.name}").to_bytes(8, "little")
+    ):
         if seen[example.allowed] < options.max_each:
             seen[example.allowed] += 1
             chosen.append(example)
     return chosen
-
-
-def hash_order(name: str, seed: int) -> bytes:
-    """Return a sort key for an order that looks random and is the same everywhere."""
-    from hashlib import blake2b
-
-    return blake2b(f"{seed}/{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 @torch.inference_mode()

@@ -49,7 +49,7 @@ from training.finetune.losses import nt_xent
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.mining.edit_pairs import edit_pairs
 from training.networks.checkpoints import write_character_encoder
-from training.networks.phrase_vectors import micro_batches
+from training.networks.phrase_vectors import micro_batches, pad
 from training.options import CharacterWidths, LoveConfig, Mimic, StrPath, refuse_overwriting
 
 Array = npt.NDArray[np.float32]
@@ -148,7 +148,8 @@ class MimicNetwork(nn.Module):
 
     def forward(self, tokenizer: Any, words: Sequence[str]) -> Tensor:
         """Return vectors of words, (n, dim), any norm."""
-        ids, mask = _pad_words(tokenizer, words, device=self.to_target.weight.device)
+        rows = [encoding.ids[:MAX_TOKENS] for encoding in tokenizer.encode_batch(list(words))]
+        ids, mask = pad(rows, self.to_target.weight.device)
         vectors: Tensor = self.to_target(self.encoder.phrase_vectors(ids, mask))
         return vectors
 
@@ -299,14 +300,6 @@ def measure_mimicry(
 
 def _draw(others: Sequence[int], n: int, rng: random.Random) -> Sequence[int]:
     return others if len(others) <= n else rng.sample(others, n)
-
-
-def _pad_words(tokenizer: Any, words: Sequence[str], *, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return token ids and mask of words, (n, t)."""
-    ids = [encoding.ids[:MAX_TOKENS] for encoding in tokenizer.encode_batch(list(words))]
-    width = max(1, *map(len, ids))
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids], device=device)
-    return torch.tensor([row + [0] * (width - len(row)) for row in ids], device=device), mask
 
 
 def _digest_of(targets: Targets) -> str:

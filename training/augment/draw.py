@@ -376,17 +376,13 @@ class AugmentationSources:
     mix: AugmentationMix = field(default_factory=AugmentationMix)
 
     @classmethod
-    def of_corpus(
-        cls, folder: Path, *, wordnet: Path | None = None, mix: AugmentationMix | None = None
-    ) -> AugmentationSources:
+    def of_corpus(cls, folder: Path) -> AugmentationSources:
         """Find the files of a corpus, aliases before paraphrases."""
         neighbours = folder / NEIGHBOURS
         return cls(
-            wordnet=wordnet,
             neighbours=neighbours if neighbours.exists() else None,
             token_variants=tuple(path for path in [folder / WORD_VARIANTS] if path.exists()),
             paraphrases=tuple(path for path in (folder / ENTITIES, folder / PHRASE_VARIANTS) if path.exists()),
-            mix=mix or AugmentationMix(),
         )
 
     def open(self) -> Augmenter:

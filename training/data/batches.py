@@ -17,7 +17,6 @@ import signal
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -28,7 +27,7 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment import augment as augment_phrase
 from training.augment import edit_character
 from training.examples.example import Example, fold_phrase
-from training.examples.files import index_by_name
+from training.examples.files import index_by_name, phrase_key
 from training.networks.phrase_vectors import MicroBatch, pad_batches, token_ids
 from training.options import BatchOptions
 
@@ -314,11 +313,7 @@ class BatchMaker:
 
 def _keys(texts: Sequence[str]) -> KeyArray:
     """63-bit keys of texts, the same in every process; `NO_KEY` for an empty text."""
-    keys = []
-    for text in texts:
-        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        keys.append(int.from_bytes(digest, "little") >> 1 or 1 if text else NO_KEY)
-    return np.array(keys, dtype=np.int64)
+    return np.array([phrase_key(text) >> 1 or 1 if text else NO_KEY for text in texts], dtype=np.int64)
 
 
 NegativeRows = Iterable[tuple[str, Iterable[str]]]

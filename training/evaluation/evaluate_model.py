@@ -41,7 +41,7 @@ _STRING_METHODS: Mapping[str, Callable[[], Method]] = {
 """Baselines without a model, by name; all run by default."""
 
 
-def evaluate_model(
+def evaluate_model(  # long: its arguments, and what they mean
     data: str | os.PathLike[str],
     model: str = DEFAULT_MODEL,
     *,

@@ -206,7 +206,10 @@ def _rows(report: Report, results: Sequence[TaskResult]) -> Iterator[tuple[str, 
             yield (name, *(_figure(result, method) for result in results))
     models = dict.fromkeys(model for result in results for model in result.task.paper)
     for model in sorted(models, key=lambda model: model != MAIN):
-        yield (f"{model} (paper)", *(_paper(result.task.paper, model) for result in results))
+        yield (
+            f"{model} (paper)",
+            *(f"{result.task.paper[model]:.1f}" if model in result.task.paper else _NONE for result in results),
+        )
 
 
 def _figure(result: TaskResult, method: str) -> str:
@@ -214,10 +217,6 @@ def _figure(result: TaskResult, method: str) -> str:
     if outcome is None:
         return _NONE
     return f"{outcome.value:.1f}" + ("" if outcome.deviation is None else f"±{outcome.deviation:.1f}")
-
-
-def _paper(figures: Mapping[str, float], model: str) -> str:
-    return f"{figures[model]:.1f}" if model in figures else _NONE
 
 
 def _by_kind(report: Report) -> Iterator[list[str]]:

@@ -7,7 +7,7 @@ fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", phrases="corpus", out="fitt
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -70,15 +70,26 @@ def fit_model(  # long: its arguments, and the run with all of its options
         request.phrases, request.aliases, min_count=request.min_count, max_errors=request.max_errors, events=events
     )
     plain = _read_plain(request, events)
-    steps = request.steps or _plan_steps(request, len(examples))
+    steps = request.steps or plan_steps(
+        len(examples),
+        request.batch_options(),
+        has_negatives=request.hard_negatives is not None,
+        world_size=shard_of_environment().world_size,
+    )
     config = request.fit_config(steps=steps, device=str(device))
     if base.has_trained_head and config.type_weight > 0:
         _report_types(base, examples, events)
     teacher, distil_from = _open_teachers(request, base, str(device), distils=bool(plain))
     with ExitStack() as stack:
-        terms = _open_terms(request, base, config, events, stack)
+        terms, asked = None, request.ulr_request()
+        if asked is not None:
+            terms = open_terms(base, asked, steps=steps, dropout=config.dropout, events=events, stack=stack)
         shard = stack.enter_context(process_group(device))
-        negatives = None if request.hard_negatives is None else _read_negatives(request)
+        negatives = (
+            None
+            if request.hard_negatives is None
+            else read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
+        )
         maker = new_batch_maker(
             examples,
             request.batch_options(),
@@ -136,28 +147,12 @@ def _open_base(request: FitRequest, out: Path) -> BaseModel:
     )
 
 
-def _plan_steps(request: FitRequest, n_examples: int) -> int:
-    """Return the steps that the requested epochs take."""
-    return plan_steps(
-        n_examples,
-        request.batch_options(),
-        has_negatives=request.hard_negatives is not None,
-        world_size=shard_of_environment().world_size,
-    )
-
-
 def _read_plain(request: FitRequest, events: TrainingEvents) -> list[str]:
     """Read the phrases that are distilled."""
     if not request.distil:
         return []
     found = read_training_files(request.distil, min_count=1, max_errors=request.max_errors, events=events)
     return [example.name for example in found]
-
-
-def _read_negatives(request: FitRequest) -> Iterator[tuple[str, list[str]]]:
-    """Read phrases with their hard negatives."""
-    assert request.hard_negatives is not None
-    yield from read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
 
 
 def _report_types(base: BaseModel, examples: list[Example], events: TrainingEvents) -> None:
@@ -205,16 +200,6 @@ def _open_teacher(model: str, request: FitRequest, base: BaseModel, device: str)
                 return NetworkTeacher(found.network, found.tokenizer, device=device)
     # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was requested.
     return as_teacher(load_encoder(model, device="auto" if request.device == "auto" else device))
-
-
-def _open_terms(
-    request: FitRequest, base: BaseModel, config: FitConfig, events: TrainingEvents, stack: ExitStack
-) -> UlrTerms | None:
-    """Open the terms of ULR, if they have a weight."""
-    asked = request.ulr_request()
-    if asked is None:
-        return None
-    return open_terms(base, asked, steps=config.steps, dropout=config.dropout, events=events, stack=stack)
 
 
 def _evaluator(request: FitRequest, base: BaseModel) -> Evaluate | None:

@@ -69,16 +69,17 @@ def nt_xent(
     return nn.functional.cross_entropy(logits.masked_fill(blocked, MASKED_LOGIT), partner)
 
 
+_ALPHA, _BETA, _BASE, _MARGIN = 1.0, 60.0, 0.5, 0.2
+"""Of the multi-similarity loss: weights of the similarities of positives and negatives, the similarity that is
+subtracted, and the margin of the mining, in cosine."""
+
+
 def multi_similarity(
     rows: Tensor,
     columns: Tensor,
     *,
     positive: Tensor,
     negative: Tensor,
-    alpha: float = 1.0,
-    beta: float = 60.0,
-    base: float = 0.5,
-    margin: float = 0.2,
 ) -> Tensor:
     """Multi-similarity loss with online mining: all names of an entity are positives of each other.
 
@@ -90,10 +91,6 @@ def multi_similarity(
         columns: Vectors that they are compared with, (c, dim), any norm.
         positive: (r, c) bool: the column is of the same entity, and not the row itself.
         negative: (r, c) bool: the column is of another entity.
-        alpha: Weight of the similarities of positives, no unit.
-        beta: Weight of the similarities of negatives, no unit.
-        base: Similarity that is subtracted, in [-1, 1].
-        margin: Margin of the mining, in cosine.
 
     Returns:
         Mean over the rows, (); a row without any pair left counts as 0.
@@ -106,10 +103,10 @@ def multi_similarity(
         infinity = float("inf")
         closest_negative = similarity.masked_fill(~negative, -infinity).amax(dim=1, keepdim=True)
         farthest_positive = similarity.masked_fill(~positive, infinity).amin(dim=1, keepdim=True)
-        positive = positive & (similarity - margin < closest_negative)
-        negative = negative & (similarity + margin > farthest_positive)
-    pulled = _log1p_sum_exp(-alpha * (similarity - base), positive) / alpha
-    pushed = _log1p_sum_exp(beta * (similarity - base), negative) / beta
+        positive = positive & (similarity - _MARGIN < closest_negative)
+        negative = negative & (similarity + _MARGIN > farthest_positive)
+    pulled = _log1p_sum_exp(-_ALPHA * (similarity - _BASE), positive) / _ALPHA
+    pushed = _log1p_sum_exp(_BETA * (similarity - _BASE), negative) / _BETA
     return (pulled + pushed).mean()
 
 

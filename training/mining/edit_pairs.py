@@ -113,11 +113,8 @@ def count_bits(values: UInt64Array) -> npt.NDArray[np.uint8]:
     if hasattr(np, "bitwise_count"):
         counted: npt.NDArray[np.uint8] = np.bitwise_count(values)
         return counted
-    pairs = values - ((values >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    fours = (pairs & np.uint64(0x3333333333333333)) + ((pairs >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    bytewise = (fours + (fours >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    total: npt.NDArray[np.uint8] = ((bytewise * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint8)
-    return total
+    bits: npt.NDArray[np.uint8] = np.unpackbits(values.view(np.uint8)).reshape(-1, 64).sum(axis=1, dtype=np.uint8)
+    return bits
 
 
 MAX_DISTANCE = 2

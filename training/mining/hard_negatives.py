@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ import numpy.typing as npt
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.examples.example import Phrase, fold_phrase
-from training.examples.files import as_phrases, read_training_files, write_hard_negatives
+from training.examples.files import as_phrases, phrase_key, read_training_files, write_hard_negatives
 from training.mining.edit_pairs import Pairs, edit_distances, edit_pairs
 from training.options import MIN_COUNT, MiningConfig, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
 
@@ -129,10 +128,10 @@ def _sorted_neighbours(texts: Sequence[str], width: int) -> Pairs:
 
 def _find_allowed(merged_phrases: Sequence[Phrase], pairs: Pairs, config: MiningConfig) -> npt.NDArray[np.bool_]:
     """Return which pairs may be negatives: no common entity, not equal when folded, of another type if requested."""
-    folded = np.array([_hash(fold_phrase(phrase.text)) for phrase in merged_phrases], dtype=np.int64)
+    folded = np.array([phrase_key(fold_phrase(phrase.text)) >> 1 for phrase in merged_phrases], dtype=np.int64)
     allowed: npt.NDArray[np.bool_] = folded[pairs[:, 0]] != folded[pairs[:, 1]]
     if config.different_type:
-        masks = [_bits(phrase.types) for phrase in merged_phrases]
+        masks = [sum(1 << kind for kind in set(phrase.types)) for phrase in merged_phrases]
         low = np.array([mask & (1 << 63) - 1 for mask in masks], dtype=np.int64)
         high = np.array([mask >> 63 for mask in masks], dtype=np.int64)
         known = (low | high) != 0
@@ -227,20 +226,6 @@ def _cosines(vectors: npt.NDArray[np.float16], left: IntArray, right: IntArray) 
     """Cosine of each pair of rows."""
     product: FloatArray = np.einsum("nd,nd->n", vectors[left].astype(np.float32), vectors[right].astype(np.float32))
     return product
-
-
-def _bits(types: Sequence[int]) -> int:
-    """Pack a set of label indices into the bits of an integer."""
-    mask = 0
-    for index in types:
-        mask |= 1 << index
-    return mask
-
-
-def _hash(text: str) -> int:
-    """Return a 63-bit hash that is the same in every process."""
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
 
 
 _ENCODED = 1024  # names between two reports of progress

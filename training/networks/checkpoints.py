@@ -74,8 +74,8 @@ Made for names and short phrases. The licences of the base model and of the trai
 """
 
 
-def model_card(config: PearlConfig, *, notes: Mapping[str, str] | None = None) -> str:
-    """Make a model card from pearl.json, with further lines of the training section, such as the parity of a graph."""
+def model_card(config: PearlConfig) -> str:
+    """Make a model card from pearl.json."""
     character = "none"
     if config.character is not None:
         own = config.character
@@ -86,7 +86,6 @@ def model_card(config: PearlConfig, *, notes: Mapping[str, str] | None = None) -
             f"{config.char_dim} dimensions, {own.share:.0%} of the cosine{most}: {len(own.alphabet):,} characters"
             f"{' and wordpieces' if own.max_pieces else ''}, {own.embedding_dim} wide"
         )
-    record = {**config.training, **(notes or {})}
     return _CARD.format(
         name=config.name,
         dim=config.dim,
@@ -99,7 +98,7 @@ def model_card(config: PearlConfig, *, notes: Mapping[str, str] | None = None) -
         prefix=repr(config.prefix) if config.prefix else "none",
         precision=config.precision,
         phrase_only=", the phrase part alone" if config.char_dim else "",
-        training="\n".join(f"- {key}: {_shown(value)}" for key, value in record.items()) or "Not recorded.",
+        training="\n".join(f"- {key}: {_shown(value)}" for key, value in config.training.items()) or "Not recorded.",
     )
 
 
@@ -192,8 +191,6 @@ def write_network(
     *,
     transformer: Path,
     onnx_path: Path | None = None,
-    weights_hash: str | None = None,
-    card: str | None = None,
 ) -> VerifiedCheckpoint:
     """Write a network as a checkpoint folder with its weights for torch.
 
@@ -203,8 +200,6 @@ def write_network(
         config: pearl.json; its widths and `character` are taken from the network.
         transformer: Folder with the phrase encoder's config.json and tokenizer files.
         onnx_path: Its graph, or None.
-        weights_hash: As for `seal`.
-        card: README.md; by default made from the config.
 
     Raises:
         ValueError: If the network has no type head.
@@ -224,8 +219,7 @@ def write_network(
             character=character_arrays(network),
             onnx_path=onnx_path,
             torch_path=weights,
-            model_card=model_card(config) if card is None else card,
-            weights_hash=weights_hash,
+            model_card=model_card(config),
         )
 
 

@@ -79,6 +79,14 @@ def pad_batches(ids: Sequence[Sequence[int]], *, size: int) -> list[MicroBatch]:
     return found
 
 
+def pad(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Pad rows of token ids to the longest of them: ids and mask, (n, t), int64, in the order of the rows."""
+    (batch,) = pad_batches(rows, size=len(rows))
+    place = np.argsort(batch.rows, kind="stable")
+    ids, mask = batch.input_ids[place], batch.attention_mask[place]
+    return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
+
+
 def _truncate(ids: list[int], max_tokens: int) -> list[int]:
     return ids if len(ids) <= max_tokens else [*ids[: max_tokens - 1], ids[-1]]
 

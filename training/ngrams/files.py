@@ -22,13 +22,13 @@ import re
 import sys
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -332,12 +332,7 @@ class SpanScorer(Protocol):
 
 
 def choose_spans(
-    sequences: Sequence[MarkedSequence],
-    strategy: Strategy,
-    *,
-    rng: random.Random,
-    score: SpanScorer | None = None,
-    entities: bool = True,
+    sequences: Sequence[MarkedSequence], strategy: Strategy, *, rng: random.Random, score: SpanScorer | None = None
 ) -> list[NgramSpan | None]:
     """Choose a span of each sequence.
 
@@ -346,7 +341,6 @@ def choose_spans(
         strategy: See the module.
         rng: Makes the draws; `lowest_score` needs none.
         score: Needed for `lowest_score`.
-        entities: Whether entity mentions that are no n-grams by their PMI take part as n-grams.
 
     Returns:
         The span, or None for a sequence that has none to choose.
@@ -355,79 +349,36 @@ def choose_spans(
         ValueError: If the strategy is unknown, `lowest_score` has no `score`, or `score` gives another number of
             scores than there are spans.
     """
+    if strategy not in get_args(Strategy):
+        raise ValueError(f"strategy is {strategy!r}, but must be one of {', '.join(get_args(Strategy))}")
+    if strategy == "random_span":
+        return [draw_random_span(one.text, rng) for one in sequences]
+    # An n-gram leaves a rest.
+    candidates = [[span for span in one.spans if span.words < one.words] for one in sequences]
     if strategy == "lowest_score":
         if score is None:
             raise ValueError("the strategy 'lowest_score' needs a scorer as 'score'")
-        return _choose_lowest([_ngrams(one, entities=entities) for one in sequences], sequences, score)
-    draw: Callable[[MarkedSequence], NgramSpan | None]
-    if strategy == "random_ngram":
-
-        def draw(sequence: MarkedSequence) -> NgramSpan | None:
-            return _draw(_ngrams(sequence, entities=entities), rng)
-
-    elif strategy == "entity":
-
-        def draw(sequence: MarkedSequence) -> NgramSpan | None:
-            return _draw([span for span in _ngrams(sequence, entities=True) if span.is_entity], rng)
-
-    elif strategy == "random_span":
-
-        def draw(sequence: MarkedSequence) -> NgramSpan | None:
-            return draw_random_span(sequence.text, rng)
-
-    else:
-        raise ValueError(f"strategy is {strategy!r}, but must be lowest_score, random_ngram, random_span or entity")
-    return [draw(sequence) for sequence in sequences]
+        return _choose_lowest(candidates, sequences, score)
+    if strategy == "entity":
+        candidates = [[span for span in spans if span.is_entity] for spans in candidates]
+    return [spans[rng.randrange(len(spans))] if spans else None for spans in candidates]
 
 
-def draw_random_span(
-    text: str,
-    rng: random.Random,
-    *,
-    probability: float = SPAN_PROBABILITY,
-    max_words: int = MAX_SPAN_WORDS,
-) -> NgramSpan | None:
-    """Draw words in a row, as SpanBERT does.
+def draw_random_span(text: str, rng: random.Random) -> NgramSpan | None:
+    """Draw words in a row, as SpanBERT does; None if the text has fewer than two words.
 
-    The length l has probability p (1 - p)^(l - 1), over the lengths from 1 to `max_words` that leave a word for the
-    rest; each place is then as likely as another.
-
-    Args:
-        text: The sequence.
-        rng: Makes two draws.
-        probability: p, in (0, 1].
-        max_words: The longest span.
-
-    Returns:
-        The span, or None if the text has fewer than two words.
+    The length l has probability p (1 - p)^(l - 1), over the lengths from 1 to `MAX_SPAN_WORDS` that leave a word for
+    the rest; each place is then as likely as another. `rng` makes two draws.
     """
-    if not 0 < probability <= 1 or max_words < 1:
-        raise ValueError(
-            f"probability is {probability} and max_words {max_words}; they must be in (0, 1], and 1 or more"
-        )
     words = [found.span() for found in word_pattern().finditer(text)]
-    longest = min(max_words, len(words) - 1)
+    longest = min(MAX_SPAN_WORDS, len(words) - 1)
     if longest < 1:
         return None
-    length = longest
-    if probability < 1:
-        # The inverse of the distribution function, cut off after `longest`.
-        share = 1 - (1 - probability) ** longest
-        length = min(longest, 1 + int(math.log1p(-rng.random() * share) / math.log1p(-probability)))
-    else:
-        rng.random()  # as many draws for any p
-        length = 1
+    # The inverse of the distribution function, cut off after `longest`.
+    share = 1 - (1 - SPAN_PROBABILITY) ** longest
+    length = min(longest, 1 + int(math.log1p(-rng.random() * share) / math.log1p(-SPAN_PROBABILITY)))
     first = rng.randrange(len(words) - length + 1)
     return NgramSpan(words[first][0], words[first + length - 1][1], length)
-
-
-def _ngrams(sequence: MarkedSequence, *, entities: bool) -> list[NgramSpan]:
-    """Return the n-grams that leave a rest."""
-    return [span for span in sequence.spans if span.words < sequence.words and (entities or span.pmi is not None)]
-
-
-def _draw(spans: Sequence[NgramSpan], rng: random.Random) -> NgramSpan | None:
-    return spans[rng.randrange(len(spans))] if spans else None
 
 
 def _choose_lowest(

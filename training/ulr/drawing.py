@@ -36,10 +36,10 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.tokens import tokenizer_errors
 from pearl_qdrant.errors import InputError, ModelError
 from training.examples.files import opened_sources, read_texts
-from training.networks.phrase_vectors import autocast, device_of, find_precision
+from training.networks.phrase_vectors import autocast, device_of, find_precision, pad
 from training.ngrams.files import MarkedSequence, MarkedSequences, NgramCorpus, choose_spans, split_sentences
 from training.options import TrainingEvents, as_paths
-from training.ulr.network import UlrNetwork, pad
+from training.ulr.network import UlrNetwork
 from training.ulr.request import UlrConfig, UlrRequest
 
 Span = tuple[int, int]
@@ -350,38 +350,6 @@ def _sample(sequences: Iterable[str], *, limit: int, rng: random.Random) -> list
     return kept
 
 
-def open_sequences(
-    request: UlrRequest, events: TrainingEvents, stack: ExitStack
-) -> tuple[Sequence[MarkedSequence], str]:
-    """Open the sequences to learn from, and their digest; `stack` closes the folder of n-grams.
-
-    Raises:
-        InputError: If an input cannot be read, has too many bad rows, or nothing to learn from.
-    """
-    if request.ngrams is not None:
-        corpus = stack.enter_context(NgramCorpus(request.ngrams))
-        if not len(corpus):
-            raise InputError(str(request.ngrams), None, "has no sequences. Find the n-grams of more texts")
-        if not len(corpus.numbers_with_spans()) and request.find_sampling() != "random_span":
-            raise InputError(
-                str(request.ngrams), None, "has no n-gram in any sequence. Find n-grams with a lower threshold"
-            )
-        events.examples_read(len(corpus), {})
-        return corpus, digest_of(corpus)
-    report = ReadReport(max_errors=request.max_errors)
-    found = read_sequences(
-        as_paths(request.texts),
-        report,
-        field=request.field,
-        cutting=request.cutting,
-        max_words=request.max_words,
-        limit=request.sequences,
-        seed=request.seed,
-    )
-    events.examples_read(len(found), report.skip_counts)
-    return found, found.digest()
-
-
 @dataclass(frozen=True, slots=True)
 class UlrData:
     """What a run learns from.
@@ -416,6 +384,43 @@ class UlrData:
     def identity(self) -> dict[str, Any]:
         """Return what identifies the data."""
         return {"sequences": self.digest, "n_sequences": len(self), "prefix": self.prefix}
+
+
+def open_data(
+    request: UlrRequest, tokenizer: Any, events: TrainingEvents, stack: ExitStack, *, prefix: str, lowercase: bool
+) -> UlrData:
+    """Open what a request names; `stack` closes the folder of n-grams.
+
+    Raises:
+        InputError: If an input cannot be read, has too many bad rows, or nothing to learn from.
+        ModelError: If the tokenizer has no mask token.
+    """
+    sequences: MarkedSequences
+    if request.ngrams is not None:
+        corpus = sequences = stack.enter_context(NgramCorpus(request.ngrams))
+        if not len(corpus):
+            raise InputError(str(request.ngrams), None, "has no sequences. Find the n-grams of more texts")
+        if not len(corpus.numbers_with_spans()) and request.find_sampling() != "random_span":
+            raise InputError(
+                str(request.ngrams), None, "has no n-gram in any sequence. Find n-grams with a lower threshold"
+            )
+        skipped, digest = {}, digest_of(corpus)
+    else:
+        report = ReadReport(max_errors=request.max_errors)
+        texts = sequences = read_sequences(
+            as_paths(request.texts),
+            report,
+            field=request.field,
+            cutting=request.cutting,
+            max_words=request.max_words,
+            limit=request.sequences,
+            seed=request.seed,
+        )
+        skipped, digest = report.skip_counts, texts.digest()
+    events.examples_read(len(sequences), skipped)
+    share = request.mask_share if request.mlm_weight else 0.0
+    masking = open_masking(tokenizer, share=share, on_rest=request.mlm_on_rest)
+    return UlrData(sequences, tokenizer, masking, prefix, lowercase, digest, request.sequences)
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.runtime.network import pool_tokens
 from pearl_qdrant.errors import ModelError
-from training.networks.phrase_vectors import pad_batches
 from training.ulr.request import Pooling
 
 
@@ -200,11 +198,3 @@ class UlrNetwork(nn.Module):
         encoder: Any = self.encoder
         logits: Tensor = self.head(hidden, encoder.get_input_embeddings().weight)
         return logits.float()
-
-
-def pad(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Pad rows of token ids to the longest of them: ids and mask, (n, t), int64, in the order of the rows."""
-    (batch,) = pad_batches(rows, size=len(rows))
-    place = np.argsort(batch.rows, kind="stable")
-    ids, mask = batch.input_ids[place], batch.attention_mask[place]
-    return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)

@@ -43,10 +43,10 @@ from pearl_qdrant.errors import TrainingError
 from training.loop.distributed import shard_of_environment
 from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.networks.checkpoints import BaseModel
-from training.networks.phrase_vectors import autocast, device_of, find_precision
+from training.networks.phrase_vectors import autocast, device_of, find_precision, pad
 from training.options import TrainingEvents
-from training.ulr.drawing import UlrData, ViewDrawer, Views, open_masking, open_sequences
-from training.ulr.network import MlmHead, UlrNetwork, open_head, pad
+from training.ulr.drawing import UlrData, ViewDrawer, Views, open_data
+from training.ulr.network import MlmHead, UlrNetwork, open_head
 from training.ulr.request import UlrConfig, UlrRequest
 
 
@@ -353,11 +353,5 @@ def open_terms(
         max_tokens=request.max_tokens,
         dropout=dropout,
     )
-    sequences, digest = open_sequences(request, events, stack)
-    masking = open_masking(
-        base.tokenizer, share=config.mask_share if config.mlm_weight else 0.0, on_rest=config.mlm_on_rest
-    )
-    data = UlrData(
-        sequences, base.tokenizer, masking, prefix=base.config.prefix, digest=digest, limit=request.sequences
-    )
+    data = open_data(request, base.tokenizer, events, stack, prefix=base.config.prefix, lowercase=False)
     return UlrTerms(UlrNetwork(encoder, head, pooling=pooling), data, config)

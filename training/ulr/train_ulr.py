@@ -29,7 +29,7 @@ from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
 from training.loop.distributed import shard_of_environment
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
 from training.options import TrainingEvents, as_paths, refuse_overwriting
-from training.ulr.drawing import UlrData, open_masking, open_sequences
+from training.ulr.drawing import open_data
 from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
 from training.ulr.objective import UlrRecord, fit_ulr
 from training.ulr.request import Pooling, UlrConfig, UlrRequest, UlrResult
@@ -209,19 +209,15 @@ def train_ulr(
     refuse_other_model(out)
     base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
     with ExitStack() as stack:
-        sequences, digest = open_sequences(request, events or TrainingEvents(), stack)
-        config = _config(request, base, min(request.sequences, len(sequences)))
-        data = UlrData(
-            sequences,
+        data = open_data(
+            request,
             base.tokenizer,
-            open_masking(
-                base.tokenizer, share=config.mask_share if config.mlm_weight else 0.0, on_rest=config.mlm_on_rest
-            ),
+            events or TrainingEvents(),
+            stack,
             prefix=base.prefix,
             lowercase=base.lowercase,
-            digest=digest,
-            limit=request.sequences,
         )
+        config = _config(request, base, len(data))
         base.network.to(device)
         fit_ulr(
             base.network,

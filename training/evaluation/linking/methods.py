@@ -34,9 +34,9 @@ from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from training.evaluation.linking.peers import EVERYDAY, Answers
+from training.evaluation.linking.peers import ALL_SIZES, EVERYDAY, Answers
 from training.evaluation.linking.sets import DEPTH, Base, LinkingSet, MentionQuery, Ranking, rank_entities
-from training.evaluation.methods import Method, Need
+from training.evaluation.methods import Method
 
 _WINDOW = 4096
 """Number of entities that are encoded and written together."""
@@ -126,13 +126,11 @@ def _load(store: Store, name: str, version: str, base: Base, encoder: Encoder) -
     return collection
 
 
-_ALL_SIZES: frozenset[Need] = frozenset({"linking", "large_linking"})
-
 _RRF = 60
 """Constant of reciprocal rank fusion (Cormack et al. 2009)."""
 
-_TIMED = 1000
-"""Number of mentions on which the linker is timed."""
+TIMED = 1000
+"""Mentions on which the linker is timed."""
 
 _MORE_NAMES = 3
 """Names fetched for each wanted entity, since an entity may have several."""
@@ -166,12 +164,10 @@ class LinkerOutput:
 class Linker:
     """The linker, with as many candidates as `link` scores."""
 
-    def __init__(
-        self, encoder: Encoder, bases: LoadedBases, *, calibration: Calibration | None = None, name: str | None = None
-    ) -> None:
+    def __init__(self, encoder: Encoder, bases: LoadedBases, *, name: str | None = None) -> None:
         self.name = name or encoder.info.name
-        self.supports = _ALL_SIZES
-        self.calibration = calibration or Calibration()
+        self.supports = ALL_SIZES
+        self.calibration = Calibration()
         self._encoder = encoder
         self._bases = bases
         self._last: tuple[LinkingSet, LinkerOutput] | None = None
@@ -197,14 +193,10 @@ class Linker:
 
     def milliseconds(self, one: LinkingSet) -> float:
         """Wall clock a mention of `link_batch` on the first mentions of the set, without exclusions."""
-        mentions = [query.mention for query in one.queries[:_TIMED]]
         collection = self._bases.collection(one.base, self._encoder)
         linker = EntityLinker(self._bases.store, [collection], self._encoder)
-        linker.link(mentions[0])
-        start = time.perf_counter()
-        for _ in linker.link_batch(mentions):
-            pass
-        return 1000 * (time.perf_counter() - start) / len(mentions)
+        linker.link(one.queries[0].mention)
+        return _milliseconds(linker, [query.mention for query in one.queries[:TIMED]])
 
     def _score_mentions(self, queries: Sequence[MentionQuery], one: LinkingSet, limit: int) -> Iterator[ScoredMention]:
         collection = self._bases.collection(one.base, self._encoder)
@@ -216,7 +208,7 @@ class Ablation:
 
     def __init__(self, linker: Linker, feature: str) -> None:
         self.name = f"without {feature}"
-        self.supports = _ALL_SIZES
+        self.supports = ALL_SIZES
         self._linker = linker
         self._model = shipped_model().without(feature)
 
@@ -229,7 +221,7 @@ class Dense:
 
     def __init__(self, encoder: Encoder, bases: LoadedBases, *, name: str) -> None:
         self.name = name
-        self.supports = _ALL_SIZES
+        self.supports = ALL_SIZES
         self._encoder = encoder
         self._bases = bases
         self._last: tuple[LinkingSet, list[Ranking]] | None = None
@@ -254,7 +246,7 @@ class Fusion:
 
     def __init__(self, methods: Sequence[LinkingMethod]) -> None:
         self.name = "rrf"
-        self.supports = _ALL_SIZES
+        self.supports = ALL_SIZES
         self._methods = tuple(methods)
 
     def rank(self, one: LinkingSet) -> list[Ranking]:
@@ -310,9 +302,6 @@ names, which takes it two minutes."""
 FEWEST_OF_KIND = 20
 """At least so many mentions of each kind, however large the base is."""
 
-TIMED = 1000
-"""Mentions on which the linker is timed."""
-
 
 class EverydayMethod(Method, Protocol):
     """A method that links mentions to the entities of a base, or answers NIL."""
@@ -330,19 +319,18 @@ class EverydaySet:
     mentions: tuple[MadeMention, ...]
 
 
-def make_set(base: Base, n_mentions: int, *, seed: int = 0) -> EverydaySet:
+def make_set(base: Base, n_mentions: int) -> EverydaySet:
     """Make mentions of every kind from a base.
 
     Args:
         base: The entities.
         n_mentions: At most this many, equally many of each kind; fewer for a large base (`MAX_COMPARISONS`).
-        seed: Seed of all choices.
     """
     entities = [NamedEntity(one.entity_id, tuple(one.names()), one.types) for one in base.entities]
     owners = NameOwners((one.entity_id, name) for one in entities for name in one.names)
     affordable = max(MAX_COMPARISONS // max(1, len(owners)), FEWEST_OF_KIND * len(KINDS))
     per_kind = max(1, min(n_mentions, affordable) // len(KINDS))
-    return EverydaySet(base, tuple(make_mentions(entities, owners, per_kind=per_kind, seed=seed)))
+    return EverydaySet(base, tuple(make_mentions(entities, owners, per_kind=per_kind, seed=0)))
 
 
 class EverydayLinker:
@@ -364,13 +352,12 @@ class EverydayLinker:
 
         scored = linker.score_batch([one.mention for one in mentions], options, exclude=exclude)
         links = [decide(one, linker.calibration, options.limit, threshold, options.on_tie) for one in scored]
-        return Answers(tuple(link.entity_id for link in links), _milliseconds(linker, mentions))
+        timed = [one.mention for one in mentions[:: max(1, len(mentions) // TIMED)]]
+        return Answers(tuple(link.entity_id for link in links), _milliseconds(linker, timed))
 
 
-def _milliseconds(linker: EntityLinker, mentions: Sequence[MadeMention]) -> float:
-    """Wall clock a mention of `link_batch`, over mentions of all kinds."""
-    step = max(1, len(mentions) // TIMED)
-    timed = [one.mention for one in mentions[::step]]
+def _milliseconds(linker: EntityLinker, timed: Sequence[str]) -> float:
+    """Wall clock a mention of `link_batch`."""
     start = time.perf_counter()
     for _ in linker.link_batch(timed):
         pass

@@ -36,7 +36,7 @@ _NAMES = 4 * DEPTH
 
 _BUCKETS = 1 << 20
 
-_ALL_SIZES: frozenset[Need] = frozenset({"linking", "large_linking"})
+ALL_SIZES: frozenset[Need] = frozenset({"linking", "large_linking"})
 _SMALL_BASES: frozenset[Need] = frozenset({"linking"})
 
 Scores = Iterator[Any]
@@ -260,7 +260,7 @@ class ExactLookup:
 
     def __init__(self) -> None:
         self.name = "exact"
-        self.supports = _ALL_SIZES
+        self.supports = ALL_SIZES
 
     def rank(self, one: LinkingSet) -> list[Ranking]:
         names = Names(one.base)
@@ -301,8 +301,8 @@ def peers() -> list[ExactLookup | ScoredNames]:
     return [
         ExactLookup(),
         ScoredNames("rapidfuzz", _fuzzy_scores, _SMALL_BASES),
-        ScoredNames("tfidf", _tfidf_scores, _ALL_SIZES),
-        ScoredNames("lexical", _ngram_scores, _ALL_SIZES),
+        ScoredNames("tfidf", _tfidf_scores, ALL_SIZES),
+        ScoredNames("lexical", _ngram_scores, ALL_SIZES),
     ]
 
 

@@ -13,7 +13,9 @@ as correct.
 
 from __future__ import annotations
 
+import operator
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +26,7 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from training.evaluation.data import Data
 from training.evaluation.methods import EncoderMethod
-from training.evaluation.outcome import FloatArray, Outcome, mean_outcome
+from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
 from training.evaluation.task import EvaluationOptions, Task
 from training.examples.example import TEST_SPLITS, name_key, split_of
 from training.examples.numbers import number_names, ordinal_words_of, words_of
@@ -186,13 +188,29 @@ def resolve_types(predicted: Sequence[str], types: Sequence[Collection[str]]) ->
 def score_predictions(predicted: Sequence[str], types: Sequence[Collection[str]]) -> TypeScores:
     """Score the predicted type of each name against its correct types, at least one."""
     actual = resolve_types(predicted, types)
-    f1 = {}
-    for kind in sorted(set(actual)):
-        hits = sum(p == a == kind for p, a in zip(predicted, actual, strict=True))
-        f1[kind] = 2 * hits / (predicted.count(kind) + actual.count(kind))
-    n_right = sum(p == a for p, a in zip(predicted, actual, strict=True))
-    support = {kind: actual.count(kind) for kind in f1}
-    return TypeScores(n_right / len(predicted), sum(f1.values()) / len(f1), f1, len(predicted), support)
+    f1 = f1_by_type(np.ones(len(actual)), _numbers(predicted), _numbers(actual))
+    support = Counter(actual)
+    kinds = sorted(support)
+    return TypeScores(
+        sum(map(operator.eq, predicted, actual)) / len(predicted),
+        sum(f1[kind] for kind in kinds) / len(kinds),
+        {kind: f1[kind] for kind in kinds},
+        len(predicted),
+        {kind: support[kind] for kind in kinds},
+    )
+
+
+def _numbers(kinds: Sequence[str]) -> IntArray:
+    return np.array([ENTITY_TYPES.index(kind) for kind in kinds], dtype=np.int64)
+
+
+def f1_by_type(weights: FloatArray, predicted: IntArray, actual: IntArray) -> dict[str, float]:
+    """F1 of each entity type over weighted names; 0 for one that neither occurs nor is predicted."""
+    size = len(ENTITY_TYPES)
+    hits = np.bincount(actual, weights * (predicted == actual), minlength=size)
+    total = np.bincount(actual, weights, minlength=size) + np.bincount(predicted, weights, minlength=size)
+    f1 = np.divide(2 * hits, total, out=np.zeros(size), where=total > 0)
+    return dict(zip(ENTITY_TYPES, f1.tolist(), strict=True))
 
 
 READS = "typed_names/onto_typed_names.tsv"
@@ -248,17 +266,11 @@ def _balanced(data: Data, method: EncoderMethod, options: EvaluationOptions) -> 
     predicted = method.entity_types([name for name, _ in chosen])
     scores = score_predictions(predicted, types)
     details = {"accuracy": 100 * scores.accuracy, **_by_type(scores)}
-    number = {kind: i for i, kind in enumerate(ENTITY_TYPES)}
-    answered = np.array([number[kind] for kind in predicted], dtype=np.int64)
-    actual = np.array([number[kind] for kind in resolve_types(predicted, types)], dtype=np.int64)
-    occurring = np.unique(actual)
+    answered, actual = _numbers(predicted), _numbers(resolve_types(predicted, types))
 
     def score(weights: FloatArray) -> float:
-        size = len(ENTITY_TYPES)
-        hits = np.bincount(actual, weights * (answered == actual), minlength=size)
-        total = np.bincount(actual, weights, minlength=size) + np.bincount(answered, weights, minlength=size)
-        f1 = np.divide(2 * hits, total, out=np.zeros(size), where=total > 0)
-        return 100 * float(f1[occurring].mean())
+        f1 = f1_by_type(weights, answered, actual)
+        return 100 * float(np.mean([f1[kind] for kind in ENTITY_TYPES if kind in scores.f1]))
 
     return Outcome((score(np.ones(len(chosen))),), len(chosen), score, details=details)
 
