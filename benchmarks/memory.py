@@ -21,14 +21,13 @@ class Peak:
     file_backed: float = 0.0
 
 
-def _resident(pid: int) -> tuple[float, float]:
-    """RssAnon and RssFile of a process, in MB; 0 if it has ended."""
+def status_mb(key: str, pid: int | str = "self") -> float:
+    """A line of /proc/PID/status, in MB; 0 if the process has ended, or has no such line."""
     try:
-        with Path(f"/proc/{pid}/status").open(encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file if line.startswith("Rss"))
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     except OSError:
-        return 0.0, 0.0
-    return tuple(int(fields.get(key, "0 kB").split()[0]) * 1024 / 1e6 for key in ("RssAnon", "RssFile"))  # type: ignore[return-value]
+        return 0.0
+    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{key}:")), 0.0)
 
 
 @contextmanager
@@ -43,8 +42,8 @@ def peak_memory(pid: int | None = None) -> Iterator[Peak]:
                 pids = [top.pid, *(child.pid for child in top.children(recursive=True))]
             except psutil.NoSuchProcess:
                 return
-            sums = [sum(values) for values in zip(*map(_resident, pids), strict=True)]
-            peak.anonymous, peak.file_backed = max(peak.anonymous, sums[0]), max(peak.file_backed, sums[1])
+            peak.anonymous = max(peak.anonymous, sum(status_mb("RssAnon", one) for one in pids))
+            peak.file_backed = max(peak.file_backed, sum(status_mb("RssFile", one) for one in pids))
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import click
 from generators.worst_shapes import SHAPES
+from memory import status_mb
 
 from ingest.base.type_map import TypeMap
 from ingest.formats import open_reader
@@ -39,12 +40,6 @@ class Measure:
     seconds: float | None
     grown_mb: float
     outcome: str
-
-
-def status_mb(key: str) -> float:
-    """A line of /proc/self/status, in MB."""
-    rows = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(row.split()[1]) * 1024 / 1e6 for row in rows if row.startswith(key + ":"))
 
 
 def read_all(path: Path, kind: str, types: TypeMap) -> str:
@@ -76,8 +71,7 @@ def measure(path: Path, kind: str, types: TypeMap, limit: float) -> Measure:
     text = os.read(receive, 1 << 16) if ready else b""
     grown = 0.0
     if not ready:
-        rows = Path(f"/proc/{child}/status").read_text(encoding="ascii").splitlines()
-        grown = next(int(row.split()[1]) * 1024 / 1e6 for row in rows if row.startswith("RssAnon"))
+        grown = status_mb("RssAnon", child)
         os.kill(child, signal.SIGKILL)
     os.close(receive)
     os.waitpid(child, 0)

@@ -32,6 +32,7 @@ from generators.tables import make_csv, make_json, make_jsonl, make_parquet, mak
 from generators.umls import BYTES_A_ROW, make_umls
 from generators.wikidata import make_dump, make_truthy
 from generators.yago import make_yago_4, make_yago_45
+from memory import status_mb
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
@@ -74,12 +75,6 @@ class Measure:
     memory: tuple[float, float, float] | None = None
 
 
-def anonymous_mb() -> float:
-    """RssAnon of this process."""
-    rows = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(row.split()[1]) * 1024 / 1e6 for row in rows if row.startswith("RssAnon"))
-
-
 def timed(work: Callable[[Measure], object]) -> Measure:
     """Run `work`, which fills a measure, and add the times."""
     found, start, cpu = Measure(), time.perf_counter(), time.process_time()
@@ -90,29 +85,29 @@ def timed(work: Callable[[Measure], object]) -> Measure:
 
 def read_entities(folder: Path) -> Measure:
     """One pass of the reader; the second one of Wikidata's dump."""
-    report, memory = ReadReport(max_errors=0), [anonymous_mb()]
+    report, memory = ReadReport(max_errors=0), [status_mb("RssAnon")]
 
     def read(found: Measure) -> None:
         for found.entities, _ in enumerate(reader.read_runs(report), 1):
             if not found.entities % SAMPLE_ENTITIES:
-                memory.append(anonymous_mb())
+                memory.append(status_mb("RssAnon"))
 
     paths = [folder] if len(files(folder)) > 1 else files(folder)
     with open_reader(paths) as reader:
         if isinstance(reader, WikidataReader):
             reader.read_classes()  # timed separately, in its own line
         found = timed(read)
-    memory.append(anonymous_mb())
+    memory.append(status_mb("RssAnon"))
     found.rows, found.memory = report.rows, (memory[0], max(memory), memory[-1])
     return found
 
 
 def read_classes(folder: Path) -> Measure:
     """The first pass over Wikidata's dump."""
-    before = anonymous_mb()
+    before = status_mb("RssAnon")
     with WikidataReader(files(folder), ReadOptions()) as reader:
         found = timed(lambda _: reader.read_classes())
-    after = anonymous_mb()
+    after = status_mb("RssAnon")
     found.memory = before, after, after
     return found
 
@@ -132,9 +127,9 @@ def read_pandas(folder: Path) -> Measure:
         for chunk in pandas.read_csv(path, chunksize=100_000, **options):
             found.rows += len(chunk)
 
-    before = anonymous_mb()
+    before = status_mb("RssAnon")
     found = timed(read)
-    found.memory = before, anonymous_mb(), anonymous_mb()
+    found.memory = before, status_mb("RssAnon"), status_mb("RssAnon")
     return found
 
 

@@ -8,13 +8,12 @@ list was counted in 27,405 articles of English Wikipedia.
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections import Counter
 from pathlib import Path
 
 import click
+from recipe_tables import read_texts
 
 N_WORDS = 8_000
 _WORD = re.compile(r"(?<![^\W_])[a-z]+(?![^\W_])")
@@ -26,9 +25,8 @@ _WORD = re.compile(r"(?<![^\W_])[a-z]+(?![^\W_])")
 def main(text: Path, out: Path) -> None:
     """Count the words and write the list."""
     counts: Counter[str] = Counter()
-    with gzip.open(text, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            counts.update(set(_WORD.findall(json.loads(line)["text"])))
+    for one in read_texts(text):
+        counts.update(set(_WORD.findall(one)))
     words = sorted(counts, key=lambda word: (-counts[word], word))[:N_WORDS]
     out.write_text("\n".join(words) + "\n", encoding="utf-8")
     click.echo(f"{len(words)} words; the last is in {counts[words[-1]]} texts")

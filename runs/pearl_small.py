@@ -28,6 +28,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -82,32 +83,19 @@ def stages(
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--work", type=click.Path(path_type=Path), required=True)
 @click.option("--print", "only_print", is_flag=True, help="Show the commands and stop.")
-def main(
-    articles: Path | None,
-    corpus: Path | None,
-    vectors: Path,
-    ner_model: str,
-    base: str,
-    gpus: int,
-    seed: int,
-    work: Path,
-    only_print: bool,
-) -> None:
+def main(work: Path, only_print: bool, **given: Any) -> None:
     """Make the checkpoint, stage by stage; a finished stage is not repeated."""
-    if corpus is None and (articles is None or not ner_model):
+    if given["corpus"] is None and (given["articles"] is None or not given["ner_model"]):
         raise click.UsageError("Give --articles and --ner-model, or an existing --corpus.")
     if not only_print:
         from pearl_qdrant.encoder.find_model import find_model
 
-        base = str(find_model(base).folder)  # some stages need the folder
-    made = stages(
-        work, articles=articles, corpus=corpus, vectors=vectors, ner_model=ner_model, base=base, gpus=gpus, seed=seed
-    )
-    for name, words in made.items():
+        given["base"] = str(find_model(given["base"]).folder)  # some stages need the folder
+    for name, words in stages(work, **given).items():
         launcher = [] if words[0] == "torchrun" else [sys.executable, "-m", "pearl_qdrant"]
         command = [*launcher, *words]
         click.echo(shlex.join(command), err=not only_print)
-        done = work / f"{name}-{seed}.done"
+        done = work / f"{name}-{given['seed']}.done"
         if not only_print and not done.exists():
             subprocess.run(command, check=True)  # noqa: S603 - our own command, no shell
             done.touch()

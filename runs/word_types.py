@@ -10,18 +10,16 @@ English Wikipedia: 67.5 % of the types of names that were kept back are right, w
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 import numpy as np
 import torch
+from recipe_tables import read_texts, read_tsv
 
 from pearl_qdrant.linking.documents.word_types import FILE, TYPES, n_rows, numbers_of, rows_of, split
 
@@ -49,14 +47,13 @@ def typed_names(paths: Iterable[Path]) -> dict[str, int]:
     types: defaultdict[str, set[str]] = defaultdict(set)
     of_people: set[str] = set()
     for path in paths:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-                if not row["onto_type"]:
-                    continue
-                for name in (row["name"], *(row.get("aliases") or "").split("|")):
-                    types[name].add(row["onto_type"])
-                if row["onto_type"] == "PERSON":
-                    of_people.update(row["name"].split())
+        for row in read_tsv(path):
+            if not row["onto_type"]:
+                continue
+            for name in (row["name"], *(row.get("aliases") or "").split("|")):
+                types[name].add(row["onto_type"])
+            if row["onto_type"] == "PERSON":
+                of_people.update(row["name"].split())
     number = {name: i for i, name in enumerate(TYPES)}
     found = {}
     for name, own in types.items():
@@ -67,13 +64,6 @@ def typed_names(paths: Iterable[Path]) -> dict[str, int]:
         if " " in name or is_clear:
             found[name] = number[kind]
     return found
-
-
-def paragraphs(path: Path) -> Iterator[str]:
-    """The paragraphs of a file of texts."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield from json.loads(line)["text"].split("\n")
 
 
 def find(texts: Iterable[str], names: dict[str, int]) -> Examples:
@@ -116,7 +106,7 @@ def _name_at(words: Sequence[str], at: int, names: dict[str, int]) -> tuple[str,
 def main(text: Path, paths: Sequence[Path], out: Path | None) -> None:
     """Fit the weights and write them."""
     names = typed_names(paths)
-    examples = find(paragraphs(text), names)
+    examples = find((part for one in read_texts(text) for part in one.split("\n")), names)
     click.echo(f"{len(names):,} names, {len(examples.rows):,} places of {len(set(examples.names)):,} of them")
     kinds = np.array(examples.types)
     is_kept_back = np.array([zlib.crc32(name.encode()) % 10 == 0 for name in examples.names])

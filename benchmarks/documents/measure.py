@@ -42,13 +42,18 @@ class Document:
     gold: list[frozenset[str]]
 
 
+def rows_of(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
 def read_documents(data: Path, corpus: str) -> list[Document]:
     """The documents of a corpus that have mentions."""
     rows: dict[str, list[dict[str, str]]] = {}
-    with (data / "mentions.tsv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            if row["corpus"] == corpus:
-                rows.setdefault(row["doc_id"], []).append(row)
+    for row in rows_of(data / "mentions.tsv"):
+        if row["corpus"] == corpus:
+            rows.setdefault(row["doc_id"], []).append(row)
     documents = []
     with (data / "documents.jsonl").open(encoding="utf-8") as lines:
         for one in map(json.loads, lines):
@@ -58,12 +63,6 @@ def read_documents(data: Path, corpus: str) -> list[Document]:
                 gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in own]
                 documents.append(Document(one["text"], spans, gold))
     return documents
-
-
-def base_rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a base."""
-    with path.open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def with_links(base: Path, links: Path, folder: Path) -> Path:
@@ -79,7 +78,7 @@ def with_links(base: Path, links: Path, folder: Path) -> Path:
 def dictionary(base: Path) -> dict[str, str]:
     """The most popular entity of each name, up to case."""
     best: dict[str, tuple[float, str]] = {}
-    for row in base_rows(base):
+    for row in rows_of(base):
         popularity = float(row.get("popularity") or 0)
         for name in (row["name"], *(row.get("aliases") or "").split("|")):
             key = name.casefold()

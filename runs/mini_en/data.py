@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from recipe_tables import read_tsv
+from recipe_tables import read_texts
 
 from mini_en.examples import (
     alias_examples,
@@ -18,6 +16,7 @@ from mini_en.examples import (
     number_examples,
     prepositional_examples,
     typed_examples,
+    types_of_names,
     without_strings,
     without_types,
     wordnet_examples,
@@ -121,17 +120,16 @@ def plain_phrases(path: Path, rng: random.Random) -> list[str]:
     clause = re.compile(r"(?<=[.!?;:,()\n])\s+")
     marks = " .,;:!?()\"'"
     found: set[str] = set()
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            clauses = [words for part in clause.split(json.loads(line)["text"][:6000]) if (words := part.split())]
-            for words in rng.choices(clauses, k=8) if clauses else ():
-                n = rng.choices(range(1, 9), (8, 22, 20, 15, 12, 9, 8, 6))[0]
-                if len(words) < n:
-                    continue
-                start = rng.randrange(len(words) - n + 1)
-                phrase = " ".join(words[start : start + n]).strip(marks)
-                if 3 <= len(phrase) <= 80 and any(letter.isalpha() for letter in phrase):
-                    found.add(phrase.lower() if rng.random() < 0.3 else phrase)
+    for text in read_texts(path):
+        clauses = [words for part in clause.split(text[:6000]) if (words := part.split())]
+        for words in rng.choices(clauses, k=8) if clauses else ():
+            n = rng.choices(range(1, 9), (8, 22, 20, 15, 12, 9, 8, 6))[0]
+            if len(words) < n:
+                continue
+            start = rng.randrange(len(words) - n + 1)
+            phrase = " ".join(words[start : start + n]).strip(marks)
+            if 3 <= len(phrase) <= 80 and any(letter.isalpha() for letter in phrase):
+                found.add(phrase.lower() if rng.random() < 0.3 else phrase)
     kept = sorted(found)
     return rng.sample(kept, min(N_PLAIN, len(kept)))
 
@@ -149,8 +147,6 @@ def head_examples(sources: list[ExampleSource], rng: random.Random, n: int) -> l
 
 def held_out_types(data: Path, splits: range) -> list[tuple[str, set[str]]]:
     """A natural sample of typed names that training never saw, with all types of each."""
-    types: dict[str, set[str]] = {}
-    for row in read_tsv(data / "typed_names" / "onto_typed_names.tsv"):
-        types.setdefault(row["name"], set()).add(row["onto_type"])
+    types = types_of_names(data / "typed_names" / "onto_typed_names.tsv")
     held_out = [(name, found) for name, found in types.items() if split_of(name_key(name)) in splits]
     return random.Random(4).sample(held_out, min(8000, len(held_out)))

@@ -58,14 +58,20 @@ def held_out_aliases(path: Path) -> set[str]:
     return held
 
 
-def typed_examples(path: Path) -> list[Example]:
-    """Typed names of the training splits; a name with two types allows either."""
+def types_of_names(path: Path, sources: tuple[str, ...] = ("",)) -> dict[str, set[str]]:
+    """All types of each name of a table; of rows of which a source begins with one of these."""
     types: dict[str, set[str]] = {}
     for row in read_tsv(path):
-        types.setdefault(row["name"], set()).add(row["onto_type"])
+        if sources == ("",) or any(one.startswith(sources) for one in row["sources"].split("|")):
+            types.setdefault(row["name"], set()).add(row["onto_type"])
+    return types
+
+
+def typed_examples(path: Path) -> list[Example]:
+    """Typed names of the training splits; a name with two types allows either."""
     return sort_examples(
         Example(name, (), f"name:{name.casefold()}", any_class(found))
-        for name, found in types.items()
+        for name, found in types_of_names(path).items()
         if split_of(name_key(name)) in TRAIN_SPLITS
     )
 

@@ -7,15 +7,13 @@ within longer names are replaced by aliases of their own ("substituted"). Text g
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from recipe_tables import read_tsv
+from recipe_tables import read_texts, read_tsv
 
 from mini_en.data import Shares, plain_phrases, proper_names, read_sources
 from mini_en.examples import alias_examples, without_strings
@@ -140,13 +138,11 @@ def substituted(examples: Iterable[Example], *, limit: int = 60_000) -> Iterator
 def mined_pairs(path: Path) -> Iterator[Example]:
     """Yield pairs of phrases that a text says mean the same."""
     seen: set[tuple[str, str]] = set()
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            text = json.loads(line)["text"]
-            defined = find_abbreviations(text)
-            pairs = [(found.long, found.short) for found in defined if sum(map(str.isupper, found.short)) >= 2]
-            pairs += [(match[1], match[2]) for match in _KNOWN_AS.finditer(text)]
-            for pair in pairs:
-                if pair not in seen and pair[0].casefold() != pair[1].casefold() and len(pair[0]) <= 80:
-                    seen.add(pair)
-                    yield Example(pair[0], (pair[1],), f"text:{pair[0].casefold()}", ())
+    for text in read_texts(path):
+        defined = find_abbreviations(text)
+        pairs = [(found.long, found.short) for found in defined if sum(map(str.isupper, found.short)) >= 2]
+        pairs += [(match[1], match[2]) for match in _KNOWN_AS.finditer(text)]
+        for pair in pairs:
+            if pair not in seen and pair[0].casefold() != pair[1].casefold() and len(pair[0]) <= 80:
+                seen.add(pair)
+                yield Example(pair[0], (pair[1],), f"text:{pair[0].casefold()}", ())

@@ -19,12 +19,12 @@ import onnx
 import onnxruntime
 import torch
 from onnx import numpy_helper
-from recipe_tables import read_tsv
 from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from mini_en.data import head_examples, held_out_types
+from mini_en.examples import types_of_names
 from pearl_qdrant.encoder.checkpoint import HEAD_FILE, HEAD_TENSOR, ONNX_FILE, read_config, seal, write_config
 from pearl_qdrant.encoder.verify import verify
 from training.data.batches import ExampleSource
@@ -56,10 +56,7 @@ LOGITS = "type_logits"
 def text_mentions(data: Path, splits: Collection[int], source: str | None = None) -> list[tuple[str, set[str]]]:
     """Return the mentions of splits by name, with all types that texts give them; of one source, or of all."""
     wanted = TEXT_SOURCES if source is None else (source,)
-    types: dict[str, set[str]] = {}
-    for row in read_tsv(data / "typed_names" / "onto_typed_names.tsv"):
-        if any(one.startswith(wanted) for one in row["sources"].split("|")):
-            types.setdefault(row["name"], set()).add(row["onto_type"])
+    types = types_of_names(data / "typed_names" / "onto_typed_names.tsv", wanted)
     return [(name, found) for name, found in types.items() if split_of(name_key(name)) in splits]
 
 
