@@ -1,10 +1,10 @@
 """The refresh of an encoder: its time, its state, the tables of the base, and the stages.
 
-The time of a refresh: one budget for all stages, of which each but the fit has a share that it does not exceed.
+One budget is for all stages, of which each but the fit has a share that it does not exceed:
 
-phrases, negatives, head, measure    cut to their share: fewer names at the pace that this machine has shown
-start, average, export               take what they take; the last two are foreseen from the first
-fit                                  what is left before those after it; it stops when its time is over
+    phrases, negatives, head, measure    cut to their share: fewer names at the pace that this machine has shown
+    start, average, export               take what they take; the last two are foreseen from the first
+    fit                                  what is left before those after it; it stops when its time is over
 
 The base becomes two tables: what is learned, and what is measured afterwards.
 """

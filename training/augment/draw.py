@@ -1,15 +1,4 @@
-"""Draw variants of a phrase as in the paper, from tables on disk, synonyms and edits.
-
-Look up variants of millions of phrases on disk: a JSON Lines file, with an index of 16 bytes per phrase in memory.
-
-Reads `phrase_aug.jsonl` (paraphrases), `token_aug.jsonl` (variants by synonyms) and `entities.jsonl` (aliases), our own
-or the published ones. Rows are read on demand from a memory map: 3 microseconds each.
-
-Replace one word, or the whole phrase, by a synonym from WordNet, word vectors, or a file.
-
-Function words and words of one or two letters are never replaced: WordNet knows "in" as an inch and "he" as helium.
-
-Draw one level of augmentation for each phrase, as in the paper, with fallbacks if a level has no variant.
+"""Draw variants of a phrase as in the paper: one level of augmentation, with fallbacks if it has no variant.
 
     character 0.10, synonym 0.30, paraphrase 0.50, word swap 0.05, unchanged 0.05
 
@@ -18,7 +7,9 @@ another of the remaining levels is drawn by weight, until one changes the phrase
 level can change the phrase (one or two letters, only digits), it comes back unchanged and `Variant.fell_through` is
 true: skip such a pair.
 
-Cost: 4 to 10 microseconds per phrase.
+Paraphrases, variants by synonyms and aliases are read on demand from JSON Lines on disk, with an index of 16 bytes per
+phrase in memory: 3 microseconds each. Function words and words of one or two letters have no synonyms: WordNet knows
+"in" as an inch and "he" as helium.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""Variants that need no files: one edited character, or another spelling of the phrase.
-
-An edit of one character is a swap, delete, insert, substitute, keyboard neighbour, OCR confusion.
+"""Variants that need no files: one edited character, or another spelling of the phrase as people use them.
 
 Only letters are edited, and only in words of at least three letters: another digit is another number, and an edit of
-"US" is another country. The first letter of a phrase is kept.
+"US" is another country. The first letter of a phrase is kept. All are seeded and never empty.
 
 Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
-
-Other spellings are those that people use, mixed as for the shipped model. All are seeded and never empty.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """Augmentation of a corpus that is computed once: what `train paraphrase` and `train synonyms` do.
 
-Paraphrase phrases with a sequence-to-sequence model, once, and store the result in `phrase_aug.jsonl`.
+Paraphrases are made by a sequence-to-sequence model. The paper's is Parrot (T5), which needs "paraphrase: " before the
+phrase. Rows are appended as they are made, so that an interrupted run resumes.
 
-The paper's model is Parrot (T5, `prithivida/parrot_paraphraser_on_T5`), which needs "paraphrase: " before the phrase.
-Any other model of the hub or in a folder works too. Rows are appended as they are made, so that an interrupted run
-resumes.
-
-Find neighbours of words among word vectors, from a `.vec` file of FastText (or GloVe's text format).
-
-Format: an optional header `n dim`, then a line `word v1 ... vdim` per word, the most frequent words first.
-Cost: comparing 50,000 words of 300 dimensions takes 1.5 x 10^12 operations, in blocks of 1,024 words.
+Synonyms are neighbours of words among word vectors, from a `.vec` file of FastText (or GloVe's text format): comparing
+50,000 words of 300 dimensions takes 1.5 x 10^12 operations, in blocks of 1,024 words.
 
 from pearl_qdrant import find_synonyms, paraphrase_corpus
 

@@ -1,16 +1,5 @@
 """The built-in parser: phrases of the five classes by patterns over parts of speech. English, no download.
 
-Words of the closed classes, which WordNet lacks or knows only in a rare sense, have letters of their own; a word of
-several classes has several letters, the likeliest first.
-
-The parts of speech that an English word may have, with weights: WordNet, its exception lists, and endings.
-
-Inflected forms are reduced as by WordNet's own look-up (morphy(7WN)): first the exception lists (`noun.exc`, ...), then
-endings. An unknown word is classified by its ending. The weight is the number of times that the word has this tag in
-WordNet's corpora (`cntlist.rev`, if there is one) plus its number of senses.
-
-Split English text into tokens, with a part of speech for each, without a model.
-
     text -> paragraphs -> tokens -> one letter per token, chosen by
         weight of the letter for the word  x  fit to the letter before  x  fit to the likeliest letter after
 
@@ -19,12 +8,13 @@ T "to" before a verb, ! negation, N noun, E name, K month, 1 number, J adjective
 V verb (past participles too), G verb in -ing, R adverb, A "ago" and similar words, S 's, "," comma, "." any end of a
 phrase. There is no sentence splitter: the end of a sentence is a letter that no phrase crosses.
 
-Cost: about 150,000 words per second on one core.
+The weight of a letter is the number of times that the word has this tag in WordNet's corpora (`cntlist.rev`, if there
+is one) plus its number of senses. Inflected forms are reduced as by WordNet's own look-up (morphy(7WN)); an unknown
+word is classified by its ending. Words of the closed classes, which WordNet lacks, have letters of their own.
 
-The parser finds what a constituency parse of simple clauses has, nested phrases included: base noun phrases, noun
-phrases joined by "of" or "and", prepositional phrases, adverbs and times ("two years later"), adjectives after a verb
-or with an adverb, and verb phrases. It cannot decide what a prepositional phrase is attached to ("of" apart): noun
-phrases that contain another preposition are not found, and verb phrases end early. A pronoun alone is not a phrase.
+The parser finds what a constituency parse of simple clauses has, nested phrases included. It cannot decide what a
+prepositional phrase is attached to ("of" apart): noun phrases that contain another preposition are not found, and verb
+phrases end early. A pronoun alone is not a phrase.
 
 Cost: about 60,000 words per second on one core; memory: the lexicon, about 100 MB.
 """

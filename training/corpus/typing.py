@@ -1,13 +1,8 @@
-"""Entity types of phrases: by form, by lists of names, or by a model.
+"""Entity types of phrases: by form, by lists of names (distant supervision), or by a NER model as in the paper.
 
-Recognise dates, times, money, percentages, quantities, ordinals and cardinals by their form. English.
-
-Assign entity types without a model: names of known type, and rules for numbers and times (distant supervision).
-
-A phrase gets a type if, without leading prepositions and articles, it is a name of that type or has the form of a date,
-an amount and so on. An unknown capitalised phrase gets no type, since it may be anything. Every other phrase is OTHER.
-
-Assign entity types by a token-classification model, as in the paper (DeBERTa on OntoNotes).
+Without a model, a phrase gets a type if, without leading prepositions and articles, it is a name of that type or has
+the form of a date, an amount and so on. An unknown capitalised phrase gets no type, since it may be anything. Every
+other phrase is OTHER. English.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Reads evaluation sets from a folder; `Data` is the protocol of all sources.
-
-Layout of the folder:
+"""Evaluation sets from a folder, the hub, or a base of the user's own; `Data` is the protocol of all sources.
 
     pearl_bench/{ppdb,ppdb_filtered,turney,bird,yago_test,umls_test,conll2003,bc5cdr}.tsv
     autofj/{left,right,gt}.tsv   intent/atis.tsv   tweets/sentiment.tsv
@@ -9,8 +7,6 @@ Layout of the folder:
     typed_names/onto_typed_names.tsv   kb/general.tsv   kb/biomedical/*.tsv
 
 UTF-8 TSV with a header and no quoting; columns are found by name.
-
-Reads a base of the user's own as evaluation data: its aliases are the mentions. `ingest` must know its format.
 """
 
 from __future__ import annotations

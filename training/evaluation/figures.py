@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,10 +58,8 @@ def draw_figure(path: Path, data: Data, methods: Sequence[EncoderMethod]) -> Non
     Raises:
         SettingsError: If the data has too few typed names, matplotlib is not installed, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise SettingsError(f"The figure needs matplotlib: {install_command('train')}") from error
+    check_matplotlib()
+    from matplotlib.figure import Figure
 
     names = figure_names(data, random.Random(0))
     drawing = Figure(figsize=(5 * len(methods), 5), layout="constrained")
@@ -77,10 +76,7 @@ def draw_figure(path: Path, data: Data, methods: Sequence[EncoderMethod]) -> Non
         axes.set_yticks([])
         if column == len(methods):
             axes.legend(fontsize="small")
-    try:
-        drawing.savefig(path, format="png", dpi=150)
-    except OSError as error:
-        raise SettingsError(f"Cannot write the figure to {path} ({error.strerror or error}).") from error
+    _save(drawing, path, dpi=150)
 
 
 def project(vectors: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> FloatArray:
@@ -121,10 +117,14 @@ def draw_reliability(path: Path, named: Mapping[str, Answers], *, title: str = "
         below.set(xlabel="probability of the answer", ylabel="mentions")
     if title:
         figure.suptitle(title)
+    _save(figure, path, dpi=120)
+
+
+def _save(figure: Any, path: Path, *, dpi: int) -> None:
     try:
-        figure.savefig(path, dpi=120, format="png")
+        figure.savefig(path, dpi=dpi, format="png")
     except OSError as error:
-        raise SettingsError(f"{path} cannot be written ({error.strerror or error}).") from error
+        raise SettingsError(f"The figure {path} cannot be written ({error.strerror or error}).") from error
 
 
 def check_matplotlib() -> None:

@@ -1,16 +1,12 @@
-"""The methods that are evaluated: encoders, string similarities and BM25.
-
-Cost: each distinct string is encoded once in a run, over all tasks, and takes 4 x dim bytes of memory.
-
-String similarities: Jaccard of character n-grams, and character TF-IDF.
-
-BM25: the sum over the words of the query of IDF times a saturated count.
+"""The methods that are evaluated: encoders, string similarities (Jaccard and TF-IDF of character n-grams) and BM25.
 
     score(q, d) = sum over words w of q: idf(w) * f(w, d) * (k1 + 1) / (f(w, d) + k1 * (1 - b + b * |d| / mean |d|))
     idf(w) = log((N - n(w) + 0.5) / (n(w) + 0.5)); a negative one is 0.25 times the mean of all
 
-A word that the query repeats counts each time. Words are case-folded.
-Source: Robertson & Zaragoza 2009, section 3.4; constants and the floor of negative IDF as in the library rank-bm25.
+A word that the query repeats counts each time. Words are case-folded. Each distinct string is encoded once in a run,
+over all tasks, and takes 4 x dim bytes of memory.
+
+Source of BM25: Robertson & Zaragoza 2009, section 3.4; constants and the floor of negative IDF as in rank-bm25.
 """
 
 from __future__ import annotations
@@ -25,7 +21,8 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.encoder.protocol import FloatArray as Vectors
-from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
+from pearl_qdrant.encoder.type_head import type_marginals
+from pearl_qdrant.phrase_types import ENTITY_TYPES
 from training.evaluation.outcome import FloatArray, IntArray
 
 Need = Literal["similarity", "ranking", "arithmetic", "vectors", "types", "linking", "large_linking", "everyday"]
@@ -146,8 +143,8 @@ class EncoderMethod:
             self._row.update((name, start + i) for i, name in enumerate(new))
             self._vectors = np.concatenate([self._vectors, encoded.vectors])
             if encoded.type_probabilities is not None:
-                marginal = encoded.type_probabilities.reshape(-1, len(LEXICAL_CLASSES), len(ENTITY_TYPES)).sum(1)
-                self._types = np.concatenate([self._types, marginal.argmax(1).astype(np.int8)])
+                types = type_marginals(encoded.type_probabilities).argmax(1)
+                self._types = np.concatenate([self._types, types.astype(np.int8)])
         return np.fromiter((self._row[name] for name in names), dtype=np.int64, count=len(names))
 
 

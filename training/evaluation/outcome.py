@@ -1,10 +1,6 @@
-"""The figure of a method on a task, and whether it differs from that of another method.
+"""The figure of a method on a task, and whether it differs from that of another method: a paired bootstrap over items.
 
-The outcome of a task for one method: its figure, and a function that recomputes it on a resample.
-
-The bootstrap needs the function: `Outcome.score` takes weights, that is, how often each item was drawn.
-
-Paired bootstrap over items: shows whether one method beats another beyond the chance of the sample.
+The bootstrap recomputes the figure: `Outcome.score` takes weights, that is, how often each item was drawn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The log of a run: log.csv with a row per step, evaluation.csv with a row per metric, and curves.png of both."""
+"""The loop of all training: steps of an objective, with a saved state to resume from, a log, and curves.
+
+state.safetensors    weights, optimizer, and what the run depends on
+log.csv              a row per step
+evaluation.csv       a row per metric
+curves.png           both, drawn
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mine hard negatives: for each phrase, others that are spelled almost like it and mean something else.
+"""Mine hard negatives, phrases that are spelled almost like a phrase and mean something else: `train negatives`.
 
     candidates   pairs within edit distance 2 (`edit_pairs`), and neighbours in three sorted orders of the phrases (from
                  the start, from the end, by the rarest word); edit distance up to half the length of the longer phrase
@@ -9,8 +9,6 @@ Cost: linear in the number of phrases; a million take a few minutes besides the 
 phrase, of which 768 bytes are its vector in half precision.
 
 Source: PEARL (Chen et al. 2024), section 3.4; 12 kept and 2 drawn as in its published code.
-
-Mining of hard negatives from files to a file in one call: what `pearl-qdrant train negatives` does.
 
 from pearl_qdrant import mine_negatives
 

@@ -1,12 +1,10 @@
-"""Average a fine-tuned phrase encoder with the one that it started from, against forgetting.
+"""Average a fine-tuned phrase encoder with the one that it started from, against forgetting: `train average`.
 
 Type head and character encoder are not averaged: the original may have neither, and half of a random head is useless.
 The fine-tuned head loses a few points on the averaged vectors (`training.head` fits a new one). A head that
 was not trained (type_weight 0) fits the averaged vectors better.
 
 Source: PEARL (Chen et al. 2024), section 3.4.
-
-Weight averaging in one call: what `pearl-qdrant train average` does.
 
 from pearl_qdrant import average_checkpoint
 

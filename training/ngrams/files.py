@@ -1,6 +1,6 @@
 """Sentences, words, and the folder that `find_ngrams` writes: n-grams, and sequences with their spans.
 
-ngrams.tsv       n-gram <TAB> count <TAB> PMI in nats, after a header; in the order of the first occurrence
+    ngrams.tsv       n-gram <TAB> count <TAB> PMI in nats, after a header; in the order of the first occurrence
                      (counts within documents have a column more, the document)
     sequences.txt    the text of each sequence, a line each, UTF-8
     sequences.bin    a record for each sequence, and one more for the end: `SEQUENCE`
@@ -311,6 +311,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 
 Strategy = Literal["lowest_score", "random_ngram", "random_span", "entity"]
+"""How the n-gram of a sequence is chosen: by the lowest score (ULR, section 3.3), at random among its n-grams (the
+published code), words in a row at random, or a mention that was marked at random (both of Table 7)."""
 
 SPAN_PROBABILITY = 0.2
 """Parameter of the geometric distribution of the lengths of random spans: ULR, section 7.2."""
@@ -338,7 +340,7 @@ def choose_spans(
 
     Args:
         sequences: Any number; with `lowest_score` all their n-grams are scored in one call.
-        strategy: See the module.
+        strategy: See `Strategy`.
         rng: Makes the draws; `lowest_score` needs none.
         score: Needed for `lowest_score`.
 

@@ -1,19 +1,16 @@
-"""What the network sees of a sequence: the n-gram w, the rest R, and the whole S with masked tokens.
+"""What the network sees of a sequence, which are drawn for each step: n-gram w, rest R, and the whole S with masks.
 
     text -> tokens, with the special tokens and the model's prefix around them (the frame)
     S = frame + all tokens, some of them masked, none of w
     w = frame + the tokens of the n-gram
     R = frame + all other tokens; they are masked as in S, or not at all
 
-A masked token is [MASK] in 80 of 100 cases, another token in 10, and itself in 10.
-
-Source: ULR (Li & Zhao 2021), section 3.2; masks as in BERT (Devlin et al. 2019).
-
-Scores n-grams by the network in training: how well its MLM head predicts their tokens (ULR, section 3.3).
+A masked token is [MASK] in 80 of 100 cases, another token in 10, and itself in 10. The n-gram may be the one whose
+tokens the MLM head of the network in training predicts worst:
 
     score_w = mean over the tokens of w of P(token | S with all of w masked)
 
-Only the masked tokens go through the head, since the product with the vocabulary costs as much as six layers.
+Source: ULR (Li & Zhao 2021), sections 3.2 and 3.3; masks as in BERT (Devlin et al. 2019).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loads bases for the evaluation into an embedded store, temporary or kept for the next run."""
+"""The linker as a method of the evaluation, what it is compared with, and the bases that both have loaded."""
 
 from __future__ import annotations
 

@@ -135,9 +135,16 @@ class Peer(ABC):
 
 
 class ExactNames(Peer):
-    """Exact lookup of folded names."""
+    """Exact lookup of names after folding of case, accents, punctuation and numbers."""
 
     name = "exact"
+    supports = EVERYDAY | ALL_SIZES
+
+    def rank(self, one: LinkingSet) -> list[Ranking]:
+        """All entities that have the name, tied."""
+        names = Names(one.base)
+        found = (sorted(names.exact(query)) for query in one.queries)
+        return [Ranking(tuple(ids), len(ids)) for ids in found]
 
     def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
         """Link the mentions that are a name of exactly one entity."""
@@ -255,19 +262,6 @@ def _milliseconds(start: float, mentions: Sequence[Mention]) -> float:
     return 1000 * (time.perf_counter() - start) / max(1, len(mentions))
 
 
-class ExactLookup:
-    """Finds entities with a name that equals the mention after folding of case, accents, punctuation and numbers."""
-
-    def __init__(self) -> None:
-        self.name = "exact"
-        self.supports = ALL_SIZES
-
-    def rank(self, one: LinkingSet) -> list[Ranking]:
-        names = Names(one.base)
-        found = (sorted(names.exact(query)) for query in one.queries)
-        return [Ranking(tuple(ids), len(ids)) for ids in found]
-
-
 class ScoredNames:
     """A string similarity that scores every name of a base, from mentions and the base's distinct names to `Scores`."""
 
@@ -296,10 +290,10 @@ def _rank_by_name(query: MentionQuery, scores: Any, names: Names) -> Ranking:
     return rank_entities(list(found.items()))
 
 
-def peers() -> list[ExactLookup | ScoredNames]:
+def peers() -> list[ExactNames | ScoredNames]:
     """All alternatives, in the order of the report."""
     return [
-        ExactLookup(),
+        ExactNames(),
         ScoredNames("rapidfuzz", _fuzzy_scores, _SMALL_BASES),
         ScoredNames("tfidf", _tfidf_scores, ALL_SIZES),
         ScoredNames("lexical", _ngram_scores, ALL_SIZES),

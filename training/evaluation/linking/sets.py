@@ -1,12 +1,10 @@
-"""Builds the sets of the linking tasks: a base, mentions of its entities, and what to exclude for each mention.
+"""The sets of the linking tasks: a base, mentions of its entities, and what to exclude for each; and their rankings.
 
-There are two protocols, since a base contains most aliases of its entities:
     canonical   the base has canonical names only
     left_out    the base has all names, but the mention's own string is excluded on its entity
+
 Each mention has a NIL twin: its entity is excluded, with all entities that share a folded name with it. The SHA-1 of
 the entity id divides entities into splits (`training.examples.example`); an option says which splits give mentions.
-
-Rankings of entities: their accuracy, and the reliability of the linker's probabilities.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Paraphrases and short texts, classified by frozen vectors: one hidden layer with ReLU.
+"""Paraphrases, short texts and GLUE, classified by frozen vectors: one hidden layer with ReLU.
 
 The classifier is that of Phrase-BERT and PEARL: 256 hidden units, batches of 200, Adam, 70 % of the rows to train, 15 %
 to choose the epoch, 15 % to test, at most 100 epochs, and early stopping after 5 epochs without improvement.
@@ -10,18 +10,12 @@ Differences from PEARL's code:
                     classifier that still gives the most frequent label. For the same reason, an epoch with equal
                     accuracy counts as better if its loss is lower.
 
-Cost: 20 to 30 epochs; an epoch over 16,000 pairs of 384-wide vectors takes half a second on one core.
-
-Paraphrase classification: accuracy of a classifier on the two frozen vectors of a pair.
-
-There are two protocols. The paper splits rows at random. The stricter one keeps a pair and its reverse on the same side
-of the split; PPDB-filtered contains both for 3,148 pairs.
-
-Short text classification, as in the paper's Table 2: accuracy of a classifier on the frozen vector of a text.
+Paraphrases have two protocols. The paper splits rows at random. The stricter one keeps a pair and its reverse on the
+same side of the split; PPDB-filtered contains both for 3,148 pairs.
 
 S and L are short and long texts. The paper does not state the limit; here a tweet is short up to 10 words, a query up
 to 7. Tweets are TweetEval's without the neutral ones, not the paper's corpus. ATIS is limited to its eight most
-frequent single intents. The split is random; equal texts stay on the same side.
+frequent single intents. Equal texts stay on the same side.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Type classification: accuracy of the type head on names that training never saw.
 
-Makes percentages, ordinals, times and amounts of money in forms that the training rules never make.
-
-Real lists of such names are short. Training uses the rules of `training.examples.numbers`; a head that has learned only
-their patterns fails on the names made here.
-
 Names are the typed names of the test split (by case-folded name with digits as 0), without those whose key the training
 rules for numbers can make. The natural sample has the distribution of the table. The balanced sample has up to 200
-names of each type; separate rules supply PERCENT, ORDINAL, TIME and MONEY. For a name with several types, each counts
-as correct.
+names of each type; for PERCENT, ORDINAL, TIME and MONEY, rules make names in forms that the training rules never make:
+a head that has learned only those patterns fails on them. For a name with several types, each counts as correct.
 """
 
 from __future__ import annotations
