@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -100,22 +101,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
 @click.option("--ablation", is_flag=True, help="Linking: also measure the ranking without each of its features.")
 @device_option
 @json_option
-def evaluate(
-    model: str,
-    data: str,
-    tasks: tuple[str, ...],
-    seeds: int,
-    baselines: tuple[str, ...],
-    distractors: int,
-    figure: Path | None,
-    splits: tuple[int, ...],
-    mentions: int,
-    nil_shares: tuple[float, ...],
-    bases: Path | None,
-    ablation: bool,
-    device: str,
-    as_json: bool,
-) -> None:
+def evaluate(data: str, splits: tuple[int, ...], as_json: bool, **options: Any) -> None:
     """Measure a model on the tasks of both papers and on linking, with baselines and their figures for comparison.
 
     Tasks whose sets are missing in DIR are skipped and named. For a base of your own (FILE, in any format of ingest),
@@ -135,22 +121,7 @@ def evaluate(
     from training.evaluation import as_record
 
     try:
-        report = evaluate_model(
-            data,
-            model,
-            tasks=tasks,
-            baselines=baselines,
-            seeds=seeds,
-            distractors=distractors,
-            figure=figure,
-            splits=splits or None,
-            mentions=mentions,
-            nil_shares=nil_shares,
-            bases=bases,
-            ablation=ablation,
-            device=device,
-            progress=lambda line: echo(line, err=True),
-        )
+        report = evaluate_model(data, splits=splits or None, progress=lambda line: echo(line, err=True), **options)
     except OptionError as error:
         raise click.BadParameter(str(error), param_hint="--task") from error
     except MissingDataError as error:

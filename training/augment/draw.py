@@ -312,18 +312,16 @@ class Augmenter:
             place = _choice(left, rng)
 
     def _synonym(self, phrase: str, rng: random.Random) -> str | None:
-        for table in self._token_variants:
-            text = table.replace(phrase, rng)
-            if text is not None:
-                return text
-        return None if self._synonyms is None else self._synonyms.replace(phrase, rng)
+        text = _first(self._token_variants, phrase, rng)
+        return text if text is not None or self._synonyms is None else self._synonyms.replace(phrase, rng)
 
     def _paraphrase(self, phrase: str, rng: random.Random) -> str | None:
-        for table in self._paraphrases:
-            text = table.replace(phrase, rng)
-            if text is not None:
-                return text
-        return None
+        return _first(self._paraphrases, phrase, rng)
+
+
+def _first(tables: Sequence[VariantTable], phrase: str, rng: random.Random) -> str | None:
+    """Draw a variant from the first table that has one."""
+    return next((text for table in tables if (text := table.replace(phrase, rng)) is not None), None)
 
 
 def _swapped(phrase: str, rng: random.Random) -> str | None:

@@ -15,6 +15,7 @@ name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.mention_kinds.kinds import KINDS
 from pearl_qdrant.linking.mention_kinds.make import MadeMention
 from training.evaluation.data import Data, OwnBase
-from training.evaluation.linking.methods import EverydayMethod, EverydaySet, Linker, LinkingMethod, make_set
+from training.evaluation.linking.methods import EverydayMethod, Linker, LinkingMethod, make_set
 from training.evaluation.linking.peers import Answers
 from training.evaluation.linking.sets import (
     Base,
@@ -51,22 +52,24 @@ _PAIRS = {
 
 Read = Callable[[Data, LinkingOptions], list[LinkingSet]]
 
+K = TypeVar("K")
+T = TypeVar("T")
 
-class _CachedSets:
-    """Reads the sets of a task once for all methods of a run."""
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
-        self._last: tuple[Data, LinkingOptions, list[LinkingSet]] | None = None
+def _once(read: Callable[[Data, K], T]) -> Callable[[Data, K], T]:
+    """Read the sets of a task once for all methods of a run."""
+    last: list[tuple[Data, K, T]] = []
 
-    def __call__(self, data: Data, options: LinkingOptions) -> list[LinkingSet]:
-        if self._last is None or self._last[0] is not data or self._last[1] != options:
-            self._last = data, options, self._read(data, options)
-        return self._last[2]
+    def cached(data: Data, options: K) -> T:
+        if not last or last[0][0] is not data or last[0][1] != options:
+            last[:] = [(data, options, read(data, options))]
+        return last[0][2]
+
+    return cached
 
 
 def _run(read: Read) -> Callable[[Data, LinkingMethod, EvaluationOptions], Outcome]:
-    cached = _CachedSets(read)
+    cached = _once(read)
 
     def run(data: Data, method: LinkingMethod, options: EvaluationOptions) -> Outcome:
         sets = cached(data, options.linking)
@@ -94,14 +97,6 @@ def _linker_details(sets: list[LinkingSet], method: Linker, options: LinkingOpti
         Samples.joined(samples), Samples.joined(nil_samples), method.calibration, options.nil_shares
     )
     return {"recall_64": 100 * hits / n, **figures, "milliseconds": milliseconds / n}
-
-
-def _join_task() -> Task:
-    def read(data: Data, options: LinkingOptions) -> list[LinkingSet]:
-        return read_joins(data)
-
-    metric = "accuracy@1, mean over sets"
-    return Task("linking_autofj", "AutoFJ", "Linking, titles", metric, "linking", _JOINS, _run(read))
 
 
 def linking_task(name: str, base: str, pairs: str | None, protocol: Protocol, needs: Need = "linking") -> Task:
@@ -134,7 +129,17 @@ def _tasks(protocol: Protocol) -> list[Task]:
     return [*large, *own]
 
 
-LINKING_TASKS = (_join_task(), *_tasks("canonical"), *_tasks("left_out"))
+_JOIN_TASK = Task(
+    "linking_autofj",
+    "AutoFJ",
+    "Linking, titles",
+    "accuracy@1, mean over sets",
+    "linking",
+    _JOINS,
+    _run(lambda data, _: read_joins(data)),
+)
+
+LINKING_TASKS = (_JOIN_TASK, *_tasks("canonical"), *_tasks("left_out"))
 
 
 EVERYDAY = "everyday"
@@ -146,14 +151,10 @@ _EVERYDAY_BASES = ("doid", "go", "uberon", "mondo")
 
 
 def _run_everyday(pattern: str) -> Callable[[Data, EverydayMethod, EvaluationOptions], Outcome]:
-    """Runs all methods on one set, which is made once for each base and number of mentions."""
-    made: list[tuple[Data, int, EverydaySet]] = []
+    made = _once(lambda data, n_mentions: make_set(_read(data, pattern), n_mentions))
 
     def run(data: Data, method: EverydayMethod, options: EvaluationOptions) -> Outcome:
-        n_mentions = options.linking.n_mentions
-        if not made or made[0][0] is not data or made[0][1] != n_mentions:
-            made[:] = [(data, n_mentions, make_set(_read(data, pattern), n_mentions))]
-        one = made[0][2]
+        one = made(data, options.linking.n_mentions)
         return as_outcome(one.mentions, method.answer(one.mentions, one.base))
 
     return run

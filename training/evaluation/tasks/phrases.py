@@ -23,7 +23,7 @@ import numpy as np
 from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data, as_number
 from training.evaluation.methods import EncoderMethod, Similarity
-from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome, nmi_outcome, pearson_outcome
+from training.evaluation.outcome import FloatArray, Outcome, mean_outcome, nmi_outcome, pearson_outcome
 from training.evaluation.task import EvaluationOptions, Task, paper_figures
 
 _TURNEY = "pearl_bench/turney.tsv"
@@ -222,26 +222,23 @@ def _score_joins(joins: list[_Join], method: Similarity, rng: random.Random | No
     return np.array(correct, dtype=np.float64)
 
 
-def _strata(joins: list[_Join]) -> IntArray:
-    strata: IntArray = np.repeat(np.arange(len(joins)), [len(join.right) for join in joins])
-    return strata
+def _run_joins(with_typos: bool) -> Callable[[Data, Similarity, EvaluationOptions], Outcome]:
+    def run(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
+        joins = _joins(data)
+        strata = np.repeat(np.arange(len(joins)), [len(join.right) for join in joins])
+        without = mean_outcome(
+            [(np.arange(len(strata)), _score_joins(joins, method, None))],
+            strata=strata,
+            details={"n_sets": len(joins)},
+        )
+        if not with_typos:
+            return without
+        rngs = (random.Random(seed) for seed in range(options.n_seeds))
+        by_seed = [(np.arange(len(strata)), _score_joins(joins, method, rng)) for rng in rngs]
+        fall = without.value - mean_outcome(by_seed, strata=strata).value
+        return mean_outcome(by_seed, strata=strata, details={"without_typos": without.value, "fall": fall})
 
-
-def _without_typos(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
-    joins = _joins(data)
-    strata = _strata(joins)
-    correct = _score_joins(joins, method, None)
-    return mean_outcome([(np.arange(len(strata)), correct)], strata=strata, details={"n_sets": len(joins)})
-
-
-def _with_typos(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome:
-    joins = _joins(data)
-    strata = _strata(joins)
-    items = np.arange(len(strata))
-    by_seed = [(items, _score_joins(joins, method, random.Random(seed))) for seed in range(options.n_seeds)]
-    outcome = mean_outcome(by_seed, strata=strata)
-    without = mean_outcome([(items, _score_joins(joins, method, None))], strata=strata).value
-    return mean_outcome(by_seed, strata=strata, details={"without_typos": without, "fall": without - outcome.value})
+    return run
 
 
 JOIN_TASKS = (
@@ -252,7 +249,7 @@ JOIN_TASKS = (
         "accuracy@1, mean over sets",
         "similarity",
         _READS,
-        _without_typos,
+        _run_joins(False),
         paper_figures("autofj"),
         True,
     ),
@@ -263,6 +260,6 @@ JOIN_TASKS = (
         "accuracy@1 with a typo in each mention",
         "similarity",
         _READS,
-        _with_typos,
+        _run_joins(True),
     ),
 )
