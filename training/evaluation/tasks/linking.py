@@ -23,7 +23,7 @@ from pearl_qdrant.linking.calibration.samples import Samples
 from pearl_qdrant.linking.mention_kinds.kinds import KINDS
 from pearl_qdrant.linking.mention_kinds.make import MadeMention
 from training.evaluation.data import Data, OwnBase
-from training.evaluation.linking.methods import EverydayMethod, Linker, LinkingMethod, make_set
+from training.evaluation.linking.methods import EverydayMethod, EverydaySet, Linker, LinkingMethod, make_set
 from training.evaluation.linking.peers import Answers
 from training.evaluation.linking.sets import (
     Base,
@@ -151,7 +151,9 @@ _EVERYDAY_BASES = ("doid", "go", "uberon", "mondo")
 
 
 def _run_everyday(pattern: str) -> Callable[[Data, EverydayMethod, EvaluationOptions], Outcome]:
-    made = _once(lambda data, n_mentions: make_set(_read(data, pattern), n_mentions))
+    @_once
+    def made(data: Data, n_mentions: int) -> EverydaySet:
+        return make_set(_read(data, pattern), n_mentions)
 
     def run(data: Data, method: EverydayMethod, options: EvaluationOptions) -> Outcome:
         one = made(data, options.linking.n_mentions)
