@@ -16,11 +16,18 @@ from tiny_wordnet import make_sentence_wordnet
 
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
-from pearl_qdrant.errors import FormatError, ModelError, ModelNotFoundError, SettingsError, TooManyErrorsError
+from pearl_qdrant.errors import (
+    FormatError,
+    ModelError,
+    ModelNotFoundError,
+    OptionError,
+    SettingsError,
+    TooManyErrorsError,
+)
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from pearl_qdrant.records import Entity
-from training.corpus.chunking import ChunkParser, Lexicon, Phrase
-from training.corpus.make_corpus import PhraseCounter, build_corpus, make_corpus
+from training.corpus.chunking import Lexicon, Phrase
+from training.corpus.make_corpus import PhraseCounter, make_corpus
 from training.corpus.typing import (
     DistantTyper,
     NerTyper,
@@ -311,10 +318,8 @@ def test_a_failed_run_leaves_the_old_files(wordnet: Path, tmp_path: Path) -> Non
 
     assert [p.name for p in folder.iterdir()] == ["freq_phrase.txt"]
     assert (folder / "freq_phrase.txt").read_text() == "NP__old\t2\n"
-    with pytest.raises(ValueError, match="min_count is 0"):
-        build_corpus(
-            [], folder, open_parser=lambda: ChunkParser(wordnet), typer=DistantTyper(name_types([])), min_count=0
-        )
+    with pytest.raises(OptionError, match="'min_count' is 0"):
+        make_corpus((str(path),), folder, CorpusOptions(wordnet=wordnet, min_count=0))
 
 
 @pytest.mark.parametrize(

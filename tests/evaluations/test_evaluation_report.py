@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from evaluation_data import OPTIONS, Letters, made_up_names, run_tasks, write_table
 
-from pearl_qdrant.errors import SettingsError
+from pearl_qdrant.errors import OptionError, SettingsError
 from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS, find_tasks
@@ -74,10 +74,9 @@ def test_methods_and_options_are_checked(folder: Path) -> None:
     """A repeated name, no seed, an unknown task and a missing folder are errors."""
     with pytest.raises(ValueError, match="a name of its own"):
         run_tasks(folder, "bird", baselines=[StringMethod("jaccard"), StringMethod("jaccard")])
-    with pytest.raises(ValueError, match="at least 1, not 0"):
-        EvaluationOptions(n_seeds=0)
-    with pytest.raises(ValueError, match="epochs must be"):
-        EvaluationOptions(max_epochs=0)
+    for wrong in ("n_seeds", "max_epochs"):
+        with pytest.raises(OptionError, match=f"'{wrong}' is 0, but must be at least 1"):
+            EvaluationOptions(**{wrong: 0})
     with pytest.raises(ValueError, match="no task nope; there are: ppdb, "):
         find_tasks(("nope", "bird"))
     with pytest.raises(SettingsError, match="No folder"):

@@ -80,8 +80,6 @@ class PhraseCounter:
     """
 
     def __init__(self, *, max_keys: int = DEFAULT_MAX_KEYS) -> None:
-        if max_keys < 1:
-            raise ValueError(f"max_keys is {max_keys}, but must be at least 1: one phrase must fit into memory")
         self._max_keys = max_keys
         self._counts: Counter[Phrase] = Counter()
         self._runs: list[TextIO] = []
@@ -224,11 +222,8 @@ def build_corpus(
     """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as for `CorpusOptions`.
 
     Raises:
-        ValueError: If a number is out of range.
         InputError: As the texts raise.
     """
-    if min_count < 1:
-        raise ValueError(f"min_count is {min_count}, but must be at least 1")
     with PhraseCounter(max_keys=max_keys) as counter:
         for n_texts, counts in count_phrases(texts, open_parser, workers=workers):
             counter.add(counts)

@@ -17,7 +17,7 @@ import signal
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from training.augment import edit_character
 from training.examples.example import Example, fold_phrase
 from training.examples.files import index_by_name, phrase_key
 from training.networks.phrase_vectors import MicroBatch, pad_batches, token_ids
-from training.options import BatchOptions
+from training.options import BatchOptions, Count, Natural, Share, Within, check_bounds
 
 
 class NegativeTable:
@@ -229,29 +229,21 @@ class BatchMaker:
     """
 
     sampler: Sampler
-    n_pairs: int
+    n_pairs: Annotated[int, Within(2)]
     seed: int
     augment: Augment = augment_phrase
     negatives: NegativeTable | None = None
-    n_negatives: int = 2
+    n_negatives: Natural = 2
     negatives_as_pairs: bool = False
-    alias_share: float = 0.85
-    augmented_aliases: float = 0.15
+    alias_share: Share = 0.85
+    augmented_aliases: Share = 0.15
     plain: Sequence[str] = ()
-    n_plain: int = 64
-    misspelt_plain: float = 0.0
+    n_plain: Count = 64
+    misspelt_plain: Share = 0.0
     shard: Shard = Shard()
 
     def __post_init__(self) -> None:
-        if self.n_pairs < 2:
-            raise ValueError(f"n_pairs must be at least 2, not {self.n_pairs}")
-        if self.n_negatives < 0:
-            raise ValueError(f"n_negatives must be at least 0, not {self.n_negatives}")
-        if self.n_plain < 1:
-            raise ValueError(f"n_plain must be at least 1, not {self.n_plain}")
-        for name in ("alias_share", "augmented_aliases", "misspelt_plain"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+        check_bounds(self)
 
     def make(self, step: int) -> PairBatch:
         """Make the batch of a step, from 1."""

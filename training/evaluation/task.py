@@ -16,6 +16,9 @@ from training.options import (
     DEFAULT_NIL_SHARES,
     DEFAULT_SEEDS,
     DEFAULT_SPLITS,
+    Count,
+    Natural,
+    check_bounds,
 )
 
 
@@ -57,21 +60,16 @@ class EvaluationOptions:
         linking: Options of the linking tasks.
 
     Raises:
-        ValueError: If one is out of range.
+        OptionError: If one is out of range.
     """
 
-    n_seeds: int = DEFAULT_SEEDS
-    n_distractors: int = DEFAULT_DISTRACTORS
-    max_epochs: int = DEFAULT_EPOCHS
+    n_seeds: Count = DEFAULT_SEEDS
+    n_distractors: Natural = DEFAULT_DISTRACTORS
+    max_epochs: Count = DEFAULT_EPOCHS
     linking: LinkingOptions = LinkingOptions()
 
     def __post_init__(self) -> None:
-        if self.n_seeds < 1:
-            raise ValueError(f"seeds must be at least 1, not {self.n_seeds}")
-        if self.n_distractors < 0:
-            raise ValueError(f"distractors must be at least 0, not {self.n_distractors}")
-        if self.max_epochs < 1:
-            raise ValueError(f"epochs must be at least 1, not {self.max_epochs}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, slots=True)
