@@ -9,14 +9,14 @@ other programs may share the cores.
 from __future__ import annotations
 
 import random
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
-from pearl_qdrant.service.names.build import build_files
-from pearl_qdrant.service.names.find import NameIndex
+from pearl_qdrant.service.names import NameIndex, build_index
 from pearl_qdrant.store.schema import NamePoint
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -45,7 +45,9 @@ def measure(index: NameIndex, label: str, names: list[str], typed: Callable[[str
         found += any(one.name == name for one in results)
     times.sort()
     p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
-    click.echo(f"{label:24} p50 {p50:.2f} ms  p99 {p99:.2f} ms  found {found / len(names):.1%}")
+    click.echo(
+        f"{label:24} p50 {p50:.2f} ms  p99 {p99:.2f} ms  max {times[-1]:.1f} ms  found {found / len(names):.1%}"
+    )
 
 
 @click.command(help=__doc__)
@@ -53,20 +55,23 @@ def measure(index: NameIndex, label: str, names: list[str], typed: Callable[[str
 def main(base: Path) -> None:
     """Build and search."""
     rng = random.Random(0)
-    start = time.process_time()
-    files = build_files(points(base))
-    click.echo(f"{len(files.entities):,} names, {len(files.starts):,} beginnings: {time.process_time() - start:.1f} s")
-    index, offsets = NameIndex(files), files.name_offsets
-    chosen = rng.sample(range(len(files.entities)), QUERIES)
-    names = [files.names[offsets[i] : offsets[i + 1]].decode() for i in chosen]
+    read = [point.name for point in points(base)]
+    names = rng.sample(read, QUERIES)
 
     def slipped(name: str) -> str:
         at = rng.randrange(len(name))
         return name[:at] + rng.choice(LETTERS) + name[at + 1 :]
 
-    measure(index, "a part of the name", names, lambda name: name[: rng.randint(1, len(name))])
-    measure(index, "the whole name", names, lambda name: name)
-    measure(index, "one letter wrong", [name for name in names if len(name) > 5], slipped)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "names.sqlite"
+        start = time.process_time()
+        build_index(points(base), path)
+        seconds, size = time.process_time() - start, path.stat().st_size
+        click.echo(f"{len(read):,} names: {seconds:.1f} s of processor time, {size / 1e6:.0f} MB")
+        index = NameIndex(path)
+        measure(index, "a part of the name", names, lambda name: name[: rng.randint(1, len(name))])
+        measure(index, "the whole name", names, lambda name: name)
+        measure(index, "one letter wrong", [name for name in names if len(name) > 5], slipped)
 
 
 if __name__ == "__main__":

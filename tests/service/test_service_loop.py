@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from pearl_qdrant.service import ServiceSettings, create_app
 from pearl_qdrant.service.errors import TimedOutError
-from pearl_qdrant.service.names.find import NameIndex
+from pearl_qdrant.service.names import NameIndex
 from pearl_qdrant.service.reconcile import answers, routes
 from pearl_qdrant.service.routes import texts
 

@@ -14,8 +14,8 @@ from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.service.errors import NotReadyError, WritingNotAllowedError
 from pearl_qdrant.service.linkers.joining import IsGone, Joiner
 from pearl_qdrant.service.linkers.lanes import Lane
-from pearl_qdrant.service.names.find import FoundName
-from pearl_qdrant.service.names.keeper import NameKeeper
+from pearl_qdrant.service.names import FoundName
+from pearl_qdrant.service.names import NameKeeper
 from pearl_qdrant.service.observing.logs import facts
 from pearl_qdrant.service.observing.metrics import Metrics
 from pearl_qdrant.service.observing.traces import SpanContext, span

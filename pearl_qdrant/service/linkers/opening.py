@@ -9,7 +9,7 @@ from pathlib import Path
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.service.names.keeper import NameKeeper, usable_cache
+from pearl_qdrant.service.names import NameKeeper, usable_cache
 from pearl_qdrant.service.observing.metrics import Metrics
 from pearl_qdrant.service.observing.timed import TimedEncoder, timed_store
 from pearl_qdrant.service.settings import ServiceSettings

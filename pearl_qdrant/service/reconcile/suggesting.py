@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pearl_qdrant.service.linkers.handle import CollectionHandle
-from pearl_qdrant.service.names.find import FoundName
+from pearl_qdrant.service.names import FoundName
 from pearl_qdrant.service.reconcile.answers import type_list
 from pearl_qdrant.service.reconcile.properties.catalogue import Catalogue
 from pearl_qdrant.service.reconcile.properties.columns import EntityColumns, property_name, with_names
