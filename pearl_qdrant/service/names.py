@@ -25,7 +25,6 @@ import tempfile
 import threading
 import unicodedata
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from multiprocessing.process import BaseProcess
@@ -68,22 +67,16 @@ IN_PROCESS_NAMES = 20_000
 KEPT_LETTERS = 20_000
 """Characters whose folded form is kept; those of most scripts, while clients may send any of a million."""
 
-_APART = 1
-"""Characters from the first of two slips to the second, at least."""
-
 _MOST_HALVES = 4
 """Spellings with the first of two slips that are followed."""
 
-_ALPHABET = 40
-"""Characters that a slip may have put in: letters and digits of one script, and some more."""
-
-_COUNTED = 50_000
-"""Names whose characters are counted for it. Ids of points are hashes: the first ones are a random sample."""
+_MOST_FOLLOWING = 100
+"""Characters that a slip may have put in at a place; a script of thousands has more."""
 
 _KEPT = 2
 """Indexes of former states of a collection that stay, for workers that still read them."""
 
-_VERSION = 3
+_VERSION = 4
 """Of the files; one of another version is built again."""
 
 _GREEK = range(0x370, 0x400)
@@ -140,7 +133,6 @@ CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT, entity INTEGER);
 CREATE TABLE starts (rank INTEGER PRIMARY KEY, name INTEGER);
 CREATE TABLE texts (text TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE types (name TEXT PRIMARY KEY, id INTEGER) WITHOUT ROWID;
-CREATE TABLE alphabet (letter TEXT);
 CREATE VIRTUAL TABLE found USING fts5(text, content = '', columnsize = 0, detail = none, prefix = '1 2 3 4 5',
     tokenize = "ascii tokenchars ' #%&@+<=>|~$:'");
 CREATE TEMP TABLE read (text TEXT, name INTEGER, types TEXT, word INTEGER, popularity REAL, is_alias INTEGER,
@@ -184,7 +176,6 @@ def build_index(points: Iterable[NamePoint], path: Path) -> None:
 def _write_names(db: sqlite3.Connection, points: Iterable[NamePoint]) -> None:
     entities: dict[tuple[str, str], tuple[int, str]] = {}
     types: dict[str, int] = {}
-    letters = Counter(" ")
 
     def rows() -> Iterator[tuple[object, ...]]:
         for number, (point, text) in enumerate((one, text) for one in points if (text := _key(one.name))):
@@ -195,8 +186,6 @@ def _write_names(db: sqlite3.Connection, points: Iterable[NamePoint]) -> None:
             entity, of_type = entities[key]
             name = point.name.encode("utf-8", "replace").decode()
             db.execute("INSERT INTO names VALUES (?, ?, ?)", (number, name, entity))
-            if number < _COUNTED:
-                letters.update(text)
             popularity = -1.0 if point.popularity is None else point.popularity
             at, length = 0, len(text.encode())
             for word in range(MAX_WORDS):
@@ -206,7 +195,17 @@ def _write_names(db: sqlite3.Connection, points: Iterable[NamePoint]) -> None:
 
     db.executemany("INSERT INTO read VALUES (?, ?, ?, ?, ?, ?, ?)", rows())
     db.executemany("INSERT INTO types VALUES (?, ?)", types.items())
-    db.executemany("INSERT INTO alphabet VALUES (?)", [(one,) for one, _ in letters.most_common(_ALPHABET)])
+
+
+_FOLLOWING = """
+WITH RECURSIVE following (place, prefix, text, n) AS (
+    SELECT key, value, (SELECT text FROM texts WHERE text > value ORDER BY text LIMIT 1), 1 FROM json_each(?)
+    UNION ALL
+    SELECT place, prefix, (SELECT texts.text FROM texts WHERE texts.text >= prefix
+        || char(unicode(substr(following.text, length(prefix) + 1, 1)) + 1) ORDER BY texts.text LIMIT 1), n + 1
+    FROM following WHERE n <= ? AND substr(following.text, 1, length(prefix)) = prefix)
+SELECT place, text FROM following WHERE substr(text, 1, length(prefix)) = prefix
+"""
 
 
 class FoundName(msgspec.Struct, frozen=True):
@@ -251,7 +250,6 @@ class NameIndex:
         self._db = sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA mmap_size = 1073741824")
         self._types = dict(self._db.execute("SELECT name, id FROM types"))
-        self._alphabet = [letter for (letter,) in self._db.execute("SELECT letter FROM alphabet")]
 
     def find(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
         """Entities with a name like the query, each once, best first.
@@ -310,55 +308,56 @@ class NameIndex:
 
     def _slips(self, text: str, start: int, until: int) -> list[str]:
         """The prefixes of names that are one edit from a text, between two of its characters."""
-        [reach] = self._reaches([text])
-        near = [one for one, _ in _edited(text, range(start, min(until, reach + 1)), until, self._alphabet)]
-        return [one for one, reach in zip(near, self._reaches(near), strict=True) if reach == len(one)]
+        near = [one for one, _ in self._edited(text, start, until)]
+        rows = self._db.execute(
+            "SELECT value, (SELECT text FROM texts WHERE text >= value ORDER BY text LIMIT 1) FROM json_each(?)",
+            (json.dumps(near, ensure_ascii=False),),
+        )
+        return [one for one, following in rows if following and following.startswith(one)]
 
     def _two_slips(self, text: str) -> list[str]:
-        """The same with two edits; few first ones are followed, those that reach far."""
-        [reach] = self._reaches([text])
-        near = _edited(text, range(min(len(text), reach + 1)), len(text), self._alphabet)
-        reaches = self._reaches([one for one, _ in near])
-        far = sorted(zip(reaches, near, strict=True), key=lambda one: -one[0])[:_MOST_HALVES]
-        return [
-            slip
-            for reach, (one, at) in far
-            if reach >= at + _APART
-            for slip in self._slips(one, at + _APART, len(one))
-        ]
+        """The same with two edits; few first ones are followed, those that share most with a name."""
+        near = [(self._shared(one), one, at) for one, at in self._edited(text, 0, len(text))]
+        far = sorted(near, key=lambda one: -one[0])[:_MOST_HALVES]
+        return [slip for _, one, at in far for slip in self._slips(one, at + 1, len(one))]
 
-    def _reaches(self, texts: Sequence[str]) -> list[int]:
-        """How many of its first characters each text shares with a name: one beside it in the order of all."""
+    def _edited(self, text: str, start: int, until: int) -> list[tuple[str, int]]:
+        """The strings that are one edit from a text, and its place; nothing changes from `until` on.
+
+        What stands before the edit is the start of a name, and so is what the edit puts behind it.
+        """
+        found: dict[str, int] = {}
+        places = range(start, min(until, self._shared(text) + 1))
+        for i, put_in in zip(places, self._following([text[:i] for i in places]), strict=True):
+            before, after = text[:i], text[i + 1 :]
+            found.setdefault(before + after, i)
+            if i + 1 < until:
+                found.setdefault(before + after[0] + text[i] + after[1:], i)
+            for other in put_in:
+                found.setdefault(before + other + after, i)
+                found.setdefault(before + other + text[i:], i)
+        found.pop(text, None)
+        return [(one, i) for one, i in found.items() if len(one) >= MIN_SLIP_CHARACTERS - 1]
+
+    def _following(self, prefixes: Sequence[str]) -> list[list[str]]:
+        """The characters that follow each prefix in some name: each is looked for behind the one before."""
+        found: list[list[str]] = [[] for _ in prefixes]
+        for place, text in self._db.execute(_FOLLOWING, (json.dumps(prefixes, ensure_ascii=False), _MOST_FOLLOWING)):
+            found[place].append(text[len(prefixes[place])])
+        return found
+
+    def _shared(self, text: str) -> int:
+        """How many of its first characters a text shares with a name: one beside it in the order of all."""
         rows = self._db.execute(
-            "SELECT value, (SELECT text FROM texts WHERE text >= value ORDER BY text LIMIT 1), "
-            "(SELECT text FROM texts WHERE text < value ORDER BY text DESC LIMIT 1) FROM json_each(?)",
-            (json.dumps(texts, ensure_ascii=False),),
+            "SELECT (SELECT text FROM texts WHERE text >= ?1 ORDER BY text LIMIT 1), "
+            "(SELECT text FROM texts WHERE text < ?1 ORDER BY text DESC LIMIT 1)",
+            (text,),
         )
-        return [
-            len(text)
-            if after and after.startswith(text)
-            else max(len(os.path.commonprefix([text, one or ""])) for one in (before, after))
-            for text, after, before in rows
-        ]
+        return max(len(os.path.commonprefix([text, one or ""])) for one in rows.fetchone())
 
     def _record(self, entity: int, name: str, match: str) -> FoundName:
         [record] = self._db.execute("SELECT record FROM entities WHERE id = ?", (entity,)).fetchone()
         return msgspec.structs.replace(_read_record(record), name=name, match=match)
-
-
-def _edited(text: str, places: range, until: int, alphabet: Sequence[str]) -> list[tuple[str, int]]:
-    """The strings that are one edit from a text, and the place of the edit; nothing changes from `until` on."""
-    found: dict[str, int] = {}
-    for i in places:
-        before, character, after = text[:i], text[i], text[i + 1 :]
-        found.setdefault(before + after, i)
-        if i + 1 < until:
-            found.setdefault(before + after[0] + character + after[1:], i)
-        for other in alphabet:
-            found.setdefault(before + other + after, i)
-            found.setdefault(before + other + text[i:], i)
-    found.pop(text, None)
-    return [(one, i) for one, i in found.items() if len(one) >= MIN_SLIP_CHARACTERS - 1]
 
 
 def usable_cache(environment: Mapping[str, str] = os.environ) -> Path:

@@ -167,7 +167,7 @@ def test_every_name_is_found_with_a_letter_changed(name: str, at: int, other: st
 def test_the_work_of_a_search_does_not_grow_with_the_query(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that is long, or grows when it is folded, tries no spellings, also where a name starts like it."""
     tried = []
-    monkeypatch.setattr(type_ahead, "_edited", lambda *given: tried.append(given) or [])
+    monkeypatch.setattr(NameIndex, "_edited", lambda *given: tried.append(given) or [])
     index = index_of("Paris", query, query[:-2])
 
     assert [one[:10] for one in found(index, query)] == [query[:10]] * 2
