@@ -45,9 +45,7 @@ def measure(index: NameIndex, label: str, names: list[str], typed: Callable[[str
         found += any(one.name == name for one in results)
     times.sort()
     p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
-    click.echo(
-        f"{label:24} p50 {p50:.2f} ms  p99 {p99:.2f} ms  max {times[-1]:.1f} ms  found {found / len(names):.1%}"
-    )
+    click.echo(f"{label:24} p50 {p50:.2f} ms  p99 {p99:.2f} ms  max {times[-1]:.1f} ms  found {found / len(names):.1%}")
 
 
 @click.command(help=__doc__)

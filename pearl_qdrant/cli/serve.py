@@ -73,7 +73,7 @@ def serve(
     with needs_extra("serve"):
         from pearl_qdrant.service.run import serve as run
         from pearl_qdrant.service.settings import read_settings
-        from pearl_qdrant.service.web.keys import read_keys
+        from pearl_qdrant.service.gate import read_keys
 
     chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     chosen |= {"store": store, "collections": collections, "model": model, "device": device}

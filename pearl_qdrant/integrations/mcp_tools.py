@@ -20,7 +20,7 @@ from pearl_qdrant.errors import EntityNotFoundError, OptionError, PearlQdrantErr
 from pearl_qdrant.integrations.metadata import types_of
 from pearl_qdrant.linking.building.entities import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.service.bodies.limits import TYPES_LIMITS, Limit
+from pearl_qdrant.service.limits import TYPES_LIMITS, Limit
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.administration import describe_collection

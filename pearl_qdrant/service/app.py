@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
 
 from pearl_qdrant._version import __version__
-from pearl_qdrant.service.linkers.registry import Collections
-from pearl_qdrant.service.observing.metrics import Metrics
+from pearl_qdrant.service import linking, lookups
+from pearl_qdrant.service.answers import add_error_handlers
+from pearl_qdrant.service.collections import Collections
+from pearl_qdrant.service.gate import PUBLIC, Gate
+from pearl_qdrant.service.limits import show_query
+from pearl_qdrant.service.observing import Metrics
 from pearl_qdrant.service.page import routes as page
-from pearl_qdrant.service.page.files import mount_files
-from pearl_qdrant.service.reconcile import routes as reconciliation
-from pearl_qdrant.service.reconcile.cors import CrossOrigin
-from pearl_qdrant.service.routes import collections, docs, entities, health, ledger, link, metrics, search, texts
+from pearl_qdrant.service.page.maps import Maps
+from pearl_qdrant.service.reconcile import router as reconciliation
+from pearl_qdrant.service.reconcile.properties import Catalogues
 from pearl_qdrant.service.settings import ServiceSettings, check_settings
-from pearl_qdrant.service.web.answers import add_error_handlers
-from pearl_qdrant.service.web.gate import Gate
-from pearl_qdrant.service.web.schema import complete_schema
 
 ROUTERS = (
-    search.router,  # asked at every letter, and found first
-    health.router,
-    link.router,
-    texts.router,
-    entities.router,
-    collections.router,
-    ledger.router,
-    metrics.router,
-    docs.router,
+    lookups.router,  # type-ahead is asked at every letter, and found first
+    lookups.health,
+    linking.router,
+    linking.texts,
+    linking.learning,
     page.router,
     reconciliation.router,
 )
-"""The routers of the service. Reconciliation and the page add theirs here."""
+
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
 
 
 def create_app(settings: ServiceSettings | None = None) -> FastAPI:
@@ -54,8 +56,9 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        opened = Collections(settings, measured)
-        app.state.collections = opened
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, "pearl-qdrant-large"))  # `beside`
+        opened = app.state.collections = Collections(settings, measured)
+        app.state.catalogues, app.state.maps = Catalogues(), Maps(settings.max_map_size)
         opened.start()
         try:
             yield
@@ -67,25 +70,39 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         version=__version__,
         description="Links mentions to entities of a knowledge base, with probabilities and NIL.",
         lifespan=lifespan,
-        docs_url=None,  # Swagger's page loads its scripts from another host; `routes.docs` has one that does not
+        docs_url=None,  # Swagger's page loads its scripts from another host; `lookups.docs` has one that does not
         redoc_url=None,
     )
     app.state.settings = settings
     app.state.metrics = measured
-    app.state.routers = ROUTERS
     for router in ROUTERS:
         app.include_router(router)
-    mount_files(app)
-    add_error_handlers(app)
+    page.mount_files(app)
+    add_error_handlers(app, ROUTERS)
     app.add_middleware(Gate, settings=settings, metrics=measured)
-    app.add_middleware(CrossOrigin, settings=settings)
+    app.add_middleware(reconciliation.CrossOrigin, settings=settings)
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            limits = {"/v1/search": search.LIMITS, "/v1/map": page.LIMITS, **reconciliation.LIMITS}
-            app.openapi_schema = complete_schema(plain(), settings, limits)
+            app.openapi_schema = _completed(plain(), settings)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
     return app
+
+
+def _completed(schema: dict[str, Any], settings: ServiceSettings) -> dict[str, Any]:
+    """The OpenAPI schema with the limits of the settings, and with keys if the service wants them."""
+    models = schema["components"]["schemas"]
+    for body in linking.BODIES:
+        for limit in body.limits:
+            limit.show(models[body.__name__]["properties"][limit.field], settings)
+    for operation in (operation for operations in schema["paths"].values() for operation in operations.values()):
+        show_query(operation.get("parameters", ()), settings)
+    if settings.api_keys:
+        schema["components"]["securitySchemes"] = _SCHEMES
+        closed = [operations for path, operations in schema["paths"].items() if path not in PUBLIC]
+        for operation in (operation for operations in closed for operation in operations.values()):
+            operation["security"] = [*({name: []} for name in _SCHEMES), *operation.get("security", ())]
+    return schema

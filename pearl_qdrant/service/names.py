@@ -33,6 +33,7 @@ from pathlib import Path
 import msgspec
 import orjson
 import portalocker
+from rapidfuzz.distance import Prefix
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -353,7 +354,7 @@ class NameIndex:
             "(SELECT text FROM texts WHERE text < ?1 ORDER BY text DESC LIMIT 1)",
             (text,),
         )
-        return max(len(os.path.commonprefix([text, one or ""])) for one in rows.fetchone())
+        return max(Prefix.similarity(text, one or "") for one in rows.fetchone())
 
     def _record(self, entity: int, name: str, match: str) -> FoundName:
         [record] = self._db.execute("SELECT record FROM entities WHERE id = ?", (entity,)).fetchone()

@@ -21,11 +21,10 @@ from uvicorn.supervisors import Multiprocess
 
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreUnavailableError
 from pearl_qdrant.service.app import create_app
-from pearl_qdrant.service.linkers.opening import Opener
-from pearl_qdrant.service.observing.logs import facts, start_logging
-from pearl_qdrant.service.observing.metrics import SHARED_FOLDER, Metrics
+from pearl_qdrant.service.collections import Opener
+from pearl_qdrant.service.connections import Connection, ConnectionLimits
+from pearl_qdrant.service.observing import SHARED_FOLDER, Metrics, facts, start_logging
 from pearl_qdrant.service.settings import ServiceSettings, check_settings
-from pearl_qdrant.service.web.connections import Connection, ConnectionLimits
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,9 @@ import uvicorn
 from edge_cases import wait_until
 from fastapi import FastAPI
 
-from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service import ServiceSettings, connections, create_app
+from pearl_qdrant.service.connections import HEAD_BYTES, ConnectionLimits
 from pearl_qdrant.service.run import server_config
-from pearl_qdrant.service.web import connections
-from pearl_qdrant.service.web.connections import HEAD_BYTES, ConnectionLimits
 
 WAIT_S = 60
 """Bounds a hang."""

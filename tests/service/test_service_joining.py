@@ -11,7 +11,7 @@ import pytest
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
-from pearl_qdrant.service.linkers.joining import Joiner
+from pearl_qdrant.service.queues import Joiner
 
 PLAIN = LinkOptions()
 

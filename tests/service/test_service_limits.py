@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.service import ServiceSettings, create_app
-from pearl_qdrant.service.web.keys import KeyCheck, read_keys
+from pearl_qdrant.service.gate import KeyCheck, read_keys
 
 KEY = "0123456789abcdef-first"
 OTHER_KEY = "0123456789abcdef-second"

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from pearl_qdrant.service import ServiceSettings, create_app
-from pearl_qdrant.service.observing.logs import JsonLines, Lines, facts, start_logging
+from pearl_qdrant.service.observing import JsonLines, Lines, facts, start_logging
 
 KEY = "0123456789abcdef-first"
 SECRET = "Sekretna zzmention"

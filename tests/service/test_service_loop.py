@@ -10,11 +10,10 @@ import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 
-from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service import ServiceSettings, create_app, linking, requests
 from pearl_qdrant.service.errors import TimedOutError
 from pearl_qdrant.service.names import NameIndex
-from pearl_qdrant.service.reconcile import answers, routes
-from pearl_qdrant.service.routes import texts
+from pearl_qdrant.service.reconcile import answers, queries
 
 
 def on_loop(call: Any, seen: list[bool]) -> Any:
@@ -122,9 +121,10 @@ def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatc
 
 
 def test_what_takes_long_is_made_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records of annotations and of reconciliation are made, and batches read, in threads."""
+    """Large bodies are read, and large answers are made, in threads."""
     seen: list[bool] = []
-    for module, name in ((texts, "annotation_record"), (routes, "read_batch"), (answers, "batch_record")):
+    monkeypatch.setattr(requests, "LARGE", 0)
+    for module, name in ((linking, "annotation_record"), (queries, "read_batch"), (answers, "batch_record")):
         monkeypatch.setattr(module, name, on_loop(getattr(module, name), seen))
     batch = {"queries": {"q0": {"query": "NYTimes"}}}
 

@@ -13,8 +13,8 @@ from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from pearl_qdrant.service.observing.metrics import Metrics, forget_dead_workers
-from pearl_qdrant.service.observing.timed import TimedEncoder
+from pearl_qdrant.service.observing import Metrics, forget_dead_workers
+from pearl_qdrant.service.queues import TimedEncoder
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "service.md"
 

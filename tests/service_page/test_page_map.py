@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pearl_qdrant.service.errors import NotReadyError
-from pearl_qdrant.service.page import layout, maps
-from pearl_qdrant.service.page.layout import lay_out, principal_components
+from pearl_qdrant.service.page import maps
+from pearl_qdrant.service.page.maps import lay_out, principal_components
 
 
 def test_a_map_has_a_place_for_each_entity(client: TestClient) -> None:
@@ -59,7 +59,7 @@ def test_hardly_any_vectors_have_places(count: int) -> None:
 
 def test_without_scikit_learn_the_components_are_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many vectors are placed by PCA where scikit-learn is missing."""
-    monkeypatch.setattr(layout, "find_spec", lambda name: None)
+    monkeypatch.setattr(maps, "find_spec", lambda name: None)
     vectors = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
 
     places, method = lay_out(vectors)

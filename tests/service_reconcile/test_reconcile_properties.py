@@ -8,12 +8,14 @@ import pytest
 from fastapi.testclient import TestClient
 from reconcile_cases import candidates, matched
 
-from pearl_qdrant.service.reconcile.properties.comparing import Level, agreement, compare
-from pearl_qdrant.service.reconcile.properties.evidence import (
+from pearl_qdrant.service.reconcile.evidence import (
     HIGHEST_FACTOR,
     LOWEST_CHANCE,
     Condition,
+    Level,
+    agreement,
     chances,
+    compare,
     factor,
     updated,
 )

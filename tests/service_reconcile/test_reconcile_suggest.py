@@ -14,8 +14,8 @@ from specification import EntitySuggestions, Flyout, Suggestions, check
 
 from pearl_qdrant import Entity
 from pearl_qdrant.service import ServiceSettings
-from pearl_qdrant.service.reconcile.manifest import manifest
-from pearl_qdrant.service.reconcile.properties.catalogue import Catalogue
+from pearl_qdrant.service.reconcile.properties import Catalogue
+from pearl_qdrant.service.reconcile.router import manifest
 
 
 def test_entities_are_suggested_by_prefix_and_by_id(client: TestClient) -> None:

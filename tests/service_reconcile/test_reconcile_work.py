@@ -12,12 +12,11 @@ from fastapi.testclient import TestClient
 from reconcile_cases import ENDPOINT, post_form, serving
 
 from pearl_qdrant.service import ServiceSettings
-from pearl_qdrant.service.deadline import check_time, set_time
 from pearl_qdrant.service.errors import TimedOutError
-from pearl_qdrant.service.linkers.lanes import Lane
-from pearl_qdrant.service.reconcile.properties import comparing
-from pearl_qdrant.service.reconcile.properties.catalogue import Catalogue
-from pearl_qdrant.service.reconcile.properties.evidence import Condition
+from pearl_qdrant.service.queues import Lane, check_time, set_time
+from pearl_qdrant.service.reconcile import evidence
+from pearl_qdrant.service.reconcile.evidence import Condition
+from pearl_qdrant.service.reconcile.properties import Catalogue
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +99,7 @@ def test_a_call_whose_time_is_over_ends_and_its_lane_is_free() -> None:
 def test_comparing_ends_with_the_time_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """No value is compared any more when the time is over, neither with a candidate nor with the sample."""
     compared: list[object] = []
-    monkeypatch.setattr(comparing, "compare", lambda *given: compared.append(given))
+    monkeypatch.setattr(evidence, "compare", lambda *given: compared.append(given))
     condition = Condition("state", ("x",) * 50)
 
     def late() -> None:

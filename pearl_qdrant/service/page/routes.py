@@ -1,26 +1,78 @@
-"""What the page asks beside the API: GET /page/settings, /v1/types and /v1/map."""
+"""The page at /: its files, and what it asks beside the API: settings, types and maps of collections."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import Response
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import FileResponse, Response
+from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
 
 from pearl_qdrant._version import __version__
-from pearl_qdrant.service.bodies.limits import Limit
-from pearl_qdrant.service.page.files import PREFIX
-from pearl_qdrant.service.page.maps import DEFAULT_SIZE, Maps
-from pearl_qdrant.service.web.answers import declared, json_answer
-from pearl_qdrant.service.web.dependencies import CollectionsHere, SettingsHere
+from pearl_qdrant.service.answers import declared, json_answer
+from pearl_qdrant.service.limits import check_query
+from pearl_qdrant.service.page.maps import DEFAULT_SIZE
+from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, router_of
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
-router = APIRouter(tags=["collections"])
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
-LIMITS = (Limit("size", "max_map_size", "value"),)
-"""Limits of the parameters of /v1/map."""
+FOLDER = Path(__file__).resolve().parent / "static"
+
+PREFIX = "/page"
+"""Where the files are; `/` itself is `index.html`."""
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        # A name can never become markup: the browser refuses every assignment of HTML.
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Cache-Control": "no-cache",  # asked again by ETag, so that an upgrade shows at the next load
+}
+
+
+class _Files(StaticFiles):
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        return _guarded(await super().get_response(path, scope))
+
+
+def _guarded(answer: Response) -> Response:
+    answer.headers.update(HEADERS)
+    return answer
+
+
+def mount_files(app: FastAPI) -> None:
+    """Answer `/` and the paths below `PREFIX` with the files of the page."""
+    app.mount(PREFIX, _Files(directory=FOLDER), name="page")
+
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def index() -> Any:
+        return _guarded(FileResponse(FOLDER / "index.html", media_type="text/html; charset=utf-8"))
+
+
+router = router_of("collections")
 
 _MAP_WAIT_S = 5.0
 """A client waits so long for a map that is being made; many give up after ten seconds."""
@@ -72,13 +124,6 @@ class MapAnswer(BaseModel):
     points: list[MapPointAnswer]
 
 
-async def _maps(request: Request) -> Maps:
-    state = request.app.state
-    if not hasattr(state, "maps"):
-        state.maps = Maps(largest=state.settings.max_map_size)
-    return cast("Maps", state.maps)
-
-
 @router.get(f"{PREFIX}/settings", response_model=PageSettings, include_in_schema=False)
 async def page_settings(settings: SettingsHere) -> Response:
     """Limits of the service, and whether it wants a key and allows writing."""
@@ -100,9 +145,9 @@ async def types(collections: CollectionsHere, collection: str | None = None) -> 
 
 @router.get("/v1/map", response_model=MapAnswer, responses=declared(404))
 async def entity_map(
+    request: Request,
     collections: CollectionsHere,
     settings: SettingsHere,
-    maps: Annotated[Maps, Depends(_maps)],
     collection: str | None = None,
     size: Annotated[int | None, Query(ge=1, description=f"Most entities; by default {DEFAULT_SIZE}.")] = None,
 ) -> Response:
@@ -110,11 +155,10 @@ async def entity_map(
 
     While it is made, the answer is 503 with Retry-After, where it takes longer than five seconds.
     """
-    for limit in LIMITS:
-        limit.check(size, settings)
+    check_query(settings, size=size)
     size = size or min(DEFAULT_SIZE, settings.max_map_size)
     handle = await collections.get(collection)
-    made = await maps.get(handle, size, wait_s=min(_MAP_WAIT_S, settings.timeout_s / 2))
+    made = await request.app.state.maps.get(handle, size, wait_s=min(_MAP_WAIT_S, settings.timeout_s / 2))
     return json_answer({"collection": handle.name, "kb": handle.kb, "method": made.method, "points": made.points})
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from pearl_qdrant.service.reconcile.evidence import Level
 from pearl_qdrant.service.reconcile.matching import Answer, Scored
-from pearl_qdrant.service.reconcile.properties.columns import property_name
-from pearl_qdrant.service.reconcile.properties.comparing import Level
+from pearl_qdrant.service.reconcile.properties import property_name
 
 SCORE_DIGITS = 2
 

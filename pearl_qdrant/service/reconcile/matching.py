@@ -12,12 +12,10 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.rules import ID_CERTAINTY
 from pearl_qdrant.records import Candidate, Link
-from pearl_qdrant.service.linkers.handle import CollectionHandle
-from pearl_qdrant.service.linkers.joining import IsGone
-from pearl_qdrant.service.reconcile.properties.catalogue import Catalogue
-from pearl_qdrant.service.reconcile.properties.columns import ALIASES, EntityColumns, of_candidates, with_names
-from pearl_qdrant.service.reconcile.properties.comparing import Level
-from pearl_qdrant.service.reconcile.properties.evidence import factor, updated
+from pearl_qdrant.service.collections import CollectionHandle
+from pearl_qdrant.service.queues import IsGone
+from pearl_qdrant.service.reconcile.evidence import Level, factor, updated
+from pearl_qdrant.service.reconcile.properties import ALIASES, Catalogue, EntityColumns, of_candidates, with_names
 from pearl_qdrant.service.reconcile.queries import BadQuery, Query
 from pearl_qdrant.settings import DEFAULT_LIMIT
 

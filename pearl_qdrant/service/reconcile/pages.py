@@ -10,7 +10,7 @@ from html import escape
 
 from fastapi.responses import HTMLResponse
 
-from pearl_qdrant.service.reconcile.properties.columns import KB_TYPES, NAME, OWN, TYPES, EntityColumns, property_name
+from pearl_qdrant.service.reconcile.properties import KB_TYPES, NAME, OWN, TYPES, EntityColumns, property_name
 
 _STYLE = """
 :root { color-scheme: light dark; font: 14px/1.4 system-ui, sans-serif; }

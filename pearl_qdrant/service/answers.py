@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import orjson
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
@@ -75,8 +75,23 @@ def json_answer(
     content: Any, *, status: int = 200, headers: dict[str, str] | None = None, media_type: str = "application/json"
 ) -> Response:
     """JSON of records: dictionaries, lists, dataclasses, enums and numbers."""
-    packed = orjson.dumps(content, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
-    return Response(packed, status_code=status, headers=headers, media_type=media_type)
+    return Response(_packed(content), status_code=status, headers=headers, media_type=media_type)
+
+
+def json_list(head: Mapping[str, Any], name: str, records: Iterable[Any]) -> Response:
+    """JSON of a record with a list; its items are made and packed one by one, which gives the interpreter away.
+
+    Args:
+        head: The other fields, at least one.
+        name: Of the list.
+        records: Its items, as `json_answer` takes them.
+    """
+    items = b",".join(map(_packed, records))
+    return Response(b'%b,"%b":[%b]}' % (_packed(head)[:-1], name.encode(), items), media_type="application/json")
+
+
+def _packed(content: Any) -> bytes:
+    return orjson.dumps(content, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
 def _plain(value: object) -> object:
@@ -145,17 +160,18 @@ def problem(
     )
 
 
-def _methods(request: Request) -> list[str]:
-    """The methods of all routes of a path."""
-    found: set[str] = set()
-    for route in (route for router in request.app.state.routers for route in router.routes):
-        if route.matches(request.scope)[0].value:  # 0: another path
-            found |= getattr(route, "methods", None) or set()
-    return sorted(found)
+def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
+    """Every error of the application is answered as `ErrorAnswer`.
 
+    Args:
+        app: The application.
+        routers: All that it has.
+    """
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Every error of the application is answered as `ErrorAnswer`; `app.state.routers` has its routers."""
+    def methods(request: Request) -> list[str]:
+        """The methods of all routes of a path; Starlette names those of one of them."""
+        routes = (route for router in routers for route in router.routes if route.matches(request.scope)[0].value)
+        return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
 
     @app.exception_handler(PearlQdrantError)
     async def of_library(request: Request, error: PearlQdrantError) -> Response:
@@ -181,7 +197,7 @@ def add_error_handlers(app: FastAPI) -> None:
         status = 422 if status == 400 else status  # FastAPI's 400 is a body that is no JSON
         message, headers = str(getattr(error, "detail", error)), getattr(error, "headers", None) or {}
         if status == 405:
-            headers = {"Allow": ", ".join(_methods(request))}  # Starlette names those of one route alone
+            headers = {"Allow": ", ".join(methods(request))}
             message = f"This path takes {headers['Allow']}, not {request.method}."
         answer = problem(request, status, _HTTP_CODES.get(status, "internal"), message)
         answer.headers.update(headers)

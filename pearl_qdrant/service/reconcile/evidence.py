@@ -1,9 +1,12 @@
-"""How well a value that a client gives agrees with the values that an entity has."""
+"""What the properties of a query say of its candidates."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Literal
@@ -12,6 +15,7 @@ from rapidfuzz import fuzz
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.service.queues import check_time
 
 MatchQuantifier = Literal["any", "all", "none"]
 
@@ -133,3 +137,79 @@ def _compare_texts(given: str, has: str) -> Level:
 @lru_cache(maxsize=4096)
 def _fold(text: str) -> str:
     return fold_name(text)
+
+
+RIGHT: Mapping[Level, float] = {Level.EQUAL: 0.85, Level.NEAR: 0.06, Level.DIFFERENT: 0.09}
+"""How well the right entity's values agree with those of a client's table, where both have one."""
+
+OTHER: Mapping[Level, float] = {Level.EQUAL: 0.02, Level.NEAR: 0.03, Level.DIFFERENT: 0.95}
+"""The same of another entity, before any is counted."""
+
+COUNTED_AS = 50
+"""`OTHER` counts as much as so many entities of the sample."""
+
+LOWEST_CHANCE = 0.01
+"""No value is taken to be rarer than this: entities of one name share values more often than others do."""
+
+HIGHEST_FACTOR = 1000.0
+"""All properties together multiply or divide the odds by at most this, since they may say the same thing twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A property that a query gives.
+
+    Attributes:
+        property_id: Its id.
+        values: The values, at least one.
+        quantifier: Which of them must agree.
+        required: Whether an entity that does not agree is no candidate.
+    """
+
+    property_id: str
+    values: tuple[str, ...]
+    quantifier: MatchQuantifier = "any"
+    required: bool = False
+
+    def level(self, has: Sequence[str]) -> Level:
+        """How well the values of an entity agree.
+
+        Raises:
+            TimedOutError: If the time of the request is over.
+        """
+        check_time()
+        return agreement(self.values, has, self.quantifier)
+
+
+def chances(condition: Condition, sample: Sequence[Sequence[str]]) -> dict[Level, float]:
+    """How often an entity that is not the right one agrees so well.
+
+    Args:
+        condition: What the query gives.
+        sample: The values of entities of the base that have the property.
+    """
+    if condition.quantifier == "none":  # a wish of the client, whatever others have
+        return dict.fromkeys(OTHER, 1.0)
+    counts = Counter(condition.level(has) for has in sample)
+    n = len(sample) - counts[Level.MISSING]
+    found = {level: (counts[level] + COUNTED_AS * OTHER[level]) / (n + COUNTED_AS) for level in OTHER}
+    return {level: max(chance, LOWEST_CHANCE) for level, chance in found.items()}
+
+
+def factor(level: Level, chance: Mapping[Level, float]) -> float:
+    """What a property multiplies the odds of a candidate with."""
+    return 1.0 if level is Level.MISSING else RIGHT[level] / chance[level]
+
+
+def updated(probabilities: Sequence[float], factors: Sequence[float]) -> list[float]:
+    """The probabilities after the evidence.
+
+    Args:
+        probabilities: Of the candidates by their names; what is missing to 1 is that of NIL.
+        factors: The product of the factors of each; 0 for one that is no candidate any more.
+    """
+    nil = max(0.0, 1.0 - math.fsum(probabilities))
+    bounded = [min(max(one, 1 / HIGHEST_FACTOR), HIGHEST_FACTOR) if one else 0.0 for one in factors]
+    weights = [probability * one for probability, one in zip(probabilities, bounded, strict=True)]
+    total = nil + math.fsum(weights)
+    return [weight / total for weight in weights] if total > 0 else [0.0] * len(weights)

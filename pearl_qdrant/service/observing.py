@@ -1,12 +1,24 @@
-"""The metrics of the service, in Prometheus' text format."""
+"""Metrics, logs and traces of the service."""
 
 from __future__ import annotations
 
+import contextvars
+import json
+import logging
 import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any, Literal
 
+import orjson
+from opentelemetry import trace
+from opentelemetry.trace import Link as SpanLink
+from opentelemetry.trace import SpanContext as SpanContext
+from opentelemetry.trace import StatusCode
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
@@ -102,3 +114,101 @@ def _is_alive(pid: int) -> bool:
     except OSError:
         return True
     return True
+
+
+LogFormat = Literal["json", "text"]
+
+request_id: contextvars.ContextVar[str | None] = contextvars.ContextVar("pearl_qdrant_request_id", default=None)
+"""The id of the request that is being answered."""
+
+FACTS = "pearl_qdrant_facts"
+"""The attribute of a log record with further fields: ``log.info("...", extra={FACTS: {...}})``."""
+
+
+def facts(**fields: object) -> Mapping[str, Any]:
+    """The `extra` of a log call, for further fields of its line."""
+    return {FACTS: fields}
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one JSON object: time, level, logger, message, request_id, further facts, and error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, timezone.utc)
+        line: dict[str, object] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if (current := request_id.get()) is not None:
+            line["request_id"] = current
+        line.update(getattr(record, FACTS, {}))
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:  # a number over 64 bits, or half of a character
+            return json.dumps(line, default=str)
+
+
+class Lines(logging.Formatter):
+    """The same for people."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+        further = " ".join(f"{name}={value}" for name, value in getattr(record, FACTS, {}).items())
+        return f"{super().formatMessage(record)} {further}".rstrip()
+
+
+def start_logging(log_format: LogFormat, *, verbose: bool = False) -> None:
+    """Log to stderr in this format, in place of all handlers that the root logger has."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if log_format == "json" else Lines())
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
+    for noisy in ("httpx", "httpx2", "httpcore", "httpcore2", "asyncio"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    # The service writes its own line for each request, without the query of the URL, which has what people type.
+    logging.getLogger("uvicorn.access").handlers.clear()
+    logging.getLogger("uvicorn.access").propagate = False
+
+
+@contextmanager
+def span(name: str, asked_by: Sequence[SpanContext] = (), **attributes: str | int) -> Iterator[None]:
+    """A span around a block. Of an error it has the type alone, since messages may have what people type.
+
+    Args:
+        name: Of the span.
+        asked_by: Spans of the requests that it works for; it links to them, since it has no single parent.
+        attributes: What is known of it; `pearl_qdrant.` is put before each name.
+    """
+    links = [SpanLink(one) for one in {one.span_id: one for one in asked_by if one.is_valid}.values()]
+    named = {f"pearl_qdrant.{key}": value for key, value in attributes.items()}
+    with trace.get_tracer("pearl_qdrant.service").start_as_current_span(
+        name, attributes=named, links=links, record_exception=False, set_status_on_exception=False
+    ) as made:
+        try:
+            yield
+        except Exception as error:
+            made.set_attribute("error.type", type(error).__name__)
+            made.set_status(StatusCode.ERROR)
+            raise
+
+
+def here() -> SpanContext:
+    """The span of the request that is being answered."""
+    return trace.get_current_span().get_span_context()
+
+
+def describe_request(request_id: str, *, has_query: bool) -> None:
+    """Give the span of a request its id, and hide the query of its URL, which has what people type."""
+    current = trace.get_current_span()
+    if current.is_recording():
+        current.set_attribute("pearl_qdrant.request_id", request_id)
+        if has_query:
+            current.set_attribute("url.query", "REDACTED")

@@ -1,20 +1,108 @@
-"""What a collection has: its properties and types, read from a sample and counted, and kept for a while."""
+"""The properties of entities: which there are, and what a sample of a collection says of them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from pearl_qdrant.linking.editing import points_of
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.service.linkers.handle import CollectionHandle
-from pearl_qdrant.service.reconcile.properties.columns import EntityColumns
-from pearl_qdrant.service.reconcile.properties.comparing import Level
-from pearl_qdrant.service.reconcile.properties.evidence import Condition, chances
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.records import LINKS_FIELD, Candidate
+from pearl_qdrant.service.collections import CollectionHandle
+from pearl_qdrant.service.reconcile.evidence import Condition, Level, chances
+from pearl_qdrant.store.schema import Manifest, NamePoint, point_id
+
+NAME, ALIASES, DESCRIPTION = "name", "aliases", "description"
+TYPES, KB_TYPES, POPULARITY = "types", "kb_types", "popularity"
+
+OWN: Mapping[str, str] = {
+    NAME: "Name",
+    ALIASES: "Other names",
+    DESCRIPTION: "Description",
+    KB_TYPES: "Types of the base",
+    TYPES: "Coarse types",
+    POPULARITY: "Popularity",
+    LINKS_FIELD: "Linked entities",
+}
+"""Properties that are no column of their own in the base, with their names."""
+
+SEPARATOR = "|"
+"""Joins several values of a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityColumns:
+    """An entity with its properties.
+
+    Attributes:
+        point: One of its names, the canonical one if it is there.
+        aliases: Its other names; None if they were not asked for.
+    """
+
+    point: NamePoint
+    aliases: tuple[str, ...] | None = None
+
+    def values(self, property_id: str) -> list[str]:
+        """The values of a property, as text; empty if there is none."""
+        point = self.point
+        if property_id in point.extra:
+            return split_values(point.extra[property_id])
+        own: Mapping[str, Sequence[str]] = {
+            NAME: (point.canonical_name,),
+            ALIASES: self.aliases or (),
+            DESCRIPTION: (point.description,) if point.description else (),
+            KB_TYPES: point.kb_types,
+            TYPES: point.types,
+            POPULARITY: () if point.popularity is None else (f"{point.popularity:.15g}",),
+        }
+        return list(own.get(property_id, ()))
+
+    def property_ids(self) -> list[str]:
+        """The properties that have a value, without its other names."""
+        own = [one for one in OWN if one not in self.point.extra and self.values(one)]
+        return [*own, *(column for column, value in self.point.extra.items() if value.strip())]
+
+
+def split_values(value: str) -> list[str]:
+    """The values of a column; several are joined by ``|``."""
+    return [part for one in value.split(SEPARATOR) if (part := one.strip())]
+
+
+def property_name(property_id: str) -> str:
+    """What people see of a property."""
+    return OWN.get(property_id, property_id)
+
+
+def of_candidates(linker: EntityLinker, candidates: Iterable[Candidate]) -> dict[tuple[str, str], EntityColumns]:
+    """The columns of candidates, by base and id; read by the id of the point of each."""
+    ids = {point_id(one.kb, one.entity_id, one.name): (one.kb, one.entity_id) for one in candidates}
+    found: dict[tuple[str, str], EntityColumns] = {}
+    for collection in linker.collections:
+        for point in collection.get(list(ids)).values():
+            found[point.kb, point.entity_id] = EntityColumns(point)
+    return found
+
+
+def with_names(linker: EntityLinker, entity_ids: Sequence[str]) -> dict[str, EntityColumns]:
+    """The entities of these ids that exist, with all their names; one search of the store."""
+    if not entity_ids:
+        return {}
+    points: dict[str, list[NamePoint]] = {}
+    for collection in linker.collections:
+        for point in points_of(collection, list(dict.fromkeys(entity_ids))):
+            points.setdefault(point.entity_id, []).append(point)
+    return {entity_id: _with_aliases(of_entity) for entity_id, of_entity in points.items()}
+
+
+def _with_aliases(points: Sequence[NamePoint]) -> EntityColumns:
+    first = next((point for point in points if point.is_canonical), points[0])
+    aliases = sorted({point.name for point in points} - {first.canonical_name})
+    return EntityColumns(first, tuple(aliases))
+
 
 SAMPLED_NAMES = 2000
 """Names that are read to know the properties. Ids of points are hashes: the first ones are a random sample."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from pearl_qdrant.service.answers import json_answer
 from pearl_qdrant.service.settings import ServiceSettings
-from pearl_qdrant.service.web.answers import json_answer
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

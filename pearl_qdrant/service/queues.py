@@ -1,26 +1,200 @@
-"""Joins mentions of many requests into batches.
-
-A batch is what waits at its start. So there is no fixed size: while one batch is linked, the next one gathers, and a
-request that comes while nothing is linked waits `join_s` for others. Requests of different options are linked in
-different batches; the oldest request is in the next one. A long request is linked in parts, so that short ones do not
-wait for all of it.
-"""
+"""How work waits and ends: batches of many requests, threads with bounded queues, the time of a request."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
-from pearl_qdrant.service.errors import ClientGoneError
-from pearl_qdrant.service.linkers.lanes import queue_full, timed_out
-from pearl_qdrant.service.observing.traces import SpanContext, here
+from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
+from pearl_qdrant.service.observing import SpanContext, here
+from pearl_qdrant.store.protocol import Collection, Store
+
+_end: ContextVar[float] = ContextVar("pearl_qdrant_deadline", default=math.inf)
+
+
+def set_time(seconds: float) -> None:
+    """Give what runs in this context so many seconds from now on."""
+    _end.set(time.monotonic() + seconds)
+
+
+def check_time() -> None:
+    """End work whose time is over; called in every loop that a request can make long.
+
+    Raises:
+        TimedOutError: If it is over. Its client has been answered already.
+    """
+    if time.monotonic() > _end.get():
+        raise TimedOutError("The time of the request is over.")
+
+
+OnSeconds = Callable[[float], None]
+"""Takes how long something took, in seconds."""
+
+
+class TimedEncoder:
+    """An encoder that says how long each call took. Raises `TimedOutError` for a request whose time is over."""
+
+    def __init__(self, encoder: Encoder, on_seconds: OnSeconds) -> None:
+        self._encoder = encoder
+        self._on_seconds = on_seconds
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._encoder.info
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        check_time()
+        start = time.perf_counter()
+        try:
+            return self._encoder.encode(names)
+        finally:
+            self._on_seconds(time.perf_counter() - start)
+
+
+class _Searches:
+    """A collection whose searches are measured, and end as `TimedEncoder` does; all else is the collection's own."""
+
+    def __init__(self, collection: Collection, on_seconds: OnSeconds) -> None:
+        self._collection = collection
+        self._on_seconds = on_seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._collection, name)
+
+    def search(self, *given: Any, **named: Any) -> Any:
+        return self._timed(self._collection.search, *given, **named)
+
+    def search_hybrid(self, *given: Any, **named: Any) -> Any:
+        return self._timed(self._collection.search_hybrid, *given, **named)
+
+    def _timed(self, search: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        check_time()
+        start = time.perf_counter()
+        try:
+            return search(*given, **named)
+        finally:
+            self._on_seconds(time.perf_counter() - start)
+
+
+class _Store:
+    """A store whose collections are measured."""
+
+    def __init__(self, store: Store, on_seconds: OnSeconds) -> None:
+        self._store = store
+        self._on_seconds = on_seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def open(self, name: str, *, read_only: bool = False) -> Collection:
+        return cast("Collection", _Searches(self._store.open(name, read_only=read_only), self._on_seconds))
+
+
+def timed_store(store: Store, on_seconds: OnSeconds) -> Store:
+    """A store that says how long each search of its collections took."""
+    return cast("Store", _Store(store, on_seconds))
+
+
+T = TypeVar("T")
+
+
+class Lane:
+    """Threads for one kind of call.
+
+    Args:
+        name: Of the kind, for errors and thread names.
+        threads: Calls that run at once.
+        max_queued: Calls that may wait or run; more raise `QueueFullError`.
+        timeout_s: Time of a call, waiting included; after it `TimedOutError`. None: no limit.
+        on_queued: Called with the number of calls that wait or run, when it changes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        threads: int,
+        max_queued: int,
+        timeout_s: float | None,
+        on_queued: Callable[[float], object] = lambda queued: None,
+    ) -> None:
+        self._on_queued = on_queued
+        self._name = name
+        self._max_queued = max_queued
+        self._timeout_s = timeout_s
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"pearl-qdrant-{name}")
+        self.queued = 0
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """The result of a call, which logs with the id of the request that asks, and knows its time (`deadline`).
+
+        Raises:
+            QueueFullError: If too many wait.
+            TimedOutError: If it does not end in time; one that has not started never does then.
+        """
+        if self.queued >= self._max_queued:
+            raise queue_full(self._name, self._max_queued, retry_after_s=1)
+        context = contextvars.copy_context()
+        if self._timeout_s is not None:
+            context.run(set_time, self._timeout_s)
+        submitted = self._executor.submit(context.run, call)
+        self.queued += 1
+        self._on_queued(self.queued)
+        # It counts as queued until its thread is free again, even if nobody waits for it any more.
+        future = asyncio.wrap_future(submitted)
+        future.add_done_callback(self._done)
+        try:
+            done, _ = await asyncio.wait([future], timeout=self._timeout_s)
+        except asyncio.CancelledError:
+            submitted.cancel()  # if it has not started
+            raise
+        if not done:
+            assert self._timeout_s is not None
+            submitted.cancel()
+            raise timed_out(self._timeout_s)
+        return future.result()
+
+    def _done(self, future: asyncio.Future[T]) -> None:
+        self.queued -= 1
+        self._on_queued(self.queued)
+        if not future.cancelled():
+            future.exception()  # nobody may wait for it any more: it is not reported as lost
+
+    def close(self) -> None:
+        """End the threads; a call that runs ends first."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def queue_full(what: str, allowed: int, *, retry_after_s: float) -> QueueFullError:
+    """The error of a full queue."""
+    seconds = max(1, math.ceil(retry_after_s))
+    return QueueFullError(
+        f"Too much is waiting ({what}: at most {allowed:,}). Send it again in {seconds} s.",
+        retry_after_s=seconds,
+        allowed=allowed,
+    )
+
+
+def timed_out(timeout_s: float) -> TimedOutError:
+    """The error of a call that took too long."""
+    return TimedOutError(
+        f"There was no answer within timeout_s = {timeout_s:g} s. Send less in one request, or again later.",
+        limit="timeout_s",
+        allowed=timeout_s,
+    )
+
 
 log = logging.getLogger(__name__)
 

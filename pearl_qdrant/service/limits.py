@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, model_validator
 
-from pearl_qdrant.service.errors import InvalidRequestError, LimitError
+from pearl_qdrant.service.errors import LimitError
 from pearl_qdrant.service.settings import ServiceSettings
 
 Texts = Annotated[list[str], FailFast()]
@@ -125,18 +125,11 @@ class Body(Strict):
     linked: ClassVar[str | None] = None
 
     def check(self, settings: ServiceSettings) -> None:
-        """Refuse what is over a limit, and text that is no valid Unicode, which no answer could repeat.
+        """Refuse what is over a limit.
 
         Raises:
             LimitError: It names the limit.
-            InvalidRequestError: It names the field.
         """
-        for name, value in self:
-            texts = value if isinstance(value, list) else [value]
-            try:
-                "".join(text for text in texts if isinstance(text, str)).encode()
-            except UnicodeEncodeError as error:
-                raise InvalidRequestError(f"{name} has half of a character: a lone surrogate.", where=name) from error
         for limit in self.limits:
             limit.check(getattr(self, limit.field), settings)
         if self.linked is not None:
@@ -146,3 +139,33 @@ class Body(Strict):
 
 TYPES_LIMITS = (Limit("types", "max_types", "items"), Limit("types", "max_mention_characters", "characters of each"))
 """The limits of a list of types."""
+
+
+_QUERY = {
+    limit.field: limit
+    for limit in (
+        *(Limit(name, "max_mention_characters", "characters") for name in ("q", "prefix", "id")),
+        Limit("cursor", "max_mentions", "value"),
+        Limit("limit", "max_limit", "value"),
+        Limit("size", "max_map_size", "value"),
+        Limit("type", "max_types", "items"),
+    )
+}
+"""The limits of query parameters, by their names; a type that can be given once has none."""
+
+
+def check_query(settings: ServiceSettings, **given: Any) -> None:
+    """Refuse query parameters over their limits.
+
+    Raises:
+        LimitError: It names the limit.
+    """
+    for name, value in given.items():
+        _QUERY[name].check(value, settings)
+
+
+def show_query(parameters: Sequence[dict[str, Any]], settings: ServiceSettings) -> None:
+    """Put the limits into the schemas of query parameters."""
+    for parameter in parameters:
+        if parameter["in"] == "query" and parameter["name"] in _QUERY:
+            _QUERY[parameter["name"]].show(parameter["schema"], settings)

@@ -1,1 +1,0 @@
-"""The linkers of the service: opened once, called by worker threads, asked by coroutines."""

@@ -1,0 +1,354 @@
+"""The paths that link and learn, with their bodies and answers.
+
+POST /v1/link                       mentions to links
+POST /v1/annotate, /v1/documents    mentions of a text: found, or at given places
+POST /v1/accept, /v1/reject         answers of people, which the collection learns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+from pearl_qdrant.linking.learned.ledger import LearnedBatch
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie, TypeMode
+from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.records import Annotation, Candidate, Link
+from pearl_qdrant.service.answers import declared, json_answer, json_list
+from pearl_qdrant.service.collections import CollectionHandle
+from pearl_qdrant.service.errors import InvalidRequestError
+from pearl_qdrant.service.limits import TYPES_LIMITS, Body, Limit, Strict, Texts
+from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
+from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.settings import DEFAULT_LIMIT
+
+router = router_of("linking")
+texts = router_of("texts")
+learning = router_of("learning")
+
+_RECORD_BYTES = 300
+"""About the size of a candidate or a mention as JSON."""
+
+_OF_ALL = (*TYPES_LIMITS, Limit("collection", "max_mention_characters", "characters"))
+_CONTEXT = Limit("context", "max_text_characters", "characters")
+_TEXT = Limit("text", "max_text_characters", "characters")
+_LIMIT = Limit("limit", "max_limit", "value")
+
+
+class _Collection(Body):
+    collection: str | None = Field(None, description="Name of the collection; optional if there is only one.")
+
+
+class _Linked(_Collection):
+    types: Texts = Field([], description="Only entities of one of these types, native or coarse.")
+    threshold: float | None = Field(None, ge=0, le=1, description="Minimum probability of a link.")
+    on_tie: OnTie = Field("canonical", description="What to do when several entities have the name.")
+
+
+class _WithCandidates(_Linked):
+    type_mode: TypeMode = Field("hard", description="hard: only entities of the types; soft: prefer them; off.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, description="Maximum number of candidates.")
+
+    def options(self, context: str | None = None) -> LinkOptions:
+        """The options of the linker."""
+        return LinkOptions(tuple(self.types), self.type_mode, self.limit, self.threshold, self.on_tie, context)
+
+
+class LinkBody(_WithCandidates):
+    """Mentions to link."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"mentions": ["NYTimes", "Big Apple"], "limit": 3},
+                {
+                    "mentions": ["Clinton"],
+                    "types": ["PERSON"],
+                    "threshold": 0.8,
+                    "context": "Bill Clinton met reporters in Washington.",
+                    "explain": True,
+                },
+            ]
+        }
+    )
+    limits = (
+        *_OF_ALL,
+        Limit("mentions", "max_mentions", "items"),
+        Limit("mentions", "max_mention_characters", "characters of each"),
+        _CONTEXT,
+        _LIMIT,
+    )
+    linked = "mentions"
+
+    mentions: Texts = Field(description="The strings to link.", examples=[["NYTimes", "Big Apple"]])
+    context: str | None = Field(None, description="Text around the mentions.")
+    explain: bool = Field(False, description="Add features, and lines that explain each link.")
+
+
+class AnnotateBody(_Linked):
+    """A text in which mentions are found and linked."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": "She read the NYTimes at Heathrow.", "threshold": 0.5}]}
+    )
+    limits = (*_OF_ALL, _TEXT, _CONTEXT)
+
+    text: str = Field(description="The text.")
+    threshold: float | None = Field(None, ge=0, le=1, description="Minimum probability of a mention.")
+    context: str | None = Field(None, description="What the text is about.")
+    include_nil: bool = Field(False, description="Return spans that look like mentions but have no entity, too.")
+    nested: bool = Field(False, description="Return mentions inside other mentions, too.")
+    document: bool = Field(False, description="Link the mentions together, as those of a document.")
+
+
+class Span(Strict):
+    """The place of a mention, in code points of the text."""
+
+    start: int = Field(ge=0, description="Offset of its first character.")
+    end: int = Field(ge=1, description="Offset after its last character.")
+
+
+Part = Literal["partial names", "popularity", "learned names", "types", "passages", "coherence"]
+
+
+class DocumentBody(_WithCandidates):
+    """A document with the places of its mentions, which are linked together."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"text": "Bill Clinton spoke. Clinton left.", "spans": [{"start": 20, "end": 27}]}]
+        }
+    )
+    limits = (*_OF_ALL, _TEXT, Limit("spans", "max_spans", "items"), _LIMIT)
+    linked = "spans"
+
+    text: str = Field(description="The document.")
+    spans: Annotated[list[Span], FailFast()] = Field(description="The places of its mentions.")
+    without: Annotated[list[Part], FailFast()] = Field([], max_length=6, description="What of the document not to use.")
+
+    def places(self) -> list[tuple[int, int]]:
+        """The places of the mentions.
+
+        Raises:
+            InvalidRequestError: If one is outside the text.
+        """
+        length = len(self.text)
+        for number, span in enumerate(self.spans):
+            if not span.start < span.end <= length:
+                raise InvalidRequestError(
+                    f"spans.{number} is {span.start} to {span.end}, but the text has {length} characters. Offsets "
+                    f"count code points from 0; the end is behind the last character.",
+                    where=f"spans.{number}",
+                )
+        return [(span.start, span.end) for span in self.spans]
+
+
+class _LearnBody(_Collection):
+    limits = tuple(
+        Limit(name, "max_mention_characters", "characters") for name in ("mention", "entity_id", "collection")
+    )
+
+    mention: str = Field(description="The mention.")
+
+
+class AcceptBody(_LearnBody):
+    """A mention and the entity that it meant."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"mention": "Big Apple", "entity_id": "new-york-city"}]})
+
+    entity_id: str | None = Field(description="The entity that it meant; null for no entity.")
+
+
+class RejectBody(_LearnBody):
+    """A mention and an entity that it did not mean."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"mention": "Big Apple", "entity_id": "apple-inc"}]})
+
+    entity_id: str = Field(description="The entity that it did not mean.")
+
+
+BODIES = (LinkBody, AnnotateBody, DocumentBody, AcceptBody, RejectBody)
+"""Bodies with limits."""
+
+
+class CandidateAnswer(BaseModel):
+    """An entity proposed for a mention, best first."""
+
+    entity_id: str
+    kb: str
+    canonical_name: str
+    name: str
+    types: list[str]
+    kb_types: list[str]
+    description: str | None
+    popularity: float | None
+    probability: float | None
+    dense_score: float | None
+    lexical_score: float | None
+    score: float
+    tie: bool
+    phrase_type: str | None
+    type_probability: float | None
+    features: dict[str, float] | None = None
+    document: dict[str, float] | None = None
+
+
+class LearnedAnswer(BaseModel):
+    """How often a mention meant an entity, as the collection learned it."""
+
+    entity_id: str | None
+    kb: str
+    as_written: int
+    other_forms: int
+    rejected: int
+
+
+class LinkRecord(BaseModel):
+    """The link of a mention."""
+
+    mention: str
+    entity_id: str | None = Field(description="null for NIL")
+    kb: str | None
+    canonical_name: str | None
+    probability: float | None
+    nil_reason: str | None = Field(description="Why there is no entity; null if there is one.")
+    rule: str | None
+    candidates: list[CandidateAnswer]
+    learned: list[LearnedAnswer] | None = None
+    warnings: list[str] | None = None
+    explanation: list[str] | None = Field(None, description="With explain: lines for people.")
+
+
+class LinkAnswer(BaseModel):
+    """The links of the mentions, in their order."""
+
+    collection: str
+    links: list[LinkRecord]
+
+
+_CANDIDATE = tuple(name for name in CandidateAnswer.model_fields if name not in ("features", "document"))
+_LINK = ("mention", "entity_id", "kb", "canonical_name", "probability", "nil_reason", "rule")
+
+
+class AnnotationRecord(BaseModel):
+    """A mention in a text, with its link."""
+
+    start: int
+    end: int
+    text: str
+    long_form: str | None = Field(description="What the abbreviation stands for, if the text says so.")
+    link: LinkRecord
+
+
+class AnnotationsAnswer(BaseModel):
+    """The mentions of a text, in its order."""
+
+    collection: str
+    annotations: list[AnnotationRecord]
+
+
+class BatchAnswer(BaseModel):
+    """What the collection learned. `pearl-qdrant learn --undo` takes its number."""
+
+    collection: str
+    number: int
+    kind: str
+    time: str
+
+
+def link_record(link: Link, *, explanation: list[str] | None = None) -> dict[str, Any]:
+    """The JSON of a link; features only with an explanation, warnings and what was learned only if there are any."""
+    record = {name: getattr(link, name) for name in _LINK}
+    record["candidates"] = [_candidate_record(one, explained=explanation is not None) for one in link.candidates]
+    further = {"learned": link.learned or None, "warnings": link.warnings or None, "explanation": explanation}
+    return record | {name: value for name, value in further.items() if value is not None}
+
+
+def _candidate_record(candidate: Candidate, *, explained: bool) -> dict[str, Any]:
+    record = {name: getattr(candidate, name) for name in _CANDIDATE}
+    if explained:
+        record |= {"features": dict(candidate.features), "document": dict(candidate.document)}
+    return record
+
+
+def annotation_record(found: Annotation) -> dict[str, Any]:
+    """The JSON of a mention in a text."""
+    record = {name: getattr(found, name) for name in ("start", "end", "text", "long_form")}
+    return {**record, "link": link_record(found.link)}
+
+
+async def _check(body: Body, request: Request, settings: ServiceSettings) -> None:
+    await beside(len(await request.body()), body.check, settings)
+
+
+@router.post("/v1/link", response_model=LinkAnswer, responses=declared(404, 415))
+async def link(body: LinkBody, request: Request, collections: CollectionsHere, settings: SettingsHere) -> Response:
+    """Link mentions to entities of a collection, each with a probability, or to NIL with a reason."""
+    await _check(body, request, settings)
+    handle = await collections.get(body.collection)
+    links = await handle.link(body.mentions, body.options(body.context), is_gone=request.is_disconnected)
+
+    def answer() -> Response:
+        if not body.explain:
+            return json_list({"collection": handle.name}, "links", map(link_record, links))
+        calibration, model = handle.linker.calibration, handle.linker.model
+        explained = (link_record(one, explanation=explain_link(one, calibration, model)) for one in links)
+        return json_list({"collection": handle.name}, "links", explained)
+
+    return await beside(len(links) * body.limit * _RECORD_BYTES, answer)
+
+
+@texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))
+async def annotate(
+    body: AnnotateBody, request: Request, collections: CollectionsHere, settings: SettingsHere
+) -> Response:
+    """Find the mentions of a text and link them."""
+    await _check(body, request, settings)
+    handle = await collections.get(body.collection)
+    options = AnnotateOptions(
+        tuple(body.types), body.threshold, body.context, body.on_tie, body.include_nil, body.nested, body.document
+    )
+    return await _annotations(handle, await handle.annotate(body.text, options))
+
+
+@texts.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404, 415))
+async def documents(
+    body: DocumentBody, request: Request, collections: CollectionsHere, settings: SettingsHere
+) -> Response:
+    """Link the mentions of a document together, where their places are known."""
+    await _check(body, request, settings)
+    places = body.places()
+    handle = await collections.get(body.collection)
+    return await _annotations(
+        handle, await handle.link_document(body.text, places, body.options(), without=body.without)
+    )
+
+
+async def _annotations(handle: CollectionHandle, found: Sequence[Annotation]) -> Response:
+    size = sum(1 + len(one.link.candidates) for one in found) * _RECORD_BYTES
+    records = map(annotation_record, found)
+    return await beside(size, json_list, {"collection": handle.name}, "annotations", records)
+
+
+@learning.post("/v1/accept", response_model=BatchAnswer, responses=declared(403, 404, 415))
+async def accept(body: AcceptBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
+    """Learn that a mention meant an entity, or none; effective at once."""
+    body.check(settings)
+    handle = await collections.get(body.collection)
+    return _learned(handle, await handle.accept(body.mention, body.entity_id))
+
+
+@learning.post("/v1/reject", response_model=BatchAnswer, responses=declared(403, 404, 415))
+async def reject(body: RejectBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
+    """Learn that a mention did not mean an entity; effective at once."""
+    body.check(settings)
+    handle = await collections.get(body.collection)
+    return _learned(handle, await handle.reject(body.mention, body.entity_id))
+
+
+def _learned(handle: CollectionHandle, batch: LearnedBatch) -> Response:
+    return json_answer({"collection": handle.name, "number": batch.number, "kind": batch.kind, "time": batch.time})

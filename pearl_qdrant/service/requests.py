@@ -1,0 +1,84 @@
+"""What routers ask for, and what keeps the event loop free while they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, TypeVar, cast
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+
+from pearl_qdrant.service.collections import Collections
+from pearl_qdrant.service.observing import Metrics
+from pearl_qdrant.service.settings import ServiceSettings
+
+T = TypeVar("T")
+
+LARGE = 1 << 14
+"""Bytes of a body or an answer from which on it is read, checked or made in a thread."""
+
+
+async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
+    """The result of a function that takes a large body or makes a large answer, called in a thread.
+
+    The service has one thread for all of them (`create_app`), so that they do not have the interpreter one after the
+    other while the event loop waits. What is small is not worth a change of threads.
+
+    Args:
+        size: About how many bytes it is.
+        function: What to call.
+        given: Its arguments.
+    """
+    return function(*given) if size < LARGE else await asyncio.to_thread(function, *given)
+
+
+class _Request(Request):
+    """A request whose JSON is read beside the event loop if it is large; half of a character is no JSON."""
+
+    async def json(self) -> Any:
+        body = await self.body()
+        return await beside(len(body), _loaded, body)
+
+
+def _loaded(body: bytes) -> Any:
+    try:
+        return from_json(body)
+    except ValueError as error:
+        raise json.JSONDecodeError(str(error), "", 0) from error  # FastAPI knows no other
+
+
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            return await answer(_Request(request.scope, request.receive))
+
+        return handler
+
+
+def router_of(tag: str, prefix: str = "") -> APIRouter:
+    """A router of the service, with this tag in OpenAPI."""
+    return APIRouter(tags=[tag], prefix=prefix, route_class=_Route)
+
+
+# Coroutines, since FastAPI calls plain functions in a thread, which takes longer than they do.
+async def _collections(request: Request) -> Collections:
+    return cast("Collections", request.app.state.collections)
+
+
+async def _settings(request: Request) -> ServiceSettings:
+    return cast("ServiceSettings", request.app.state.settings)
+
+
+async def _metrics(request: Request) -> Metrics:
+    return cast("Metrics", request.app.state.metrics)
+
+
+CollectionsHere = Annotated[Collections, Depends(_collections)]
+SettingsHere = Annotated[ServiceSettings, Depends(_settings)]
+MetricsHere = Annotated[Metrics, Depends(_metrics)]
