@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +15,7 @@ from pearl_qdrant.errors import CollectionNotFoundError, ModelMismatchError, Pea
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
-from pearl_qdrant.records import Annotation, Entity, Link
+from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.service.errors import NoCollectionNamedError, NotReadyError, ServiceError, WritingNotAllowedError
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, SpanContext, facts, span
@@ -32,6 +31,11 @@ from pearl_qdrant.store.verify import unfinished_load
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_LIST_S = 1.0
+"""Seconds for which a list of collections is used again, since every request that names no collection asks for it."""
+
+_IDLE_POLL_S = 0.05
 
 
 class CollectionHandle:
@@ -56,25 +60,19 @@ class CollectionHandle:
         self._names = names
         self._settings = settings
         self._metrics = metrics
-        queued, timeout_s = settings.max_queued_calls, settings.timeout_s
-        on_queued = {lane: metrics.queued_calls.labels(name, lane).set for lane in ("texts", "look-ups", "searches")}
-        self._batches = Lane("batches", threads=1, max_queued=2, timeout_s=None)
-        self._texts = Lane("texts", threads=1, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["texts"])
-        self._look_ups = Lane(
-            "look-ups", threads=2, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["look-ups"]
-        )
-        self._typing = Lane(
-            "searches", threads=1, max_queued=queued, timeout_s=timeout_s, on_queued=on_queued["searches"]
-        )
-        self._keeping = Lane("keeping", threads=1, max_queued=2, timeout_s=None)
+
+        def lane(of: str, threads: int) -> Lane:
+            on_queued = metrics.queued_calls.labels(name, of).set
+            return Lane(of, threads=threads, timeout_s=settings.timeout_s, on_queued=on_queued)
+
+        self._texts, self._look_ups, self._typing = lane("texts", 1), lane("look-ups", 2), lane("searches", 1)
+        self._batches = Lane("batches", threads=1, timeout_s=None)
+        self._keeping = Lane("keeping", threads=1, timeout_s=None)
         self._lanes = (self._batches, self._texts, self._look_ups, self._typing, self._keeping)
         self._joiner = Joiner(
             self._link_batch,
-            batch_mentions=settings.batch_mentions,
-            join_s=settings.join_s,
             max_queued=settings.max_queued_mentions,
-            timeout_s=timeout_s,
-            on_batch=self._count_batch,
+            timeout_s=settings.timeout_s,
             on_queued=metrics.queued_mentions.labels(name).set,
         )
 
@@ -88,53 +86,35 @@ class CollectionHandle:
         """Base, model and counts, as they were when the collection was opened or read again."""
         return self.linker.collections[0].manifest
 
-    async def link(
-        self, mentions: Sequence[str], options: LinkOptions | None = None, *, is_gone: IsGone | None = None
-    ) -> list[Link]:
+    async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
         """The links of some mentions, in their order; joined with the mentions of other requests.
 
         Args:
             mentions: The strings to link.
-            options: How to link them; the defaults of `LinkOptions` if None.
+            options: How to link them.
             is_gone: Whether the client has hung up, as `request.is_disconnected`.
 
         Raises:
             UnknownTypeError: If no entity has one of the types.
         """
-        links = await self._joiner.link(mentions, options or LinkOptions(), is_gone=is_gone)
+        links = await self._joiner.link(mentions, options, is_gone=is_gone)
         self._metrics.count_answers(self.name, links)
         return links
 
-    async def annotate(self, text: str, options: AnnotateOptions | None = None) -> list[Annotation]:
+    async def annotate(self, text: str, options: AnnotateOptions) -> list[Annotation]:
         """The mentions of a text, linked."""
-        found = await self._texts.run(lambda: self.linker.annotate(text, options))
-        self._metrics.count_answers(self.name, [one.link for one in found])
-        return found
+        return await self._of_text(lambda: self.linker.annotate(text, options))
 
     async def link_document(
-        self,
-        text: str,
-        spans: Sequence[tuple[int, int]],
-        options: LinkOptions | None = None,
-        *,
-        without: Sequence[str] = (),
+        self, text: str, spans: Sequence[tuple[int, int]], options: LinkOptions, *, without: Sequence[str] = ()
     ) -> list[Annotation]:
         """The mentions at these places of a document, linked together; see `EntityLinker.link_document`."""
-        found = await self._texts.run(lambda: self.linker.link_document(text, spans, options, without=without))
+        return await self._of_text(lambda: self.linker.link_document(text, spans, options, without=without))
+
+    async def _of_text(self, find: Callable[[], list[Annotation]]) -> list[Annotation]:
+        found = await self._texts.run(find)
         self._metrics.count_answers(self.name, [one.link for one in found])
         return found
-
-    async def entity(self, entity_id: str) -> Entity:
-        """An entity with all its names.
-
-        Raises:
-            EntityNotFoundError: If the collection does not contain it.
-        """
-        return await self.call(lambda linker: linker.entity(entity_id))
-
-    async def type_counts(self) -> Mapping[str, Mapping[str, int]]:
-        """Names by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}."""
-        return await self.call(lambda linker: linker.collections[0].type_counts())
 
     async def search_names(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
         """Entities that have a name like what was typed so far; see `NameIndex.find`.
@@ -146,28 +126,27 @@ class CollectionHandle:
             raise NotReadyError(f"The index of the names of collection '{self.name}' is being built.", retry_after_s=5)
         return await self._typing.run(lambda: index.find(query, types=types, limit=limit))
 
-    async def accept(self, mention: str, entity_id: str | None) -> LearnedBatch:
-        """Learn that a mention meant an entity; None for no entity.
+    async def learn(self, function: Callable[[EntityLinker], LearnedBatch]) -> LearnedBatch:
+        """The result of a call that writes to the ledger.
 
         Raises:
             EntityNotFoundError: If the collection has no entity of that id.
             LearningError: If the mention is not valid.
             WritingNotAllowedError: If the service may not write.
         """
-        self._check_writing()
-        return await self.call(lambda linker: linker.accept(mention, entity_id))
-
-    async def reject(self, mention: str, entity_id: str) -> LearnedBatch:
-        """Learn that a mention did not mean an entity; errors as for `accept`."""
-        self._check_writing()
-        return await self.call(lambda linker: linker.reject(mention, entity_id))
+        if not self._settings.allow_writing:
+            raise WritingNotAllowedError(
+                "This service was started for reading only. Start it with the option allow_writing to accept and "
+                "reject links."
+            )
+        return await self.call(function)
 
     async def call(self, function: Callable[[EntityLinker], T]) -> T:
         """The result of a short look-up with the linker, in a thread of its own."""
         return await self._look_ups.run(lambda: function(self.linker))
 
-    async def refresh(self) -> bool:
-        """Open a newer state of the collection if there is one; returns whether there was one.
+    async def refresh(self) -> None:
+        """Open a newer state of the collection if there is one.
 
         Batches before it are of the older state, those after it of the newer one.
 
@@ -176,20 +155,13 @@ class CollectionHandle:
             ModelMismatchError: If it was made again with another model.
             StoreError: If it cannot be opened.
         """
-        reloaded = await self._keeping.run(self._reload)
-        if reloaded:
+        if await self._keeping.run(self._reload):
             self._metrics.reloads.labels(self.name).inc()
             log.info("a newer state of the collection is open", extra=facts(collection=self.name))
-        return reloaded
 
     async def update_names(self) -> None:
-        """Build or map the index of names for the state that is open."""
+        """Build or open the index of names for the state that is open."""
         await self._keeping.run(lambda: self._names.update(self.linker.collections[0]))
-
-    @property
-    def has_names(self) -> bool:
-        """Whether the index of names is there."""
-        return self._names.index is not None
 
     def _reload(self) -> bool:
         collection = self.linker.collections[0]
@@ -197,33 +169,24 @@ class CollectionHandle:
             return self.linker.is_outdated and self.linker.reload()
         before = collection.manifest
         self.linker.reload()  # what others have taught it has no sign in the manifest
-        return self.linker.collections[0].manifest != before
+        return self.manifest != before
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits or runs."""
         return not self._joiner.queued and not any(lane.queued for lane in self._lanes)
 
-    def _check_writing(self) -> None:
-        if not self._settings.allow_writing:
-            raise WritingNotAllowedError(
-                "This service was started for reading only. Start it with the option allow_writing to accept and "
-                "reject links."
-            )
-
     async def _link_batch(
         self, mentions: Sequence[str], options: LinkOptions, asked_by: Sequence[SpanContext]
     ) -> list[Link]:
-        return await self._batches.run(lambda: self._link_here(mentions, options, asked_by))
+        def link() -> list[Link]:
+            named = span("pearl_qdrant.link_batch", asked_by, collection=self.name, mentions=len(mentions))
+            with named, self._metrics.batch_seconds.labels(self.name).time():
+                return list(self.linker.link_batch(mentions, options, workers=1))
 
-    def _link_here(self, mentions: Sequence[str], options: LinkOptions, asked_by: Sequence[SpanContext]) -> list[Link]:
-        named = span("pearl_qdrant.link_batch", asked_by, collection=self.name, mentions=len(mentions))
-        with named, self._metrics.batch_seconds.labels(self.name).time():
-            return list(self.linker.link_batch(mentions, options, workers=1))
-
-    def _count_batch(self, mentions: int, requests: int) -> None:
-        self._metrics.batch_mentions.labels(self.name).observe(mentions)
-        self._metrics.batch_requests.labels(self.name).observe(requests)
+        self._metrics.batch_mentions.labels(self.name).observe(len(mentions))
+        self._metrics.batch_requests.labels(self.name).observe(len(asked_by))
+        return await self._batches.run(link)
 
     def close(self) -> None:
         """Close the linker; what waits in a queue is not answered."""
@@ -236,80 +199,18 @@ class CollectionHandle:
             log.exception("closing collection %s", self.name)
 
 
-@dataclass
-class Opener:
-    """Opens stores and linkers as the settings say. Safe to use from several threads.
-
-    Attributes:
-        settings: Of the service.
-        metrics: Learns how long encoding and searching take.
-        access: How to reach a server; read from the environment, as on the command line.
-    """
-
-    settings: ServiceSettings
-    metrics: Metrics
-    access: ServerAccess = field(default_factory=ServerAccess.from_environment)
-    _encoders: dict[tuple[str, str, str], Encoder] = field(default_factory=dict)
-    _loading: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def location(self) -> str:
-        """Folder or URL of the store."""
-        return location_of(self.settings.store)
-
-    def store(self) -> Store:
-        """The store, opened."""
-        return open_store(
-            self.location, access=self.access, wait_s=self.settings.store_wait_s, timeout_s=self.settings.timeout_s
-        )
-
-    def linker(self, name: str) -> EntityLinker:
-        """A linker over a collection, for reading unless the service may write.
-
-        Raises:
-            CollectionNotFoundError: If it does not exist.
-            ModelError: If its model cannot be loaded.
-            StoreError: If it cannot be opened.
-        """
-
-        def again(manifest: Manifest) -> Encoder:
-            return self._encoder(manifest.model, manifest.pooling, manifest.prefix)
-
-        store = timed_store(self.store(), self.metrics.search_seconds.labels(name).observe)
-        read_only = not self.settings.allow_writing
-        try:
-            collection = store.open(name, read_only=read_only)
-            manifest = collection.manifest
-            encoder = self._encoder(self.settings.model or manifest.model, manifest.pooling, manifest.prefix)
-            return EntityLinker(
-                store, [collection], encoder, read_only=read_only, encoder_for=None if self.settings.model else again
-            )
-        except BaseException:
-            store.close()
-            raise
-
-    def names(self, name: str) -> NameKeeper:
-        """What keeps the index of a collection's names."""
-        folder = usable_cache() if self.settings.cache is None else Path(self.settings.cache)
-        return NameKeeper(folder, self.location, name, self.access)
-
-    def _encoder(self, model: str, pooling: str, prefix: str) -> Encoder:
-        with self._loading:
-            key = model, pooling, prefix
-            if key not in self._encoders:
-                encoder = load_encoder(model, device=self.settings.device, pooling=pooling, prefix=prefix, arena=False)
-                self._encoders[key] = TimedEncoder(encoder, self.metrics.encode_seconds.observe)
-            return self._encoders[key]
-
-
-_LIST_S = 1.0
-"""Seconds for which a list of collections is used again, since every request that names no collection asks for it."""
-
-_IDLE_POLL_S = 0.05
+def open_served_store(settings: ServiceSettings, access: ServerAccess | None = None) -> Store:
+    """The store of the settings; how to reach a server is read from the environment, as on the command line."""
+    return open_store(
+        location_of(settings.store),
+        access=access or ServerAccess.from_environment(),
+        wait_s=settings.store_wait_s,
+        timeout_s=settings.timeout_s,
+    )
 
 
 class Collections:
-    """The collections that the service answers for.
+    """The collections that the service answers for; those of one model share one encoder.
 
     Args:
         settings: Of the service.
@@ -319,12 +220,14 @@ class Collections:
     def __init__(self, settings: ServiceSettings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._opener = Opener(settings, metrics)
+        self._access = ServerAccess.from_environment()
+        self._encoders: dict[tuple[str, str, str], Encoder] = {}
+        self._loading = threading.Lock()
         self._handles: dict[str, CollectionHandle] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._problems: dict[str, str] = {}
         self._store: Store | None = None
-        self._lane = Lane("store", threads=1, max_queued=settings.max_queued_calls, timeout_s=settings.timeout_s)
+        self._lane = Lane("store", threads=1, timeout_s=settings.timeout_s)
         self._listed: tuple[float, list[str]] | None = None
         self._refreshed: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -344,10 +247,14 @@ class Collections:
             NoCollectionNamedError: If `name` is None, and there are several or none.
             StoreError: If it cannot be opened.
         """
-        name = name or await self._only()
         if name in self._handles:
             return self._handles[name]
         names = await self.names()
+        if not name:
+            if len(names) != 1:
+                named = f"Name a collection, one of: {', '.join(names)}."
+                raise NoCollectionNamedError(named if names else "The store has no collection yet.")
+            [name] = names
         if name not in names:
             raise CollectionNotFoundError(name, names)
         async with self._opening.setdefault(name, asyncio.Lock()):
@@ -385,27 +292,21 @@ class Collections:
         return [one for one in found if not one.is_foreign and (not wanted or one.name in wanted)]
 
     async def problems(self) -> list[str]:
-        """Why the service is not ready; empty: it is. The texts are fixed: they are told to anybody.
-
-        A collection whose first load did not finish is not ready; one that is being updated is.
-        """
+        """Why the service is not ready; empty: it is. The texts are fixed: they are told to anybody."""
         try:
             await self._lane.run(lambda: self._opened_store().collections())
             names = await self.names()
         except PearlQdrantError as error:
             log.warning("not ready: %s", error)
             return ["The store does not answer."]
-        if not names:
-            return ["There is no collection yet."]
-        found = []
+        found = {} if names else {"There is no collection yet.": None}
         for name in names:
             if (handle := self._handles.get(name)) is None:
-                found.append(
-                    "A collection cannot be opened." if name in self._problems else "A collection is being opened."
-                )
+                is_failed = name in self._problems
+                found["A collection cannot be opened." if is_failed else "A collection is being opened."] = None
             elif not handle.manifest.names and unfinished_load(handle.manifest):
-                found.append("The load of a collection did not finish.")
-        return list(dict.fromkeys(found))
+                found["The load of a collection did not finish."] = None
+        return list(found)
 
     async def close(self) -> None:
         """Close all collections and the store."""
@@ -423,10 +324,9 @@ class Collections:
         """Open what is not open, and newer states of what is, again and again."""
         while True:
             try:
-                for name in await self.names():
+                names = await self.names()
+                for name in (*names, *(self._handles.keys() - set(names))):
                     await self._keep_one(name)
-                for gone in self._handles.keys() - set(await self.names()):
-                    await self._keep_one(gone)
             except PearlQdrantError as error:
                 log.warning("the store cannot be read: %s", error)
             except Exception:
@@ -477,25 +377,40 @@ class Collections:
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ServiceError):
             log.error("a task of the service failed", exc_info=error)
 
-    async def _only(self) -> str:
-        names = await self.names()
-        if len(names) == 1:
-            return names[0]
-        raise NoCollectionNamedError(
-            f"Name a collection, one of: {', '.join(names)}." if names else "The store has no collection yet."
-        )
-
     def _list(self) -> list[str]:
         """Names of the collections of the store that pearl-qdrant made."""
         store = self._opened_store()
         return sorted(one.name for one in store.glance(store.collections()) if one.manifest is not None)
 
-    def _open(self, name: str) -> CollectionHandle:
-        return CollectionHandle(
-            name, self._opener.linker(name), self._opener.names(name), self._settings, self._metrics
-        )
-
     def _opened_store(self) -> Store:
         if self._store is None:
-            self._store = self._opener.store()
+            self._store = open_served_store(self._settings, self._access)
         return self._store
+
+    def _open(self, name: str) -> CollectionHandle:
+        """Open a collection, for reading unless the service may write; with its own store, since it may be closed."""
+        settings = self._settings
+        read_only = not settings.allow_writing
+        observe = self._metrics.search_seconds.labels(name).observe
+        store = timed_store(open_served_store(settings, self._access), observe)
+        try:
+            collection = store.open(name, read_only=read_only)
+            encoder_for = None if settings.model else self._encoder
+            encoder = self._encoder(collection.manifest)
+            linker = EntityLinker(store, [collection], encoder, read_only=read_only, encoder_for=encoder_for)
+        except BaseException:
+            store.close()
+            raise
+        folder = usable_cache() if settings.cache is None else Path(settings.cache)
+        names = NameKeeper(folder, location_of(settings.store), name, self._access)
+        return CollectionHandle(name, linker, names, settings, self._metrics)
+
+    def _encoder(self, manifest: Manifest) -> Encoder:
+        """The encoder of a collection, loaded once."""
+        key = model, pooling, prefix = self._settings.model or manifest.model, manifest.pooling, manifest.prefix
+        with self._loading:
+            if key not in self._encoders:
+                device = self._settings.device
+                encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix, arena=False)
+                self._encoders[key] = TimedEncoder(encoder, self._metrics.encode_seconds.observe)
+            return self._encoders[key]

@@ -120,3 +120,17 @@ class ClientGoneError(ServiceError):
 
     status = 499  # as nginx has it
     code = "client_gone"
+
+
+class HostNotAllowedError(ServiceError):
+    """The service does not answer for this host."""
+
+    status = 421
+    code = "host_not_allowed"
+
+
+class SlowBodyError(TimedOutError):
+    """The body of a request did not arrive in time."""
+
+    status = 408
+    code = "slow_body"

@@ -1,4 +1,9 @@
-"""What every request passes: its id, its host, its key, the limit of its body, its log line and its metrics."""
+"""What every request passes: its id, its host, its key, the limit of its body, its log line and its metrics.
+
+A page of another site can point its own name at this machine (DNS rebinding): then the browser takes the service for a
+part of that site, and the page reads and sends what it likes. The name that the browser asked for is in the header
+Host. An address there is no name that a site could point elsewhere, so that addresses are always allowed.
+"""
 
 from __future__ import annotations
 
@@ -19,63 +24,19 @@ from pydantic import SecretStr
 
 from pearl_qdrant.errors import PearlQdrantError, SettingsError
 from pearl_qdrant.service.answers import error_answer, problem
-from pearl_qdrant.service.errors import BodyTooLargeError, ServiceError, TimedOutError, UnauthorizedError
+from pearl_qdrant.service.errors import (
+    BodyTooLargeError,
+    HostNotAllowedError,
+    SlowBodyError,
+    UnauthorizedError,
+)
 from pearl_qdrant.service.observing import Metrics, describe_request, facts, request_id
 from pearl_qdrant.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-
-class HostNotAllowedError(ServiceError):
-    """The service does not answer for this host."""
-
-    status = 421
-    code = "host_not_allowed"
-
-
-class HostCheck:
-    """Checks the host of a request: addresses, localhost, that of `public_url`, `host`, and `allowed_hosts`."""
-
-    def __init__(self, settings: ServiceSettings) -> None:
-        public = urlsplit(settings.public_url or "").hostname
-        named = ("localhost", settings.host, *([public] if public else ()), *settings.allowed_hosts)
-        self._names = frozenset(name.lower() for name in named)
-
-    def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Refuse a request for another host; one that names none, as of HTTP/1.0, is from no browser.
-
-        Raises:
-            HostNotAllowedError: It names the host.
-        """
-        if "*" in self._names:
-            return
-        for name, value in headers:
-            if name == b"host" and value and not self._is_allowed(value.decode("latin-1")):
-                shown = value.decode("latin-1")[:100]
-                raise HostNotAllowedError(
-                    f"The service does not answer for the host {shown!r}. Ask it by its address or by localhost, or "
-                    f"start it with the names that it has in allowed_hosts or public_url."
-                )
-
-    def _is_allowed(self, given: str) -> bool:
-        try:
-            host = urlsplit(f"//{given}").hostname or ""
-        except ValueError:
-            return False
-        if "@" in given or "/" in given:
-            return False
-        host = host.removesuffix(".")
-        return host in self._names or host.endswith(".localhost") or _is_address(host)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
+log = logging.getLogger("pearl_qdrant.service.access")
 
 KEYS_VARIABLE = "PEARL_QDRANT_SERVICE_KEYS"
 """The variable with the keys, separated by white space or commas."""
@@ -83,8 +44,30 @@ KEYS_VARIABLE = "PEARL_QDRANT_SERVICE_KEYS"
 MIN_KEY_CHARACTERS = 16
 """A shorter key can be guessed."""
 
-PUBLIC = ("/", "/page/", "/health/live", "/health/ready", "/openapi.json", "/docs")
-"""Paths that need no key; one that ends in / stands for all paths below it."""
+PUBLIC = ("/", "/health/live", "/health/ready", "/openapi.json", "/docs")
+"""Paths that need no key; nor do the files of the page."""
+
+NEEDS_NO_KEY = "pearl_qdrant.needs_no_key"
+"""Key of a scope whose request passes without a key: one for a manifest of reconciliation."""
+
+HAS_KEY = "pearl_qdrant.has_key"
+"""Key of a scope: whether it has a valid key, or no key is needed for its path."""
+
+REQUEST_ID = "pearl_qdrant.request_id"
+"""Key of a scope for the id of its request."""
+
+_VALID_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+"""Methods that are counted by name; a client may send any word, and each would be a series of its own."""
+
+_OF_A_BODY = frozenset((b"content-length", b"transfer-encoding"))
+"""A request without any of these headers has no body (RFC 9112)."""
+
+_DRAINED = 8
+"""How many times the limit of a body is read and dropped, so that a client that sends too much sees the answer."""
+
+Headers = Iterable[tuple[bytes, bytes]]
 
 
 def read_keys(
@@ -115,44 +98,22 @@ def read_keys(
     return tuple(SecretStr(key) for key in dict.fromkeys(found))
 
 
-NEEDS_NO_KEY = "pearl_qdrant.needs_no_key"
-"""Key of a scope whose request passes without a key: one for a manifest of reconciliation."""
-
-
-HAS_KEY = "pearl_qdrant.has_key"
-"""Key of a scope: whether it has a valid key, or no key is needed for its path."""
-
-
 class KeyCheck:
-    """Checks the key of a request.
+    """Checks the key of a request; without any valid key, every request passes."""
 
-    Args:
-        keys: Valid keys; empty: every request passes.
-        public: Paths without a key, as `PUBLIC`.
-    """
-
-    def __init__(self, keys: Sequence[SecretStr], public: Sequence[str] = PUBLIC) -> None:
+    def __init__(self, keys: Sequence[SecretStr]) -> None:
         self._keys = [key.get_secret_value().encode("ascii") for key in keys]
-        self._exact = frozenset(path for path in public if path == "/" or not path.endswith("/"))
-        self._below = tuple(path for path in public if path != "/" and path.endswith("/"))
 
-    def allows(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Whether a request may pass.
-
-        Args:
-            path: Its path.
-            headers: Its headers, names in small letters.
-        """
-        if not self._keys or path in self._exact or (self._below and path.startswith(self._below)):
+    def allows(self, path: str, headers: Headers) -> bool:
+        """Whether a request may pass; `headers` have names in small letters."""
+        if not self._keys or path in PUBLIC or path.startswith("/page/"):
             return True
-        valid = [self._is_key(given) for given in _given_keys(headers)]
-        return bool(valid) and all(valid)  # a wrong key beside a right one is a mistake that its client should see
-
-    def _is_key(self, given: bytes) -> bool:
-        return sum(hmac.compare_digest(given, key) for key in self._keys) > 0
+        # In constant time; a wrong key beside a right one is a mistake that its client should see.
+        valid = [sum(hmac.compare_digest(given, key) for key in self._keys) > 0 for given in _given_keys(headers)]
+        return bool(valid) and all(valid)
 
 
-def _given_keys(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
+def _given_keys(headers: Headers) -> Iterable[bytes]:
     for name, value in headers:
         if name == b"x-api-key":
             yield value.strip()
@@ -161,21 +122,37 @@ def _given_keys(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
             yield key.strip() if scheme.lower() == b"bearer" else b""  # another scheme is no key, and does not pass
 
 
-log = logging.getLogger("pearl_qdrant.service.access")
+class HostCheck:
+    """Checks the host of a request: addresses, localhost, that of `public_url`, `host`, and `allowed_hosts`."""
 
-REQUEST_ID = "pearl_qdrant.request_id"
-"""Key of a scope for the id of its request."""
+    def __init__(self, settings: ServiceSettings) -> None:
+        public = urlsplit(settings.public_url or "").hostname
+        named = ("localhost", settings.host, *([public] if public else ()), *settings.allowed_hosts)
+        self._names = frozenset(name.lower() for name in named)
 
-_VALID_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+    def check(self, headers: Headers) -> None:
+        """Refuse a request for another host; one that names none, as of HTTP/1.0, is from no browser.
 
-_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
-"""Methods that are counted by name; a client may send any word, and each would be a series of its own."""
+        Raises:
+            HostNotAllowedError: It names the host.
+        """
+        if "*" in self._names:
+            return
+        for given in (value.decode("latin-1") for name, value in headers if name == b"host" and value):
+            if not self._is_allowed(given):
+                raise HostNotAllowedError(
+                    f"The service does not answer for the host {given[:100]!r}. Ask it by its address or by localhost, "
+                    f"or start it with the names that it has in allowed_hosts or public_url."
+                )
 
-_OF_A_BODY = frozenset((b"content-length", b"transfer-encoding"))
-"""A request without any of these headers has no body (RFC 9112)."""
-
-_DRAINED = 8
-"""How many times the limit of a body is read and dropped, so that a client that sends too much sees the answer."""
+    def _is_allowed(self, given: str) -> bool:
+        try:
+            host = (urlsplit(f"//{given}").hostname or "").removesuffix(".")
+            if "@" in given or "/" in given:
+                return False
+            return host in self._names or host.endswith(".localhost") or bool(ip_address(host))
+        except ValueError:  # no host, or no address
+            return False
 
 
 class Gate:
@@ -286,13 +263,6 @@ class Gate:
         )
         # `log.info` looks for the line that calls it, which takes longer than all else here.
         log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, "request", (), None, extra=told))
-
-
-class SlowBodyError(TimedOutError):
-    """The body of a request did not arrive in time."""
-
-    status = 408
-    code = "slow_body"
 
 
 class _Answer:

@@ -339,7 +339,7 @@ async def accept(body: AcceptBody, collections: CollectionsHere, settings: Setti
     """Learn that a mention meant an entity, or none; effective at once."""
     body.check(settings)
     handle = await collections.get(body.collection)
-    return _learned(handle, await handle.accept(body.mention, body.entity_id))
+    return _learned(handle, await handle.learn(lambda linker: linker.accept(body.mention, body.entity_id)))
 
 
 @learning.post("/v1/reject", response_model=BatchAnswer, responses=declared(403, 404, 415))
@@ -347,7 +347,7 @@ async def reject(body: RejectBody, collections: CollectionsHere, settings: Setti
     """Learn that a mention did not mean an entity; effective at once."""
     body.check(settings)
     handle = await collections.get(body.collection)
-    return _learned(handle, await handle.reject(body.mention, body.entity_id))
+    return _learned(handle, await handle.learn(lambda linker: linker.reject(body.mention, body.entity_id)))
 
 
 def _learned(handle: CollectionHandle, batch: LearnedBatch) -> Response:

@@ -91,7 +91,7 @@ async def entity(kb: str, entity_id: str, collections: CollectionsHere, collecti
     handles = await collections.of_base(kb, collection)
     for handle in handles:
         try:
-            found = await handle.entity(entity_id)
+            found = await handle.call(lambda linker: linker.entity(entity_id))
         except EntityNotFoundError:
             continue
         record: dict[str, Any] = {"collection": handle.name, "kb": kb}

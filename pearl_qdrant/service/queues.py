@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import math
 import time
 from collections import deque
@@ -12,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.linking.options import LinkOptions
@@ -20,6 +19,15 @@ from pearl_qdrant.records import Link
 from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
 from pearl_qdrant.service.observing import SpanContext, here
 from pearl_qdrant.store.protocol import Collection, Store
+
+MAX_QUEUED_CALLS = 64
+"""Texts or look-ups that may wait for one collection."""
+
+BATCH_MENTIONS = 128
+"""Most mentions that are linked together."""
+
+JOIN_S = 0.002
+"""How long the first request of a batch waits for others, in seconds."""
 
 _end: ContextVar[float] = ContextVar("pearl_qdrant_deadline", default=math.inf)
 
@@ -42,72 +50,59 @@ def check_time() -> None:
 OnSeconds = Callable[[float], None]
 """Takes how long something took, in seconds."""
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def timed(call: Callable[P, T], on_seconds: OnSeconds) -> Callable[P, T]:
+    """A function that says how long each call took, and raises `TimedOutError` for a request whose time is over."""
+
+    def measured(*given: P.args, **named: P.kwargs) -> T:
+        check_time()
+        start = time.perf_counter()
+        try:
+            return call(*given, **named)
+        finally:
+            on_seconds(time.perf_counter() - start)
+
+    return measured
+
 
 class TimedEncoder:
-    """An encoder that says how long each call took. Raises `TimedOutError` for a request whose time is over."""
+    """An encoder whose calls are `timed`."""
 
     def __init__(self, encoder: Encoder, on_seconds: OnSeconds) -> None:
         self._encoder = encoder
-        self._on_seconds = on_seconds
+        self._encode = timed(encoder.encode, on_seconds)
 
     @property
     def info(self) -> ModelInfo:
         return self._encoder.info
 
     def encode(self, names: Sequence[str]) -> Encoded:
-        check_time()
-        start = time.perf_counter()
-        try:
-            return self._encoder.encode(names)
-        finally:
-            self._on_seconds(time.perf_counter() - start)
+        return self._encode(names)
 
 
-class _Searches:
-    """A collection whose searches are measured, and end as `TimedEncoder` does; all else is the collection's own."""
+class _Replaced:
+    """An object of which some methods are others; all else is its own."""
 
-    def __init__(self, collection: Collection, on_seconds: OnSeconds) -> None:
-        self._collection = collection
-        self._on_seconds = on_seconds
+    def __init__(self, plain: object, **methods: Callable[..., object]) -> None:
+        self.__dict__.update(methods, _plain=plain)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._collection, name)
-
-    def search(self, *given: Any, **named: Any) -> Any:
-        return self._timed(self._collection.search, *given, **named)
-
-    def search_hybrid(self, *given: Any, **named: Any) -> Any:
-        return self._timed(self._collection.search_hybrid, *given, **named)
-
-    def _timed(self, search: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        check_time()
-        start = time.perf_counter()
-        try:
-            return search(*given, **named)
-        finally:
-            self._on_seconds(time.perf_counter() - start)
-
-
-class _Store:
-    """A store whose collections are measured."""
-
-    def __init__(self, store: Store, on_seconds: OnSeconds) -> None:
-        self._store = store
-        self._on_seconds = on_seconds
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def open(self, name: str, *, read_only: bool = False) -> Collection:
-        return cast("Collection", _Searches(self._store.open(name, read_only=read_only), self._on_seconds))
+        return getattr(self._plain, name)
 
 
 def timed_store(store: Store, on_seconds: OnSeconds) -> Store:
-    """A store that says how long each search of its collections took."""
-    return cast("Store", _Store(store, on_seconds))
+    """A store whose collections have `timed` searches."""
 
+    def opened(name: str, *, read_only: bool = False) -> Collection:
+        found = store.open(name, read_only=read_only)
+        names = ("search", "search_hybrid")
+        timed_methods = {method: timed(getattr(found, method), on_seconds) for method in names}
+        return cast("Collection", _Replaced(found, **timed_methods))
 
-T = TypeVar("T")
+    return cast("Store", _Replaced(store, open=opened))
 
 
 class Lane:
@@ -116,8 +111,8 @@ class Lane:
     Args:
         name: Of the kind, for errors and thread names.
         threads: Calls that run at once.
-        max_queued: Calls that may wait or run; more raise `QueueFullError`.
         timeout_s: Time of a call, waiting included; after it `TimedOutError`. None: no limit.
+        max_queued: Calls that may wait or run; more raise `QueueFullError`.
         on_queued: Called with the number of calls that wait or run, when it changes.
     """
 
@@ -126,8 +121,8 @@ class Lane:
         name: str,
         *,
         threads: int,
-        max_queued: int,
         timeout_s: float | None,
+        max_queued: int = MAX_QUEUED_CALLS,
         on_queued: Callable[[float], object] = lambda queued: None,
     ) -> None:
         self._on_queued = on_queued
@@ -196,8 +191,6 @@ def timed_out(timeout_s: float) -> TimedOutError:
     )
 
 
-log = logging.getLogger(__name__)
-
 LinkMany = Callable[[Sequence[str], LinkOptions, Sequence[SpanContext]], Awaitable[list[Link]]]
 """Links a batch of mentions with the same options, for requests with these spans."""
 
@@ -229,11 +222,10 @@ class Joiner:
 
     Args:
         link: Links one batch; called again when it has answered.
-        batch_mentions: Most mentions of a batch.
-        join_s: How long a request that finds nothing running waits for others, in seconds.
         max_queued: Mentions that may wait; a request that finds more waiting raises `QueueFullError`.
         timeout_s: Time of a request; after it `TimedOutError`.
-        on_batch: Called with the number of mentions and of requests of each batch.
+        batch_mentions: Most mentions of a batch.
+        join_s: How long a request that finds nothing running waits for others, in seconds.
         on_queued: Called with the number of mentions that wait, when it changes.
     """
 
@@ -241,11 +233,10 @@ class Joiner:
         self,
         link: LinkMany,
         *,
-        batch_mentions: int,
-        join_s: float,
         max_queued: int,
         timeout_s: float,
-        on_batch: Callable[[int, int], object] = lambda mentions, requests: None,
+        batch_mentions: int = BATCH_MENTIONS,
+        join_s: float = JOIN_S,
         on_queued: Callable[[float], object] = lambda queued: None,
     ) -> None:
         self._link = link
@@ -253,7 +244,6 @@ class Joiner:
         self._join_s = join_s
         self._max_queued = max_queued
         self._timeout_s = timeout_s
-        self._on_batch = on_batch
         self._on_queued = on_queued
         self._requests: deque[_Request] = deque()
         self._runner: asyncio.Task[None] | None = None
@@ -337,7 +327,6 @@ class Joiner:
         for request, n in batch:
             request.taken += n
         self._on_queued(self.queued)
-        self._on_batch(len(mentions), len(batch))
         start = time.monotonic()
         try:
             links = await self._link(mentions, batch[0][0].options, [request.span for request, _ in batch])

@@ -21,9 +21,9 @@ from uvicorn.supervisors import Multiprocess
 
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreUnavailableError
 from pearl_qdrant.service.app import create_app
-from pearl_qdrant.service.collections import Opener
+from pearl_qdrant.service.collections import open_served_store
 from pearl_qdrant.service.connections import Connection, ConnectionLimits
-from pearl_qdrant.service.observing import SHARED_FOLDER, Metrics, facts, start_logging
+from pearl_qdrant.service.observing import SHARED_FOLDER, facts, start_logging
 from pearl_qdrant.service.settings import ServiceSettings, check_settings
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvi
         workers=settings.workers,
         http=cast("Any", partial(Connection, limits=ConnectionLimits.of(settings))),
         ws="none",
-        timeout_graceful_shutdown=settings.stop_s,
+        timeout_graceful_shutdown=_STOP_S,
         timeout_worker_healthcheck=_WORKER_ANSWERS_S,
         log_config=None,
         access_log=False,
@@ -99,6 +99,9 @@ def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvi
         lifespan="on",
     )
 
+
+_STOP_S = 30
+"""Seconds that a stop gives to requests that are being answered."""
 
 _WORKER_ANSWERS_S = 60
 """Seconds after which a worker that does not answer its parent is replaced. A search holds the interpreter only for
@@ -133,7 +136,7 @@ def _check_collections(settings: ServiceSettings) -> None:
     if not settings.collections:
         return
     try:
-        store = Opener(settings, Metrics()).store()
+        store = open_served_store(settings)
         try:
             existing = store.collections()
         finally:

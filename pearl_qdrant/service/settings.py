@@ -52,12 +52,8 @@ class ServiceSettings(BaseModel):
         public_url: Address under which clients reach the service, where it is behind a proxy; None: that of the
             request.
         max_queued_mentions: Mentions that may wait for one collection; more are refused with 429.
-        max_queued_calls: Texts and look-ups that may wait for one collection; more are refused with 429.
-        batch_mentions: Most mentions that are linked together.
-        join_s: How long the first request of a batch waits for others, in seconds.
         timeout_s: Time in which a request is answered, in seconds; after it, 504.
         store_wait_s: How long to wait for a server that does not answer, in seconds; after it, 503.
-        stop_s: Time that a stop gives to requests that are being answered, in seconds.
         reload_s: Seconds between two looks for a newer state of an embedded collection.
         server_reload_s: The same for a collection on a server, where a look asks the server.
     """
@@ -93,12 +89,8 @@ class ServiceSettings(BaseModel):
     reconcile_origins: tuple[str, ...] = ("*",)
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
     max_queued_mentions: int = Field(default=1024, ge=1)
-    max_queued_calls: int = Field(default=64, ge=1)
-    batch_mentions: int = Field(default=128, ge=1)
-    join_s: float = Field(default=0.002, ge=0)
     timeout_s: float = Field(default=30.0, gt=0)
     store_wait_s: float = Field(default=5.0, ge=0)
-    stop_s: int = Field(default=30, ge=1)
     reload_s: float = Field(default=1.0, gt=0)
     server_reload_s: float = Field(default=30.0, gt=0)
 

@@ -137,7 +137,7 @@ async def page_settings(settings: SettingsHere) -> Response:
 async def types(collections: CollectionsHere, collection: str | None = None) -> Response:
     """The types that the names of a collection have, with the number of names."""
     handle = await collections.get(collection)
-    counts = await handle.type_counts()
+    counts = await handle.call(lambda linker: linker.collections[0].type_counts())
     coarse = counts.get("types") or counts.get("predicted_type") or {}
     native = counts.get("kb_types") or {}
     return json_answer({"collection": handle.name, "types": _counted(coarse), "kb_types": _counted(native)})
