@@ -6,12 +6,11 @@ import ctypes
 import gc
 import logging
 import os
-import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any, cast
 
@@ -136,11 +135,8 @@ def _check_collections(settings: ServiceSettings) -> None:
     if not settings.collections:
         return
     try:
-        store = open_served_store(settings)
-        try:
+        with closing(open_served_store(settings)) as store:
             existing = store.collections()
-        finally:
-            store.close()
     except StoreUnavailableError as error:
         log.warning("%s", error)
         return
@@ -167,28 +163,14 @@ given back at once at 128 KB. The numbers are those of malloc.h."""
 
 def _run_workers(config: uvicorn.Config, settings: ServiceSettings) -> bool:
     """Run several processes that accept from one socket; one that dies is replaced."""
-    with _shared_counts():
-        socket = config.bind_socket()
-        log.info("listening", extra=facts(host=settings.host, port=socket.getsockname()[1], workers=settings.workers))
-        supervisor = Multiprocess(config, sockets=[socket])
+    with tempfile.TemporaryDirectory(prefix="pearl-qdrant-metrics-", ignore_cleanup_errors=True) as folder:
+        os.environ[SHARED_FOLDER] = folder  # in which the workers share their counts
         try:
-            supervisor.run()
+            with closing(config.bind_socket()) as socket:
+                port = socket.getsockname()[1]
+                log.info("listening", extra=facts(host=settings.host, port=port, workers=settings.workers))
+                supervisor = Multiprocess(config, sockets=[socket])
+                supervisor.run()
         finally:
-            socket.close()
-    return all(one.exitcode in _STOPPED for one in supervisor.processes)
-
-
-@contextmanager
-def _shared_counts() -> Iterator[None]:
-    """A folder in which workers share their counts, while it is in the environment."""
-    folder = tempfile.mkdtemp(prefix="pearl-qdrant-metrics-")
-    before = os.environ.get(SHARED_FOLDER)
-    os.environ[SHARED_FOLDER] = folder
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if before is None:
             del os.environ[SHARED_FOLDER]
-        else:
-            os.environ[SHARED_FOLDER] = before
+    return all(one.exitcode in _STOPPED for one in supervisor.processes)

@@ -96,22 +96,14 @@ _ASK_AGAIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class MapPoint:
-    """An entity on the map.
-
-    Attributes:
-        x: Place from left to right, in [0, 1].
-        y: Place from top to bottom, in [0, 1].
-        entity_id: Its id.
-        canonical_name: Its name.
-        type: Its first coarse type, or the predicted one, or its first native type; None without any.
-    """
+class MapPointAnswer:
+    """An entity on the map, with its place in [0, 1]."""
 
     x: float
     y: float
     entity_id: str
     canonical_name: str
-    type: str | None
+    type: str | None  # its first coarse type, or the predicted one, or its first native type
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +116,7 @@ class EntityMap:
     """
 
     method: str
-    points: tuple[MapPoint, ...]
+    points: tuple[MapPointAnswer, ...]
 
 
 @dataclass(slots=True)
@@ -222,12 +214,12 @@ def make_map(points: list[NamePoint], encoder: Encoder) -> EntityMap:
     encoded = encoder.encode([point.canonical_name for point in points])
     rows = [row for row, is_encodable in enumerate(encoded.encodable) if is_encodable]
     places, method = lay_out(encoded.vectors[rows])
+    placed = zip([points[row] for row in rows], places.tolist(), strict=True)
     return EntityMap(
         method,
         tuple(
-            MapPoint(round(float(x), 4), round(float(y), 4), points[row].entity_id, points[row].canonical_name, kind)
-            for row, (x, y) in zip(rows, places, strict=True)
-            for kind in [_type_of(points[row])]
+            MapPointAnswer(round(x, 4), round(y, 4), point.entity_id, point.canonical_name, _type_of(point))
+            for point, (x, y) in placed
         ),
     )
 

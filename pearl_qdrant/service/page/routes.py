@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from pearl_qdrant._version import __version__
 from pearl_qdrant.service.answers import declared, json_answer
 from pearl_qdrant.service.limits import check_query
-from pearl_qdrant.service.page.maps import DEFAULT_SIZE
+from pearl_qdrant.service.page.maps import DEFAULT_SIZE, MapPointAnswer
 from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, router_of
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
@@ -103,16 +103,6 @@ class TypesAnswer(BaseModel):
     collection: str
     types: list[TypeCount] = Field(description="Coarse types; the predicted ones where the base gives none.")
     kb_types: list[TypeCount] = Field(description="Types of the base itself.")
-
-
-class MapPointAnswer(BaseModel):
-    """An entity on the map, with its place in [0, 1]."""
-
-    x: float
-    y: float
-    entity_id: str
-    canonical_name: str
-    type: str | None
 
 
 class MapAnswer(BaseModel):
