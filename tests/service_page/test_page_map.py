@@ -172,7 +172,7 @@ def test_any_number_of_sizes_takes_two_maps(monkeypatch: pytest.MonkeyPatch) -> 
         async def slow(handle: object, size: int) -> maps.EntityMap:
             made.append(size)
             await ready.wait()
-            return maps.EntityMap("pca", tuple(maps.MapPoint(0, 0, str(i), "", None) for i in range(size)))
+            return maps.EntityMap("pca", tuple(maps.MapPointAnswer(0, 0, str(i), "", None) for i in range(size)))
 
         monkeypatch.setattr(kept, "_make", slow)
         asked = [asyncio.create_task(kept.get(handle, size, wait_s=60)) for size in range(1, 2000, 13)]  # type: ignore[arg-type]
