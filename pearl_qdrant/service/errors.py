@@ -18,6 +18,9 @@ class ServiceError(PearlQdrantError):
     status = 500
     code = "internal"
 
+    def __init_subclass__(cls, *, status: int, code: str) -> None:
+        cls.status, cls.code = status, code
+
     def __init__(self, message: str, *, retry_after_s: float | None = None, **facts: str | int | float) -> None:
         super().__init__(message)
         self.facts = facts
@@ -28,7 +31,7 @@ _LARGEST = 2**53
 """Larger numbers are not exact in JSON."""
 
 
-class LimitError(ServiceError):
+class LimitError(ServiceError, status=422, code="over_limit"):
     """Something in a request is over a limit.
 
     Args:
@@ -37,9 +40,6 @@ class LimitError(ServiceError):
         found: What the request has; numbers over 2**53 are shown as that.
         where: The field of the body, as in ``mentions``.
     """
-
-    status = 422
-    code = "over_limit"
 
     def __init__(self, limit: str, *, allowed: int, found: int, where: str) -> None:
         found = min(found, _LARGEST)
@@ -52,11 +52,8 @@ class LimitError(ServiceError):
         )
 
 
-class BodyTooLargeError(ServiceError):
+class BodyTooLargeError(ServiceError, status=413, code="body_too_large"):
     """The body has more bytes than allowed."""
-
-    status = 413
-    code = "body_too_large"
 
     def __init__(self, allowed: int) -> None:
         super().__init__(
@@ -66,71 +63,41 @@ class BodyTooLargeError(ServiceError):
         )
 
 
-class InvalidRequestError(ServiceError):
+class InvalidRequestError(ServiceError, status=422, code="invalid"):
     """A field has a value that does not fit."""
 
-    status = 422
-    code = "invalid"
 
-
-class NoCollectionNamedError(ServiceError):
+class NoCollectionNamedError(ServiceError, status=422, code="collection_missing"):
     """Several collections are served, and the request names none."""
 
-    status = 422
-    code = "collection_missing"
 
-
-class UnauthorizedError(ServiceError):
+class UnauthorizedError(ServiceError, status=401, code="unauthorized"):
     """No valid key."""
 
-    status = 401
-    code = "unauthorized"
 
-
-class WritingNotAllowedError(ServiceError):
+class WritingNotAllowedError(ServiceError, status=403, code="writing_not_allowed"):
     """The service was started without writing."""
 
-    status = 403
-    code = "writing_not_allowed"
 
-
-class QueueFullError(ServiceError):
+class QueueFullError(ServiceError, status=429, code="busy"):
     """More is waiting than allowed."""
 
-    status = 429
-    code = "busy"
 
-
-class TimedOutError(ServiceError):
+class TimedOutError(ServiceError, status=504, code="timed_out"):
     """No answer in the time that a request has."""
 
-    status = 504
-    code = "timed_out"
 
-
-class NotReadyError(ServiceError):
+class NotReadyError(ServiceError, status=503, code="not_ready"):
     """What is asked for is being made, or the service stops."""
 
-    status = 503
-    code = "not_ready"
 
-
-class ClientGoneError(ServiceError):
+class ClientGoneError(ServiceError, status=499, code="client_gone"):  # as nginx has it
     """The client hung up before its turn came; nobody gets this answer."""
 
-    status = 499  # as nginx has it
-    code = "client_gone"
 
-
-class HostNotAllowedError(ServiceError):
+class HostNotAllowedError(ServiceError, status=421, code="host_not_allowed"):
     """The service does not answer for this host."""
 
-    status = 421
-    code = "host_not_allowed"
 
-
-class SlowBodyError(TimedOutError):
+class SlowBodyError(TimedOutError, status=408, code="slow_body"):
     """The body of a request did not arrive in time."""
-
-    status = 408
-    code = "slow_body"

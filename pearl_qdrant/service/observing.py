@@ -36,22 +36,7 @@ LINKED = "linked"
 
 
 class Metrics:
-    """What the service counts and measures.
-
-    Attributes:
-        requests: Answered requests by method, route and status.
-        seconds: Time from the first byte of a request to its answer, by route.
-        in_flight: Requests that are being answered.
-        queued_mentions: Mentions that wait for a batch, by collection.
-        queued_calls: Texts and look-ups that wait or run, by collection and lane.
-        batch_mentions: Mentions of a batch, by collection.
-        batch_requests: Requests of a batch, by collection.
-        encode_seconds: Encoding a batch of names.
-        search_seconds: One search of a batch in the store, by collection.
-        batch_seconds: Linking a batch: encoding, searching, scoring and deciding, by collection.
-        answers: Linked mentions by collection and reason: "linked", or why they are NIL.
-        reloads: Newer states that were opened, by collection.
-    """
+    """What the service counts and measures; each says of itself what it is."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()

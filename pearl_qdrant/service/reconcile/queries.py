@@ -32,18 +32,12 @@ MOST_VALUES = 1000
 _MAX_FIELDS = 20
 
 
-class BatchTooLargeError(LimitError):
+class BatchTooLargeError(LimitError, status=413, code="batch_too_large"):
     """A batch has more queries, names or values than allowed."""
 
-    status = 413
-    code = "batch_too_large"
 
-
-class UnsupportedBodyError(InvalidRequestError):
+class UnsupportedBodyError(InvalidRequestError, status=415, code="unsupported_media_type"):
     """The body is of another media type."""
-
-    status = 415
-    code = "unsupported_media_type"
 
 
 @dataclass(frozen=True, slots=True)
