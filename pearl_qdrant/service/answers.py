@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -78,16 +78,17 @@ def json_answer(
     return Response(_packed(content), status_code=status, headers=headers, media_type=media_type)
 
 
-def json_list(head: Mapping[str, Any], name: str, records: Iterable[Any]) -> Response:
-    """JSON of a record with a list; its items are made and packed one by one, which gives the interpreter away.
+def json_pieces(fields: Iterable[tuple[str, Any]]) -> Response:
+    """JSON of a large record, packed piece by piece, since packing holds the interpreter.
 
     Args:
-        head: The other fields, at least one.
-        name: Of the list.
-        records: Its items, as `json_answer` takes them.
+        fields: Its fields, as `json_answer` takes them; an iterator as a value is a list.
     """
-    items = b",".join(map(_packed, records))
-    return Response(b'%b,"%b":[%b]}' % (_packed(head)[:-1], name.encode(), items), media_type="application/json")
+    parts = []
+    for name, value in fields:
+        packed = b"[%b]" % b",".join(map(_packed, value)) if isinstance(value, Iterator) else _packed(value)
+        parts.append(_packed(name) + b":" + packed)
+    return Response(b"{%b}" % b",".join(parts), media_type="application/json")
 
 
 def _packed(content: Any) -> bytes:

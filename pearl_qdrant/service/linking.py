@@ -7,7 +7,7 @@ POST /v1/accept, /v1/reject         answers of people, which the collection lear
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
@@ -18,7 +18,7 @@ from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie, TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Candidate, Link
-from pearl_qdrant.service.answers import declared, json_answer, json_list
+from pearl_qdrant.service.answers import declared, json_answer, json_pieces
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import InvalidRequestError
 from pearl_qdrant.service.limits import TYPES_LIMITS, Body, Limit, Strict, Texts
@@ -293,11 +293,11 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
     links = await handle.link(body.mentions, body.options(body.context), is_gone=request.is_disconnected)
 
     def answer() -> Response:
-        if not body.explain:
-            return json_list({"collection": handle.name}, "links", map(link_record, links))
-        calibration, model = handle.linker.calibration, handle.linker.model
-        explained = (link_record(one, explanation=explain_link(one, calibration, model)) for one in links)
-        return json_list({"collection": handle.name}, "links", explained)
+        records: Iterator[Any] = map(link_record, links)
+        if body.explain:
+            calibration, model = handle.linker.calibration, handle.linker.model
+            records = (link_record(one, explanation=explain_link(one, calibration, model)) for one in links)
+        return json_pieces([("collection", handle.name), ("links", records)])
 
     return await beside(len(links) * body.limit * _RECORD_BYTES, answer)
 
@@ -330,8 +330,8 @@ async def documents(
 
 async def _annotations(handle: CollectionHandle, found: Sequence[Annotation]) -> Response:
     size = sum(1 + len(one.link.candidates) for one in found) * _RECORD_BYTES
-    records = map(annotation_record, found)
-    return await beside(size, json_list, {"collection": handle.name}, "annotations", records)
+    fields = [("collection", handle.name), ("annotations", map(annotation_record, found))]
+    return await beside(size, json_pieces, fields)
 
 
 @learning.post("/v1/accept", response_model=BatchAnswer, responses=declared(403, 404, 415))

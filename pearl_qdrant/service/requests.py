@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from pydantic_core import from_json
+from pydantic import TypeAdapter
 
 from pearl_qdrant.service.collections import Collections
 from pearl_qdrant.service.observing import Metrics
@@ -44,9 +44,12 @@ class _Request(Request):
         return await beside(len(body), _loaded, body)
 
 
+_JSON = TypeAdapter[Any](Any)
+
+
 def _loaded(body: bytes) -> Any:
     try:
-        return from_json(body)
+        return _JSON.validate_json(body)
     except ValueError as error:
         raise json.JSONDecodeError(str(error), "", 0) from error  # FastAPI knows no other
 

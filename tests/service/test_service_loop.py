@@ -124,7 +124,7 @@ def test_what_takes_long_is_made_beside_the_event_loop(client: TestClient, monke
     """Large bodies are read, and large answers are made, in threads."""
     seen: list[bool] = []
     monkeypatch.setattr(requests, "LARGE", 0)
-    for module, name in ((linking, "annotation_record"), (queries, "read_batch"), (answers, "batch_record")):
+    for module, name in ((linking, "annotation_record"), (queries, "read_batch"), (answers, "answer_record")):
         monkeypatch.setattr(module, name, on_loop(getattr(module, name), seen))
     batch = {"queries": {"q0": {"query": "NYTimes"}}}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
@@ -124,17 +124,8 @@ def type_list(types: Sequence[str]) -> list[dict[str, str]]:
     return [{"id": one, "name": one} for one in dict.fromkeys(types)]
 
 
-def batch_record(answers: Mapping[str, Answer]) -> dict[str, Any]:
-    """The JSON of the answers of a batch of version 0.2."""
-    return {key: _record("result", answer) for key, answer in answers.items()}
-
-
-def draft_record(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The JSON of the answers of a batch of the 1.0 draft."""
-    return {"results": [_record("candidates", answer) for answer in answers]}
-
-
-def _record(name: str, answer: Answer) -> dict[str, Any]:
+def answer_record(name: str, answer: Answer) -> dict[str, Any]:
+    """The JSON of the answer of a query; its candidates have the name that the version of the specification gives."""
     record: dict[str, Any] = {name: [_candidate(one) for one in answer.candidates]}
     if answer.error is not None:
         record["error"] = answer.error

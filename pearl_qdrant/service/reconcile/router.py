@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.errors import CollectionNotFoundError
-from pearl_qdrant.service.answers import declared, json_answer
+from pearl_qdrant.service.answers import declared, json_answer, json_pieces
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import UnauthorizedError
 from pearl_qdrant.service.gate import HAS_KEY, NEEDS_NO_KEY
@@ -157,8 +157,8 @@ async def _answer(request: Request, place: Place, given: dict[str, Any]) -> Resp
         return await beside(_cells(asked), json_answer, {"meta": meta_of(asked), "rows": rows})
     batch = await beside(size, q.read_batch, given["queries"], place.settings)
     found = await match(place.handle, list(batch.values()), await place.catalogue(), is_gone=request.is_disconnected)
-    answers = dict(zip(batch, found, strict=True))
-    return await beside(len(found) * _QUERY_BYTES, lambda: json_answer(a.batch_record(answers)))
+    records = zip(batch, (a.answer_record("result", one) for one in found), strict=True)
+    return await beside(len(found) * _QUERY_BYTES, json_pieces, records)
 
 
 def _cells(asked: q.Extension) -> int:
@@ -172,7 +172,8 @@ async def match_draft(request: Request, place: PlaceHere) -> Response:
     body = await request.body()
     batch = await beside(len(body), lambda: q.read_draft_batch(q.load_json(body, "body"), place.settings))
     found = await match(place.handle, batch, await place.catalogue(), is_gone=request.is_disconnected)
-    return await beside(len(found) * _QUERY_BYTES, lambda: json_answer(a.draft_record(found)))
+    records = (a.answer_record("candidates", one) for one in found)
+    return await beside(len(found) * _QUERY_BYTES, json_pieces, [("results", records)])
 
 
 @router.post("/extend", response_model=a.DraftExtensionAnswer, responses=declared(404), openapi_extra=q.EXTEND_BODY)
