@@ -57,6 +57,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, "pearl-qdrant-large"))  # `beside`
+        app.state.large_bodies = asyncio.Lock()
         opened = app.state.collections = Collections(settings, measured)
         app.state.catalogues, app.state.maps = Catalogues(), Maps(settings.max_map_size)
         opened.start()

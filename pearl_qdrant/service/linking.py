@@ -23,7 +23,6 @@ from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import InvalidRequestError
 from pearl_qdrant.service.limits import TYPES_LIMITS, Body, Limit, Strict, Texts
 from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
-from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 router = router_of("linking")
@@ -281,14 +280,10 @@ def annotation_record(found: Annotation) -> dict[str, Any]:
     return {**record, "link": link_record(found.link)}
 
 
-async def _check(body: Body, request: Request, settings: ServiceSettings) -> None:
-    await beside(len(await request.body()), body.check, settings)
-
-
 @router.post("/v1/link", response_model=LinkAnswer, responses=declared(404, 415))
 async def link(body: LinkBody, request: Request, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Link mentions to entities of a collection, each with a probability, or to NIL with a reason."""
-    await _check(body, request, settings)
+    body.check(settings)
     handle = await collections.get(body.collection)
     links = await handle.link(body.mentions, body.options(body.context), is_gone=request.is_disconnected)
 
@@ -303,11 +298,9 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
 
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))
-async def annotate(
-    body: AnnotateBody, request: Request, collections: CollectionsHere, settings: SettingsHere
-) -> Response:
+async def annotate(body: AnnotateBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Find the mentions of a text and link them."""
-    await _check(body, request, settings)
+    body.check(settings)
     handle = await collections.get(body.collection)
     options = AnnotateOptions(
         tuple(body.types), body.threshold, body.context, body.on_tie, body.include_nil, body.nested, body.document
@@ -316,11 +309,9 @@ async def annotate(
 
 
 @texts.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404, 415))
-async def documents(
-    body: DocumentBody, request: Request, collections: CollectionsHere, settings: SettingsHere
-) -> Response:
+async def documents(body: DocumentBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
     """Link the mentions of a document together, where their places are known."""
-    await _check(body, request, settings)
+    body.check(settings)
     places = body.places()
     handle = await collections.get(body.collection)
     return await _annotations(

@@ -19,7 +19,7 @@ from pearl_qdrant.service.settings import ServiceSettings
 T = TypeVar("T")
 
 LARGE = 1 << 14
-"""Bytes of a body or an answer from which on it is read, checked or made in a thread."""
+"""Bytes of a body or an answer from which on it is read alone, or made in a thread."""
 
 
 async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
@@ -36,21 +36,28 @@ async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
     return function(*given) if size < LARGE else await asyncio.to_thread(function, *given)
 
 
+_JSON = TypeAdapter[Any](Any)
+
+
 class _Request(Request):
-    """A request whose JSON is read beside the event loop if it is large; half of a character is no JSON."""
+    """A request whose JSON does not stop the event loop: of large bodies one is read, and then small requests go on.
+
+    They are not read in a thread, where several would be in memory before the first one is answered.
+    """
 
     async def json(self) -> Any:
         body = await self.body()
-        return await beside(len(body), _loaded, body)
-
-
-_JSON = TypeAdapter[Any](Any)
+        if len(body) < LARGE:
+            return _loaded(body)
+        async with self.app.state.large_bodies:
+            await asyncio.sleep(0)
+            return _loaded(body)
 
 
 def _loaded(body: bytes) -> Any:
     try:
         return _JSON.validate_json(body)
-    except ValueError as error:
+    except ValueError as error:  # half of a character, too
         raise json.JSONDecodeError(str(error), "", 0) from error  # FastAPI knows no other
 
 
