@@ -71,9 +71,9 @@ def serve(
     pearl-qdrant serve --workers 2 --api-keys keys.txt --host 0.0.0.0
     """
     with needs_extra("serve"):
+        from pearl_qdrant.service.gate import read_keys
         from pearl_qdrant.service.run import serve as run
         from pearl_qdrant.service.settings import read_settings
-        from pearl_qdrant.service.gate import read_keys
 
     chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     chosen |= {"store": store, "collections": collections, "model": model, "device": device}
