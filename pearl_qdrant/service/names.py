@@ -252,6 +252,9 @@ class NameIndex:
         self._db.execute("PRAGMA mmap_size = 1073741824")
         self._types = dict(self._db.execute("SELECT name, id FROM types"))
 
+    def __del__(self) -> None:
+        self._db.close()  # not before: a search of another thread may go on when a newer index takes its place
+
     def find(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
         """Entities with a name like the query, each once, best first.
 
