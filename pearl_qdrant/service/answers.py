@@ -71,11 +71,9 @@ class ErrorAnswer(BaseModel):
     details: list[dict[str, str]] | None = None
 
 
-def json_answer(
-    content: Any, *, status: int = 200, headers: dict[str, str] | None = None, media_type: str = "application/json"
-) -> Response:
+def json_answer(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """JSON of records: dictionaries, lists, dataclasses, enums and numbers."""
-    return Response(_packed(content), status_code=status, headers=headers, media_type=media_type)
+    return Response(_packed(content), status_code=status, headers=headers, media_type="application/json")
 
 
 def json_pieces(fields: Iterable[tuple[str, Any]]) -> Response:

@@ -78,18 +78,6 @@ _MAP_WAIT_S = 5.0
 """A client waits so long for a map that is being made; many give up after ten seconds."""
 
 
-class PageSettings(BaseModel):
-    """What the page has to know before it asks for anything; it holds nothing of the data."""
-
-    version: str
-    needs_key: bool
-    allow_writing: bool
-    max_mentions: int
-    max_mention_characters: int
-    max_text_characters: int
-    limit: int
-
-
 class TypeCount(BaseModel):
     """A type, and how many names have it."""
 
@@ -114,9 +102,9 @@ class MapAnswer(BaseModel):
     points: list[MapPointAnswer]
 
 
-@router.get(f"{PREFIX}/settings", response_model=PageSettings, include_in_schema=False)
+@router.get(f"{PREFIX}/settings", include_in_schema=False)
 async def page_settings(settings: SettingsHere) -> Response:
-    """Limits of the service, and whether it wants a key and allows writing."""
+    """Limits of the service, and whether it wants a key and allows writing; it holds nothing of the data."""
     limits = ("allow_writing", "max_mentions", "max_mention_characters", "max_text_characters")
     record = {name: getattr(settings, name) for name in limits}
     limit = min(DEFAULT_LIMIT, settings.max_limit)
