@@ -15,7 +15,7 @@ from pearl_qdrant.service import linking, lookups
 from pearl_qdrant.service.answers import add_error_handlers
 from pearl_qdrant.service.collections import Collections
 from pearl_qdrant.service.gate import PUBLIC, Gate
-from pearl_qdrant.service.limits import show_query
+from pearl_qdrant.service.limits import show_limits
 from pearl_qdrant.service.observing import Metrics
 from pearl_qdrant.service.page import routes as page
 from pearl_qdrant.service.page.maps import Maps
@@ -97,10 +97,10 @@ def _completed(schema: dict[str, Any], settings: ServiceSettings) -> dict[str, A
     """The OpenAPI schema with the limits of the settings, and with keys if the service wants them."""
     models = schema["components"]["schemas"]
     for body in linking.BODIES:
-        for limit in body.limits:
-            limit.show(models[body.__name__]["properties"][limit.field], settings)
+        show_limits(models[body.__name__]["properties"], settings)
     for operation in (operation for operations in schema["paths"].values() for operation in operations.values()):
-        show_query(operation.get("parameters", ()), settings)
+        asked = [one for one in operation.get("parameters", ()) if one["in"] == "query" and one["name"] != "collection"]
+        show_limits({one["name"]: one["schema"] for one in asked}, settings)
     if settings.api_keys:
         schema["components"]["securitySchemes"] = _SCHEMES
         closed = [operations for path, operations in schema["paths"].items() if path not in PUBLIC]

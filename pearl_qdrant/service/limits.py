@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Annotated, Any, ClassVar, Literal
@@ -113,15 +113,36 @@ class Strict(BaseModel):
         return given
 
 
+LIMITS = (
+    Limit("types", "max_types", "items"),
+    Limit("types", "max_mention_characters", "characters of each"),
+    Limit("type", "max_types", "items"),  # a type that can be given once has none
+    Limit("mentions", "max_mentions", "items"),
+    Limit("mentions", "max_mention_characters", "characters of each"),
+    Limit("text", "max_text_characters", "characters"),
+    Limit("context", "max_text_characters", "characters"),
+    Limit("spans", "max_spans", "items"),
+    Limit("limit", "max_limit", "value"),
+    Limit("size", "max_map_size", "value"),
+    Limit("cursor", "max_mentions", "value"),
+    *(
+        Limit(name, "max_mention_characters", "characters")
+        for name in ("mention", "entity_id", "collection", "q", "prefix", "id")
+    ),
+)
+"""The limits of fields of bodies, and of query parameters, by their names."""
+
+TYPES_LIMITS = tuple(one for one in LIMITS if one.field == "types")
+"""The limits of a list of types."""
+
+
 class Body(Strict):
-    """A body that a client sends.
+    """A body that a client sends, with the `LIMITS` of its fields.
 
     Attributes:
-        limits: Of its fields.
         linked: The field whose items get up to `limit` candidates each; None: no field.
     """
 
-    limits: ClassVar[Sequence[Limit]] = ()
     linked: ClassVar[str | None] = None
 
     def check(self, settings: ServiceSettings) -> None:
@@ -130,42 +151,25 @@ class Body(Strict):
         Raises:
             LimitError: It names the limit.
         """
-        for limit in self.limits:
-            limit.check(getattr(self, limit.field), settings)
+        check_fields(settings, **dict(self))
         if self.linked is not None:
             asked = len(getattr(self, self.linked)) * int(getattr(self, "limit", 0))
             check_number(asked, "max_candidates", settings, f"{self.linked} x limit")
 
 
-TYPES_LIMITS = (Limit("types", "max_types", "items"), Limit("types", "max_mention_characters", "characters of each"))
-"""The limits of a list of types."""
-
-
-_QUERY = {
-    limit.field: limit
-    for limit in (
-        *(Limit(name, "max_mention_characters", "characters") for name in ("q", "prefix", "id")),
-        Limit("cursor", "max_mentions", "value"),
-        Limit("limit", "max_limit", "value"),
-        Limit("size", "max_map_size", "value"),
-        Limit("type", "max_types", "items"),
-    )
-}
-"""The limits of query parameters, by their names; a type that can be given once has none."""
-
-
-def check_query(settings: ServiceSettings, **given: Any) -> None:
-    """Refuse query parameters over their limits.
+def check_fields(settings: ServiceSettings, **given: Any) -> None:
+    """Refuse values over the limits of their names.
 
     Raises:
         LimitError: It names the limit.
     """
-    for name, value in given.items():
-        _QUERY[name].check(value, settings)
+    for limit in LIMITS:
+        if limit.field in given:
+            limit.check(given[limit.field], settings)
 
 
-def show_query(parameters: Sequence[dict[str, Any]], settings: ServiceSettings) -> None:
-    """Put the limits into the schemas of query parameters."""
-    for parameter in parameters:
-        if parameter["in"] == "query" and parameter["name"] in _QUERY:
-            _QUERY[parameter["name"]].show(parameter["schema"], settings)
+def show_limits(fields: Mapping[str, dict[str, Any]], settings: ServiceSettings) -> None:
+    """Put the limits into the schemas of fields, by their names."""
+    for limit in LIMITS:
+        if limit.field in fields:
+            limit.show(fields[limit.field], settings)

@@ -21,7 +21,7 @@ from pearl_qdrant.records import Annotation, Candidate, Link
 from pearl_qdrant.service.answers import declared, json_answer, json_pieces
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import InvalidRequestError
-from pearl_qdrant.service.limits import TYPES_LIMITS, Body, Limit, Strict, Texts
+from pearl_qdrant.service.limits import Body, Strict, Texts
 from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
@@ -31,11 +31,6 @@ learning = router_of("learning")
 
 _RECORD_BYTES = 300
 """About the size of a candidate or a mention as JSON."""
-
-_OF_ALL = (*TYPES_LIMITS, Limit("collection", "max_mention_characters", "characters"))
-_CONTEXT = Limit("context", "max_text_characters", "characters")
-_TEXT = Limit("text", "max_text_characters", "characters")
-_LIMIT = Limit("limit", "max_limit", "value")
 
 
 class _Collection(Body):
@@ -74,13 +69,6 @@ class LinkBody(_WithCandidates):
             ]
         }
     )
-    limits = (
-        *_OF_ALL,
-        Limit("mentions", "max_mentions", "items"),
-        Limit("mentions", "max_mention_characters", "characters of each"),
-        _CONTEXT,
-        _LIMIT,
-    )
     linked = "mentions"
 
     mentions: Texts = Field(description="The strings to link.", examples=[["NYTimes", "Big Apple"]])
@@ -94,7 +82,6 @@ class AnnotateBody(_Linked):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"text": "She read the NYTimes at Heathrow.", "threshold": 0.5}]}
     )
-    limits = (*_OF_ALL, _TEXT, _CONTEXT)
 
     text: str = Field(description="The text.")
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum probability of a mention.")
@@ -122,7 +109,6 @@ class DocumentBody(_WithCandidates):
             "examples": [{"text": "Bill Clinton spoke. Clinton left.", "spans": [{"start": 20, "end": 27}]}]
         }
     )
-    limits = (*_OF_ALL, _TEXT, Limit("spans", "max_spans", "items"), _LIMIT)
     linked = "spans"
 
     text: str = Field(description="The document.")
@@ -147,10 +133,6 @@ class DocumentBody(_WithCandidates):
 
 
 class _LearnBody(_Collection):
-    limits = tuple(
-        Limit(name, "max_mention_characters", "characters") for name in ("mention", "entity_id", "collection")
-    )
-
     mention: str = Field(description="The mention.")
 
 

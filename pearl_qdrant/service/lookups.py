@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.service.answers import declared, json_answer
-from pearl_qdrant.service.limits import check_query
+from pearl_qdrant.service.limits import check_fields
 from pearl_qdrant.service.reconcile.pages import page
 from pearl_qdrant.service.requests import CollectionsHere, MetricsHere, SettingsHere, router_of
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
@@ -63,7 +63,7 @@ async def search(
     limit: Annotated[int, Query(ge=1, description="Maximum number of entities.")] = DEFAULT_LIMIT,
 ) -> Response:
     """Entities by the beginning of a name or of one of its words, also with a slip: for suggestions while typing."""
-    check_query(settings, q=q, limit=limit, type=type)
+    check_fields(settings, q=q, limit=limit, type=type)
     handle = await collections.get(collection)
     return json_answer(
         {"collection": handle.name, "results": await handle.search_names(q, types=type or (), limit=limit)}

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.service.answers import declared, json_answer
-from pearl_qdrant.service.limits import check_query
+from pearl_qdrant.service.limits import check_fields
 from pearl_qdrant.service.page.maps import DEFAULT_SIZE, MapPointAnswer
 from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, router_of
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -133,7 +133,7 @@ async def entity_map(
 
     While it is made, the answer is 503 with Retry-After, where it takes longer than five seconds.
     """
-    check_query(settings, size=size)
+    check_fields(settings, size=size)
     size = size or min(DEFAULT_SIZE, settings.max_map_size)
     handle = await collections.get(collection)
     made = await request.app.state.maps.get(handle, size, wait_s=min(_MAP_WAIT_S, settings.timeout_s / 2))

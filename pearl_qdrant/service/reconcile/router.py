@@ -17,7 +17,7 @@ from pearl_qdrant.service.answers import declared, json_answer, json_pieces
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import UnauthorizedError
 from pearl_qdrant.service.gate import HAS_KEY, NEEDS_NO_KEY
-from pearl_qdrant.service.limits import check_query
+from pearl_qdrant.service.limits import check_fields
 from pearl_qdrant.service.reconcile import answers as a
 from pearl_qdrant.service.reconcile import queries as q
 from pearl_qdrant.service.reconcile.extending import LIMIT_SETTING, draft_rows, extended_rows, meta_of
@@ -192,7 +192,7 @@ async def propose(
     limit: Annotated[int | None, Query(ge=1)] = None,
 ) -> Response:
     """Properties that entities of a type have, the most frequent first."""
-    check_query(place.settings, limit=limit)
+    check_fields(place.settings, limit=limit)
     found = (await place.catalogue()).properties_of(type)
     record: dict[str, Any] = {"properties": [_property(one) for one in found[:limit]], "type": type}
     return json_answer(record if limit is None else {**record, "limit": limit})
@@ -206,7 +206,7 @@ async def suggest_entity(
     type: Annotated[str | None, Query(description="Only entities of this type.")] = None,  # noqa: A002
 ) -> Response:
     """Entities by the beginning of a name, also with a slip, or by their id."""
-    check_query(place.settings, prefix=prefix, cursor=cursor)
+    check_fields(place.settings, prefix=prefix, cursor=cursor)
     found: list[Any] = []
     if wanted := prefix.strip():  # the entity that has this very id comes first
         found += [one.point for one in (await place.handle.call(lambda linker: with_names(linker, [wanted]))).values()]
@@ -223,7 +223,7 @@ async def suggest_entity(
 @router.get("/suggest/type", response_model=a.SuggestAnswer, responses=declared(404))
 async def suggest_type(place: PlaceHere, prefix: PrefixHere = "", cursor: CursorHere = 0) -> Response:
     """Types of the base and coarse types; all of them for an empty prefix."""
-    check_query(place.settings, prefix=prefix, cursor=cursor)
+    check_fields(place.settings, prefix=prefix, cursor=cursor)
     types = (await place.catalogue()).types
     found = _starting(prefix, {one: one for one in types})[cursor : cursor + LISTED]
     return json_answer({"result": [{"id": one, "name": one, "description": _count(types[one])} for one in found]})
@@ -232,7 +232,7 @@ async def suggest_type(place: PlaceHere, prefix: PrefixHere = "", cursor: Cursor
 @router.get("/suggest/property", response_model=a.SuggestAnswer, responses=declared(404))
 async def suggest_property(place: PlaceHere, prefix: PrefixHere = "", cursor: CursorHere = 0) -> Response:
     """Properties of the entities; all of them for an empty prefix."""
-    check_query(place.settings, prefix=prefix, cursor=cursor)
+    check_fields(place.settings, prefix=prefix, cursor=cursor)
     found = _starting(prefix, {one: property_name(one) for one in (await place.catalogue()).properties})
     return json_answer({"result": [_property(one) for one in found[cursor : cursor + LISTED]]})
 
@@ -264,7 +264,7 @@ def _count(n_names: int) -> str:
 @router.get("/flyout/entity", response_model=a.FlyoutAnswer, responses=declared(404))
 async def flyout_entity(place: PlaceHere, entity_id: IdHere) -> Response:
     """A small preview of an entity."""
-    check_query(place.settings, id=entity_id)
+    check_fields(place.settings, id=entity_id)
     found = (await place.handle.call(lambda linker: with_names(linker, [entity_id]))).get(entity_id)
     html = entity_html(found, is_preview=True) if found else flyout_html(entity_id, ["Not found"])
     return json_answer({"id": entity_id, "html": html})
@@ -273,7 +273,7 @@ async def flyout_entity(place: PlaceHere, entity_id: IdHere) -> Response:
 @router.get("/flyout/type", response_model=a.FlyoutAnswer, responses=declared(404))
 async def flyout_type(place: PlaceHere, type_id: IdHere) -> Response:
     """How many names have a type."""
-    check_query(place.settings, id=type_id)
+    check_fields(place.settings, id=type_id)
     n_names = (await place.catalogue()).types.get(type_id, 0)
     return json_answer({"id": type_id, "html": flyout_html(type_id, [_count(n_names)])})
 
@@ -281,7 +281,7 @@ async def flyout_type(place: PlaceHere, type_id: IdHere) -> Response:
 @router.get("/flyout/property", response_model=a.FlyoutAnswer, responses=declared(404))
 async def flyout_property(place: PlaceHere, property_id: IdHere) -> Response:
     """Some values of a property."""
-    check_query(place.settings, id=property_id)
+    check_fields(place.settings, id=property_id)
     sampled = (await place.catalogue()).values.get(property_id, ())
     values = list(dict.fromkeys(value[:100] for one in sampled for value in one))[:5]
     return json_answer({"id": property_id, "html": flyout_html(property_name(property_id), values)})
@@ -313,7 +313,7 @@ async def view(place: PlaceHere, entity_id: IdHere) -> Response:
 
 
 async def _entity_page(place: Place, entity_id: str, *, is_preview: bool) -> HTMLResponse:
-    check_query(place.settings, id=entity_id)
+    check_fields(place.settings, id=entity_id)
     found = (await place.handle.call(lambda linker: with_names(linker, [entity_id]))).get(entity_id)
     return entity_page(found, is_preview=is_preview) if found else missing_page(entity_id)
 
