@@ -253,7 +253,8 @@ class NameIndex:
         self._types = dict(self._db.execute("SELECT name, id FROM types"))
 
     def __del__(self) -> None:
-        self._db.close()  # not before: a search of another thread may go on when a newer index takes its place
+        if hasattr(self, "_db"):  # not before: a search of another thread may go on beside a newer index
+            self._db.close()
 
     def find(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
         """Entities with a name like the query, each once, best first.
