@@ -40,6 +40,9 @@ REQUEST_TIMEOUT_S = 60.0
 DEFAULT_WAIT_S = 600.0
 """A server that is upgraded or recovers a large collection takes minutes; a load waits that long."""
 
+OLDEST_SERVER = "1.16"
+"""The first release of the Qdrant server that stores metadata of collections, where manifests are."""
+
 TESTED_SERVER = "1.19.0"
 """The release of the Qdrant server that the tests run with, the same as in docker-compose.yml."""
 
@@ -79,7 +82,7 @@ def is_url(location: str) -> bool:
 
 
 def check_store_location(location: str) -> None:
-    """Check the location of a store: a URL of a server, or a folder.
+    """Check the location of a store: a URL of a server, several with commas between, or a folder.
 
     Raises:
         SettingsError: If it is empty, not valid text, another kind of URL, or a server without http://.
@@ -92,6 +95,12 @@ def check_store_location(location: str) -> None:
             f"The store's location {location!a} is not valid text. Name a folder in UTF-8, or {example}."
         )
     if is_url(location):
+        for other in location.split(",")[1:]:
+            if other.strip() and not is_url(other.strip()):
+                raise SettingsError(
+                    f"The store's location '{location}' has an address that is no URL: '{other.strip()}'. Give each "
+                    f"node its http:// or https://, as in http://a:6333,http://b:6333."
+                )
         return
     folder = f"for a folder of that name, write ./{location}"
     if _LIKE_A_URL.match(location):

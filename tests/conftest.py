@@ -164,20 +164,6 @@ def name() -> str:
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[Store]:
-    """The local mode of qdrant-client, shared by tests, whose collections have different names."""
-    from qdrant_client import QdrantClient
-
-    from pearl_qdrant.store.server.store import ServerStore
-
-    client = QdrantClient(":memory:")
-    opened = ServerStore.from_client(client)
-    yield opened
-    opened.close()
-    client.close()
-
-
-@pytest.fixture(scope="module")
 def http() -> Iterator[Store]:
     """A server over HTTP in strict mode, as in managed clusters."""
     from qdrant_double import QdrantDouble

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +21,12 @@ __all__ = [
     "use_store",
 ]
 
-StoreLike = Store | str | os.PathLike[str] | None
-"""An open store, a folder, a URL, or None for the store that the environment names."""
+StoreLike = Store | str | os.PathLike[str] | Sequence[str] | None
+"""An open store, a folder, a URL, the URLs of several nodes, or None for the store that the environment names."""
 
 
 def open_store(
-    location: str,
+    location: str | Sequence[str],
     *,
     access: ServerAccess | None = None,
     api_key: str | None = None,
@@ -36,7 +36,8 @@ def open_store(
     """Open the store at a folder (embedded) or a URL (server).
 
     Args:
-        location: A folder, created with its first collection, or http(s)://HOST:PORT.
+        location: A folder, created with its first collection, or http(s)://HOST:PORT; several nodes of a cluster with
+            commas between, or as a list: where one is away, requests go to the next.
         access: Key and TLS settings of a server; nothing is read from the environment here.
         api_key: Replaces the key of `access`; only sent to a URL.
         wait_s: How long to wait for a server that does not answer, in seconds, with a warning in the log every 30;
@@ -47,6 +48,7 @@ def open_store(
         SettingsError: If the location is empty, a URL of another kind or a server without http://, or if the key would
             go over plain HTTP to another host.
     """
+    location = _joined(location)
     check_store_location(location)
     if is_url(location):
         from pearl_qdrant.store.retry import RetryPolicy
@@ -72,7 +74,7 @@ def open_store(
 
 
 def open_default_store(
-    store: str | None = None,
+    store: str | Sequence[str] | None = None,
     *,
     api_key: str | None = None,
     allow_plain_http: bool | None = None,
@@ -81,7 +83,7 @@ def open_default_store(
     """Open a store; what is None is read from the environment.
 
     Args:
-        store: Folder or URL; None as in `location_of`.
+        store: Folder, URL or URLs; None as in `location_of`.
         api_key: Key of a server.
         allow_plain_http: Whether to send the key over plain HTTP to another host.
         ca_file: Certificates (PEM) of an authority to trust.
@@ -103,7 +105,14 @@ def location_of(store: StoreLike) -> str:
     """Return a store's folder or URL; None means PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder."""
     if store is None:
         return store_location()
-    return os.fspath(store) if isinstance(store, (str, os.PathLike)) else store.location
+    if isinstance(store, os.PathLike):
+        return os.fspath(store)
+    return _joined(store) if isinstance(store, (str, Sequence)) else store.location
+
+
+def _joined(location: str | Sequence[str]) -> str:
+    """A location as one text: several URLs with commas between."""
+    return location if isinstance(location, str) else ",".join(location)
 
 
 @contextmanager
@@ -113,7 +122,7 @@ def use_store(store: StoreLike, *, wait_s: float | None = None) -> Iterator[Stor
     Raises:
         SettingsError: As `open_store`.
     """
-    if store is not None and not isinstance(store, (str, os.PathLike)):
+    if store is not None and not isinstance(store, (str, os.PathLike, Sequence)):
         yield store
         return
     opened = open_store(location_of(store), access=ServerAccess.from_environment(), wait_s=wait_s)

@@ -1,4 +1,4 @@
-"""The behaviour of every store: the embedded one, qdrant-client's local mode, and a server over HTTP.
+"""The behaviour of every store: the embedded one, and a server over HTTP.
 
 With QDRANT_URL set (and QDRANT_API_KEY), a real server is tested too; tests only touch their own collections.
 """

@@ -111,12 +111,9 @@ def test_points_are_kept_after_reopening(store: Store, collection: Collection, n
     reopened.close()
 
 
-def test_a_new_collection_has_payload_indexes(request: pytest.FixtureRequest, collection: Collection) -> None:
+def test_a_new_collection_has_payload_indexes(collection: Collection) -> None:
     """A new collection has the payload indexes that filters need."""
-    if "server-local" in request.node.name:
-        assert collection.status().payload_indexes == ()  # local mode has none, and needs none
-    else:
-        assert set(INDEXED_FIELDS) <= set(collection.status().payload_indexes)
+    assert set(INDEXED_FIELDS) <= set(collection.status().payload_indexes)
 
 
 def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Collection, name: str) -> None:

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
+from qdrant_double import QdrantDouble
 from store_cases import manifest_of, many, yes
 
 from pearl_qdrant.doctor import check_collections
@@ -156,14 +157,14 @@ def test_a_damaged_collection_does_not_hide_the_others(tmp_path: Path) -> None:
 
 def test_collections_of_other_programs_are_named_as_such() -> None:
     """A server may have collections that are not ours: they are listed, and the doctor leaves them alone."""
-    client = QdrantClient(":memory:")
-    client.create_collection("theirs", models.VectorParams(size=2, distance=models.Distance.DOT))
-    store = ServerStore.from_client(client)
+    with QdrantDouble() as double:
+        double.client.create_collection("theirs", models.VectorParams(size=2, distance=models.Distance.DOT))
+        store = ServerStore.connect(double.url)
 
-    (found,) = summarize_collections(store)
-    assert (found.state, found.is_foreign, found.names) == ("unusable", True, None)
-    assert list(check_collections(store)) == []
-    store.close()
+        (found,) = summarize_collections(store)
+        assert (found.state, found.is_foreign, found.names) == ("unusable", True, None)
+        assert list(check_collections(store)) == []
+        store.close()
 
 
 def test_the_doctor_looks_at_a_limited_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

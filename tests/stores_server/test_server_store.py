@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from double_fixtures import connect
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from server_cases import ANY, DIM, NAME, load, manifest_of, points_of
@@ -133,52 +133,51 @@ def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: Serve
     assert len(double.requests) == 2
 
 
-def on_both(double: QdrantDouble) -> list[tuple[ServerStore, QdrantClient]]:
-    """The same store in local mode and over HTTP."""
-    local = QdrantClient(":memory:")
-    return [(ServerStore.from_client(local), local), (connect(double.url), double.client)]
+def test_a_collection_that_was_deleted_or_changed_is_a_clear_error(double: QdrantDouble, store: ServerStore) -> None:
+    """A collection that was deleted, or made again by another program, is an error that says so."""
+    collection = store.create(manifest_of())
+    store.delete(NAME)
+    for act in (collection.count, collection.status, lambda: collection.upsert(*points_of(1))):
+        with pytest.raises(CollectionNotFoundError, match=NAME):
+            act()
+    store.create(manifest_of("other"))
+    with pytest.raises(CollectionNotFoundError, match="there are: other"):
+        collection.search(points_of(1)[1], limit=1)
+
+    wide = {"dense": models.VectorParams(size=DIM + 1, distance=models.Distance.COSINE)}
+    double.client.create_collection(NAME, vectors_config=wide, metadata={MANIFEST_KEY: manifest_of().model_dump()})
+    double.schema[NAME], double.config[NAME] = {}, {}
+    with pytest.raises(StoreRejectedError):
+        collection.upsert(*points_of(1))
+    with pytest.raises(StoreRejectedError):
+        collection.search(points_of(1)[1], limit=1)
+    with pytest.raises(ManifestError, match="should be 4 dim"):
+        store.open(NAME)
+    with pytest.raises(StoreRejectedError):
+        store.create(manifest_of("no/slash"))
 
 
-def test_errors_are_the_same_in_local_mode_and_over_http(double: QdrantDouble) -> None:
-    """A collection that was deleted or changed its width gives the same error in both modes."""
-    for store, behind in on_both(double):
-        collection = store.create(manifest_of())
-        store.delete(NAME)
-        for act in (collection.count, collection.status, lambda c=collection: c.upsert(*points_of(1))):
-            with pytest.raises(CollectionNotFoundError, match=NAME):
-                act()
-        store.create(manifest_of("other"))
-        with pytest.raises(CollectionNotFoundError, match="there are: other"):
-            collection.search(points_of(1)[1], limit=1)
+def test_a_closed_store_says_so(double: QdrantDouble) -> None:
+    """After its end a store asks for nothing."""
+    store = connect(double.url)
+    store.close()
 
-        wide = {"dense": models.VectorParams(size=DIM + 1, distance=models.Distance.COSINE)}
-        behind.create_collection(NAME, vectors_config=wide, metadata={MANIFEST_KEY: manifest_of().model_dump()})
-        double.schema[NAME], double.config[NAME] = {}, {}
-        with pytest.raises(StoreRejectedError):
-            collection.upsert(*points_of(1))
-        with pytest.raises(StoreRejectedError):
-            collection.search(points_of(1)[1], limit=1)
-        with pytest.raises(ManifestError, match="should be 4 dim"):
-            store.open(NAME)
-        with pytest.raises(StoreRejectedError):
-            store.create(manifest_of("no/slash"))
-        store.close()
-        with pytest.raises(StoreClosedError, match="was closed"):
-            store.collections()
+    with pytest.raises(StoreClosedError, match="was closed"):
+        store.collections()
 
 
-def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(double: QdrantDouble) -> None:
+def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(
+    double: QdrantDouble, store: ServerStore
+) -> None:
     """A collection of another program is listed and can be deleted, but not opened."""
-    for store, behind in on_both(double):
-        behind.create_collection(NAME, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
-        double.schema[NAME], double.config[NAME] = {}, {}
+    double.client.create_collection(NAME, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
+    double.schema[NAME], double.config[NAME] = {}, {}
 
-        with pytest.raises(ManifestError, match=r"umls.*another program made it.*use another collection"):
-            store.open(NAME)
-        assert store.collections() == [NAME]
-        store.delete(NAME)
-        assert store.collections() == []
-        store.close()
+    with pytest.raises(ManifestError, match=r"umls.*another program made it.*use another collection"):
+        store.open(NAME)
+    assert store.collections() == [NAME]
+    store.delete(NAME)
+    assert store.collections() == []
 
 
 def test_bad_points_reach_no_server(double: QdrantDouble, collection: ServerCollection) -> None:

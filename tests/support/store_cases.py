@@ -14,7 +14,7 @@ from pearl_qdrant.store.schema import Manifest, NamePoint
 
 DIM = 8
 
-KINDS: list[Any] = ["edge", "server-local", "server-http", "server-limited", "server-tls", "server-faulty"]
+KINDS: list[Any] = ["edge", "server-http", "server-limited", "server-tls", "server-faulty"]
 if os.environ.get("QDRANT_URL"):
     KINDS.append(pytest.param("server-real", marks=pytest.mark.server))
 

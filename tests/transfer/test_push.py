@@ -1,4 +1,4 @@
-"""`push_collection` and `pull_collection`, streamed: over the double, and in qdrant-client's local mode."""
+"""`push_collection` and `pull_collection`, streamed, over the double."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from edge_cases import many
-from qdrant_client import QdrantClient
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from transfer_cases import NAME, check_same, fill, ready
@@ -111,17 +110,6 @@ def test_a_pulled_collection_is_the_pushed_one(kept: EdgeStore, server: ServerSt
     check_same(back.open(NAME), kept.open(NAME, read_only=True))
     assert back.open(NAME).manifest == kept.open(NAME, read_only=True).manifest
     back.close()
-
-
-@pytest.mark.slow
-def test_local_mode_takes_a_collection(kept: EdgeStore) -> None:
-    """qdrant-client's local mode is a target as well."""
-    client = QdrantClient(":memory:")
-    target = ServerStore.from_client(client)
-    push_collection(NAME, to=target, store=kept)
-
-    check_same(target.open(NAME), kept.open(NAME, read_only=True))
-    client.close()
 
 
 def test_nothing_is_overwritten_unless_told(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:

@@ -14,12 +14,9 @@ from pearl_qdrant.errors import StoreError
 from pearl_qdrant.settings import TESTED_SERVER
 from pearl_qdrant.store.protocol import Check
 from pearl_qdrant.store.server.collection import MANIFEST_KEY
-from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.connection import Connection, parse_release
 from pearl_qdrant.store.server.limits import Limits
 from pearl_qdrant.store.server.store import ServerStore
-
-OLDEST_SERVER = (1, 16)
-"""The first release that stores metadata of collections."""
 
 MAX_COLLECTIONS = 50
 """The most collections whose strict mode and replicas are checked."""
@@ -32,7 +29,9 @@ def check_server(store: ServerStore) -> Iterator[Check]:
         StoreError: If it does not answer, or refuses the key.
     """
     connection, client = store.connection, store.connection.client
-    yield _version(connection.call(client.info).version)
+    yield _version(connection.version())
+    if len(connection.addresses) > 1:
+        yield from map(partial(_address, connection), range(len(connection.addresses)))
     names = connection.collections()
     yield _key(connection)
     cluster = _optional(connection, client.cluster_status)
@@ -46,21 +45,24 @@ def check_server(store: ServerStore) -> Iterator[Check]:
 
 
 def _version(server: str) -> Check:
-    """Check that server and client are at most one minor version apart."""
+    """Check that server and client are at most one minor version apart; a server that is too old was refused before."""
     ours = version("qdrant-client")
     found = f"Qdrant {server}, qdrant-client {ours} (tested with Qdrant {TESTED_SERVER})"
-    theirs, client = _numbers(server), _numbers(ours)
-    if theirs < OLDEST_SERVER:
-        return Check("server", "fail", f"{found}. Update the server to {'.'.join(map(str, OLDEST_SERVER))} or later.")
+    theirs, client = parse_release(server), parse_release(ours)
     if theirs[0] != client[0] or abs(theirs[1] - client[1]) > 1:
         return Check("server", "note", f"{found}: they are more than one minor version apart. Update the older one.")
     return Check("server", "ok", found)
 
 
-def _numbers(release: str) -> tuple[int, int]:
-    """Parse major and minor version; 0 if a part is not a number."""
-    parts = [int(part) if part.isdigit() else 0 for part in release.split(".")[:2]]
-    return parts[0], parts[1] if len(parts) > 1 else 0
+def _address(connection: Connection, number: int) -> Check:
+    """Check that one of several addresses answers."""
+    url = connection.addresses[number].url
+    try:
+        return Check("address", "ok", f"{url}: Qdrant {connection.version(number)}")
+    except StoreError as error:
+        return Check(
+            "address", "fail", f"{url} does not answer; the others do. Start it again, or leave it out. {error}"
+        )
 
 
 def _key(connection: Connection) -> Check:

@@ -92,8 +92,8 @@ class ServerCollection(BaseCollection):
 
     @property
     def is_remote(self) -> bool:
-        """Whether a search mostly waits for the server; False in local mode."""
-        return not self._connection.is_local
+        """Whether a search mostly waits for the server."""
+        return True
 
     @property
     def manifest(self) -> Manifest:
@@ -228,9 +228,7 @@ class ServerCollection(BaseCollection):
             descriptions=n_descriptions,
             indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse + n_descriptions),
             segments=info.segments_count,
-            is_finalized=server_indexing.is_built(
-                info, n_vectors=n_vectors, dim=self._manifest.dim, is_local=self._connection.is_local
-            ),
+            is_finalized=server_indexing.is_built(info, n_vectors=n_vectors, dim=self._manifest.dim),
             payload_indexes=tuple(sorted(info.payload_schema)),
         )
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, SettingsError, StoreClosedError
+from pearl_qdrant.errors import (
+    CollectionNotFoundError,
+    PearlQdrantError,
+    SettingsError,
+    StoreClosedError,
+    StoreRejectedError,
+)
+from pearl_qdrant.settings import OLDEST_SERVER, TESTED_SERVER
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.server import errors as server_errors
+from pearl_qdrant.store.server.nodes import ONLY_NODE, Address, Nodes, parse_addresses
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -29,11 +37,6 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 2.5
 """To connect; shorter than the time-out of an answer, to notice a host that drops packets."""
-
-PATIENT = "pearl_qdrant_patient"
-"""Extension of a request whose answer may take as long as a server needs to pack or unpack a shard."""
-
-_PATIENT_S = 3600.0
 
 _LOG_EVERY_S = 30.0
 
@@ -51,12 +54,14 @@ _LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
 
 
 class Connection:
-    """A client with its retry policy. Thread-safe over HTTP.
+    """A server, or several nodes of one, with a retry policy. Thread-safe.
+
+    What is called often is sent as plain JSON by `request` and `call_rest`, all else by `client`.
 
     Attributes:
-        client: The qdrant-client behind it.
-        location: URL without any key, or a name for local mode.
-        is_local: Whether this is qdrant-client's local mode: no optimizer, no payload indexes, no parallel writes.
+        client: A qdrant-client.
+        location: URLs without any key, with commas between.
+        addresses: The same, parsed.
         redact: Removes the key from a text that came from the server.
         known_versions: Versions of collections that were seen on the server (`current.py`).
         guard: Refuses use in a forked process: two processes on one connection would read each other's answers.
@@ -65,21 +70,22 @@ class Connection:
     def __init__(
         self,
         client: QdrantClient,
+        http: httpx.Client,
+        addresses: Sequence[Address],
         *,
-        location: str,
         retry: RetryPolicy,
         secret: str | None = None,
-        owns_client: bool = False,
     ) -> None:
         self.client = client
-        self.location = location
-        self.is_local = _is_local(client)
+        self._http = http
+        self.addresses = tuple(addresses)
+        self.location = ",".join(one.url for one in addresses)
         self._retry = retry
         self.redact = server_errors.make_redactor(secret)
-        self._owns_client = owns_client
         self._closed = False
+        self._is_checked = False
         self.known_versions: set[str] = set()
-        self.guard = ProcessGuard(f"The store {location}")
+        self.guard = ProcessGuard(f"The store {self.location}")
         self._last_logged: float | None = None
         self._waiting_lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
@@ -112,7 +118,18 @@ class Connection:
         self.guard.check()
         if self._closed:
             raise StoreClosedError(f"The store {self.location} was closed. Open it again.")
+        if not self._is_checked:
+            self._check_version()
+        return self._call(request, collection=collection, cancelled=cancelled, on_wait=on_wait)
 
+    def _call(
+        self,
+        request: Callable[[], T],
+        *,
+        collection: str | None = None,
+        cancelled: threading.Event | None = None,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> T:
         def report(error: BaseException, tries: int, seconds: float) -> None:
             on_wait()
             self._log_waiting(error, tries, seconds)
@@ -160,7 +177,7 @@ class Connection:
 
     def map(self, do: Callable[[A], T], items: Sequence[A]) -> Iterable[T]:
         """Return the result of `do` for each item, in order. A few run at the same time: it is mostly waiting."""
-        if self.is_local or len(items) < 2:
+        if len(items) < 2:
             return map(do, items)
         with self._threads_lock:
             if self._threads is None:
@@ -192,21 +209,112 @@ class Connection:
         Raises:
             StoreError: As `call`.
         """
-        api = self.client.http.client
-        url = api.host.rstrip("/") + path.format(name=quote(collection, safe=""))
+        path = path.format(name=quote(collection, safe=""))
 
         def request() -> T:
-            # The client's `request` parses every answer into dictionaries, which the garbage collector then follows.
-            sent = api._client.build_request(method, url, headers=_JSON, content=body)
-            response = api.middleware(sent, api.send_inner)
-            if not response.is_success:
-                raise UnexpectedResponse.for_response(response)
+            # qdrant-client parses every answer into dictionaries, which the garbage collector then follows.
+            content = self.request(method, path, body).content
             try:
-                return read(response.content)
+                return read(content)
             except (ValueError, RecursionError) as error:
                 raise ResponseHandlingException(error) from error
 
         return self.call(request, collection=collection, cancelled=cancelled, on_wait=on_wait)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+        node: int | None = None,
+    ) -> httpx.Response:
+        """Send a request once, to be called by `call`.
+
+        Args:
+            method: As in "POST".
+            path: As the server has it, quoted.
+            body: JSON.
+            timeout_s: For its answer, in seconds; None: that of all requests.
+            node: Number of the only address that may answer; None: any.
+
+        Raises:
+            UnexpectedResponse: If it is answered with another status than one of success.
+            ResponseHandlingException: If it is not answered.
+        """
+        with self.stream(method, path, body, timeout_s=timeout_s, node=node) as response:
+            try:
+                response.read()
+            except httpx.HTTPError as error:
+                raise ResponseHandlingException(error) from error
+            return response
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+        node: int | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Send a request whose answer the block reads; arguments and errors as for `request`."""
+        times = self._http.timeout if timeout_s is None else httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
+        sent = self._http.build_request(
+            method,
+            self.addresses[0].base + path,
+            headers=_JSON if body else None,
+            content=body,
+            timeout=times,
+            extensions=None if node is None else {ONLY_NODE: node},
+        )
+        try:
+            response = self._http.send(sent, stream=True)
+            try:
+                if not response.is_success:
+                    response.read()
+                    raise UnexpectedResponse.for_response(response)
+                yield response
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            raise ResponseHandlingException(error) from error
+
+    def version(self, node: int | None = None) -> str:
+        """Ask for the release of the server, or of the node with this number.
+
+        Raises:
+            StoreError: As `call`.
+        """
+
+        def ask() -> str:
+            try:
+                return str(self.request("GET", "/", node=node).json()["version"])
+            except (ValueError, LookupError, TypeError) as error:
+                raise ResponseHandlingException(error) from error
+
+        return self._call(ask)
+
+    def _check_version(self) -> None:
+        """Refuse a server that is too old, and note one that is newer than those that were tried."""
+        self._is_checked = True
+        try:
+            found = self.version()
+        except StoreRejectedError as error:
+            if isinstance(getattr(error.__cause__, "source", None), httpx.HTTPError):
+                raise  # what answers speaks no HTTP, or its certificate is not trusted
+            return  # a proxy that does not pass this on, or no Qdrant: the next request says it
+        release, oldest, tested = map(parse_release, (found, OLDEST_SERVER, TESTED_SERVER))
+        if (0, 0) < release < oldest:
+            self._is_checked = False
+            raise StoreRejectedError(
+                f"Qdrant at {self.location} is {found}, and {OLDEST_SERVER} or later is needed (tested with "
+                f"{TESTED_SERVER}). Update the server."
+            )
+        if release > tested:
+            _log.warning("Qdrant at %s is %s; this program was tested with %s", self.location, found, TESTED_SERVER)
 
     def collections(self) -> list[str]:
         """Return the names of all collections, sorted."""
@@ -214,12 +322,12 @@ class Connection:
         return sorted(collection.name for collection in answer.collections)
 
     def close(self) -> None:
-        """Close the client if this connection made it, in this process."""
+        """Close all connections, in the process that made them."""
         if self.guard.is_owner and not self._closed:
             if self._threads is not None:
                 self._threads.shutdown(wait=True, cancel_futures=True)
-            if self._owns_client:
-                self.client.close()
+            self.client.close()
+            self._http.close()
         self._closed = True
 
     def _existing(self) -> list[str]:
@@ -247,41 +355,51 @@ def connect(
         SettingsError: If the URL is not valid, holds a secret, or would carry the key in plain text to another host;
             or if `ca_file` cannot be read.
     """
-    location, host, is_encrypted = _check_url(url)
+    addresses = parse_addresses(url)
     key = (api_key or "").strip() or None
-    if key is not None:
-        _check_key(key, host, is_safe=is_encrypted or _is_loopback(host), allow_plain_http=allow_plain_http)
-    exact = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S)).as_dict()
-    patient = {**exact, "read": max(timeout, _PATIENT_S), "write": max(timeout, _PATIENT_S)}
+    for address in addresses if key is not None else ():
+        _check_key(key or "", address, allow_plain_http=allow_plain_http)
+    times = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S))
+    headers = {**({"api-key": key} if key else {}), **({} if compress else _UNCOMPRESSED)}
+    verify = _tls_context(ca_file) if ca_file else True
+    network: dict[str, Any]
+    if len(addresses) > 1:
+        network = {"transport": Nodes(addresses, httpx.HTTPTransport(verify=verify, limits=_LIMITS))}
+    else:
+        # requests to this machine use no proxy
+        network = {"verify": verify, "limits": _LIMITS, "trust_env": not addresses[0].is_loopback}
 
     def limit_times(request: httpx.Request) -> None:
-        # qdrant-client rounds its timeout up to whole seconds
-        request.extensions["timeout"] = patient if request.extensions.pop(PATIENT, False) else exact
+        request.extensions["timeout"] = times.as_dict()  # qdrant-client rounds its timeout up to whole seconds
 
-    tls: dict[str, Any] = {"verify": _tls_context(ca_file)} if ca_file else {}
     client = QdrantClient(
-        url=location,
+        url=addresses[0].base,
         timeout=math.ceil(timeout),
         prefer_grpc=False,
         check_compatibility=False,
-        # As a header: with api_key= the client warns about plain HTTP on this machine too.
-        headers={**({"api-key": key} if key else {}), **({} if compress else _UNCOMPRESSED)},
-        limits=_LIMITS,
+        headers=headers,  # with api_key= it warns about plain HTTP on this machine too
         event_hooks={"request": [limit_times]},
-        trust_env=not _is_loopback(host),  # requests to this machine use no proxy
-        **tls,
+        **{"limits": _LIMITS, **network},
     )
-    return Connection(client, location=location, retry=retry, secret=key, owns_client=True)
+    http = httpx.Client(headers=headers, timeout=times, **network)
+    return Connection(client, http, addresses, retry=retry, secret=key)
 
 
-def _check_key(key: str, host: str, *, is_safe: bool, allow_plain_http: bool) -> None:
+def parse_release(release: str) -> tuple[int, int]:
+    """Parse major and minor version; 0 for a part that is not a number."""
+    parts = [int(part) if part.isdigit() else 0 for part in release.split(".")[:2]]
+    return parts[0], parts[1] if len(parts) > 1 else 0
+
+
+def _check_key(key: str, address: Address, *, allow_plain_http: bool) -> None:
     """Refuse a key that cannot be sent, or that others on the network could read."""
     if not (key.isascii() and key.isprintable()):
         raise SettingsError(
             "The API key holds characters that are not allowed in an HTTP header. Check QDRANT_API_KEY."
         )
-    if is_safe:
+    if address.is_encrypted or address.is_loopback:
         return
+    host = address.host
     if not allow_plain_http:
         raise SettingsError(
             f"Refusing to send the API key over plain HTTP to {host}: others on the network could read it. Use "
@@ -302,36 +420,3 @@ def _tls_context(ca_file: str) -> ssl.SSLContext:
             f"PEARL_QDRANT_CA."
         ) from error
     return context
-
-
-def _check_url(url: str) -> tuple[str, str, bool]:
-    """Return the URL without a trailing slash, its host, and whether it is encrypted."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise SettingsError("The store's URL is not valid. A valid one is http://localhost:6333.") from error
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise SettingsError(
-            f"The URL of the store at {host} holds a user, password, query or fragment. "
-            f"Give the plain URL, and the key in QDRANT_API_KEY."
-        )
-    if parts.scheme not in ("http", "https") or not host:
-        raise SettingsError(f"The store's URL '{url}' must begin with http:// or https:// and name a host.")
-    return url.rstrip("/"), host, parts.scheme == "https"
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether the host is this machine, judged by its name or address only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _is_local(client: QdrantClient) -> bool:
-    """Whether this client runs in local mode, which has no REST client."""
-    try:
-        return client.http is None
-    except NotImplementedError:
-        return True

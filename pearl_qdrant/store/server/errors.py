@@ -2,7 +2,7 @@
 
 Over HTTP qdrant-client raises `UnexpectedResponse` for a status; `ResourceExhaustedResponse` for 429 with
 Retry-After in seconds, and a plain `QdrantException` if Retry-After is a date; `ResponseHandlingException` around
-httpx errors. In local mode it raises `ValueError` for everything.
+httpx errors.
 """
 
 from __future__ import annotations

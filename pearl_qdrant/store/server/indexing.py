@@ -75,13 +75,11 @@ def sparse_params() -> models.SparseVectorParams:
 
 
 def ensure_payload_indexes(connection: Connection, name: str) -> None:
-    """Create missing payload indexes; does nothing in local mode, which has none.
+    """Create missing payload indexes.
 
     Besides the fields of the schema `is_canonical` is indexed, since strict mode otherwise refuses to count by it, and
     `kb`, for users who query the server directly.
     """
-    if connection.is_local:
-        return
     client = connection.client
     schema = connection.call(lambda: client.get_collection(name), collection=name).payload_schema
     wanted = dict.fromkeys(INDEXED_FIELDS, models.PayloadSchemaType.KEYWORD)
@@ -122,7 +120,7 @@ def _set_threshold(connection: Connection, name: str, threshold_kb: int, metadat
     )
 
 
-def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int, is_local: bool) -> bool:
+def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int) -> bool:
     """Whether the server has nothing left to index.
 
     Segments below the threshold never get a graph and are searched exactly: such a collection is finished too. But if
@@ -130,8 +128,6 @@ def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int, is_local:
     """
     if LOAD_KEY in (info.config.metadata or {}):
         return False
-    if is_local:
-        return True  # local mode has no graphs
     threshold_kb = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
     segment_kb = n_vectors * dim * 4 / 1024 / max(info.segments_count, 1)
     not_started = segment_kb > threshold_kb and not info.indexed_vectors_count
@@ -171,9 +167,9 @@ def wait_until_built(
         indexed = share_indexed(info.indexed_vectors_count or 0, n_vectors, n_others)
         if on_progress is not None:
             on_progress(indexed, n_vectors)
-        is_finished = is_built(info, n_vectors=n_vectors, dim=dim, is_local=connection.is_local)
+        is_finished = is_built(info, n_vectors=n_vectors, dim=dim)
         n_finished = n_finished + 1 if is_finished else 0
-        if n_finished >= (1 if connection.is_local else _FINISHED_POLLS):
+        if n_finished >= _FINISHED_POLLS:
             return
         state = (indexed, info.status, info.segments_count, str(_optimizations(connection, name)))
         if state != last_state:
@@ -189,8 +185,6 @@ def wait_until_built(
 
 def _optimizations(connection: Connection, name: str) -> models.OptimizationsResponse | None:
     """Return the progress of running optimizations; None if the server is too old to report it."""
-    if connection.is_local:
-        return None
     try:
         return connection.call(lambda: connection.client.get_optimizations(name), collection=name)
     except StoreRejectedError:

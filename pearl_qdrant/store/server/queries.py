@@ -111,8 +111,6 @@ def run_queries(
     """
     wanted = None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
     searches = [_search(query, wanted, quantization, limits) for query in queries]
-    if connection.is_local:
-        return _send_local(connection, collection, searches)
     answers: list[Sequence[EnginePoint]] = []
     n_together = at_most(len(searches), limits.searches)
     for start in range(0, len(searches), max(1, n_together)):
@@ -144,13 +142,6 @@ def retrieve_vectors(
     Raises:
         StoreError: If the server does not answer, refuses the request, or sends an answer of another form.
     """
-    if connection.is_local:
-        records: list[models.Record] = connection.call(
-            lambda: connection.client.retrieve(collection, [*ids], with_payload=False, with_vectors=[vector]),
-            collection=collection,
-        )
-        plain = [record.model_dump(mode="json", include={"id", "vector"}) for record in records]
-        return _vectors(msgspec.convert(plain, list[_Vectors]), vector, dim)
     body = orjson.dumps({"ids": [*ids], "with_payload": False, "with_vector": [vector]})
     return connection.call_rest(
         "POST",
@@ -203,16 +194,13 @@ def scroll_rows(
     offset: str | int | None = None
     while True:
         request = {"limit": page, "offset": offset, "with_payload": True, "with_vector": wanted}
-        if connection.is_local:
-            answer = _scroll_local(connection, collection, request)
-        else:
-            answer = connection.call_rest(
-                "POST",
-                "/collections/{name}/points/scroll",
-                orjson.dumps(request),
-                collection=collection,
-                read=lambda content: _read_rows(content).result,
-            )
+        answer = connection.call_rest(
+            "POST",
+            "/collections/{name}/points/scroll",
+            orjson.dumps(request),
+            collection=collection,
+            read=lambda content: _read_rows(content).result,
+        )
         points, offset = answer.points, answer.next_page_offset
         vectors = [point.vector or {} for point in points]
         yield pack_rows(
@@ -223,19 +211,6 @@ def scroll_rows(
         )
         if offset is None:
             return
-
-
-def _scroll_local(connection: Connection, collection: str, request: dict[str, Any]) -> _RowsPage:
-    """Scroll in qdrant-client's local mode."""
-    records, following = connection.call(
-        lambda: connection.client.scroll(
-            collection, limit=request["limit"], offset=request["offset"], with_vectors=request["with_vector"]
-        ),
-        collection=collection,
-    )
-    rows = [record.model_dump(mode="json", include={"payload", "vector"}) for record in records]
-    points = [_Row(msgspec.Raw(orjson.dumps(row["payload"])), row["vector"]) for row in rows]
-    return _RowsPage(points, None if following is None else str(following))
 
 
 def _vectors(points: Sequence[_Vectors], vector: str, dim: int) -> dict[str, list[float]]:
@@ -284,15 +259,3 @@ def _hits(content: bytes, n_queries: int) -> list[list[Hit]]:
     if len(results) != n_queries:
         raise ValueError(f"{len(results)} answers for {n_queries} queries")
     return [result.points for result in results]
-
-
-def _send_local(connection: Connection, collection: str, searches: Sequence[dict[str, Any]]) -> list[list[EnginePoint]]:
-    """Query qdrant-client's local mode, which takes models, searches exactly, and warns about search parameters."""
-    requests = []
-    for search in searches:
-        plain = orjson.loads(orjson.dumps(search | {"params": None}, option=orjson.OPT_SERIALIZE_NUMPY))
-        requests.append(models.QueryRequest.model_validate(plain))
-    answers: list[models.QueryResponse] = connection.call(
-        lambda: connection.client.query_batch_points(collection, requests=requests), collection=collection
-    )
-    return [list(answer.points) for answer in answers]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
 
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -35,7 +35,7 @@ from pearl_qdrant.store.versions.protocol import PLAIN
 
 
 class ServerStore:
-    """Collections on a Qdrant server. Thread-safe over HTTP."""
+    """Collections on a Qdrant server. Thread-safe."""
 
     def __init__(self, connection: Connection, *, indexing: Indexing | None = None) -> None:
         self._connection = connection
@@ -80,13 +80,6 @@ class ServerStore:
             compress=compress,
         )
         return cls(connection, indexing=indexing)
-
-    @classmethod
-    def from_client(
-        cls, client: QdrantClient, *, location: str = ":memory:", retry: RetryPolicy | None = None
-    ) -> ServerStore:
-        """Use a client that the caller made and will close, such as qdrant-client's local mode."""
-        return cls(Connection(client, location=location, retry=retry or RetryPolicy()))
 
     def __repr__(self) -> str:
         return f"ServerStore({self.location!r})"
@@ -134,8 +127,7 @@ class ServerStore:
             manifest = parse_manifest(metadata, name)
         except ManifestError as error:
             return Glance(name, None, problem=str(error), is_foreign=MANIFEST_KEY not in metadata)
-        is_local = self._connection.is_local
-        has_graph = server_indexing.is_built(info, n_vectors=manifest.names, dim=manifest.dim, is_local=is_local)
+        has_graph = server_indexing.is_built(info, n_vectors=manifest.names, dim=manifest.dim)
         return Glance(name, manifest, has_graph)
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> ServerCollection:

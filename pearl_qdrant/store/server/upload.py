@@ -14,7 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, final
 
 import msgspec
-from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
@@ -44,7 +43,7 @@ _MAX_IN_FLIGHT = 4
 
 
 class Uploader:
-    """Sends batches to one collection, and halves those that the server finds too large. Thread-safe over HTTP.
+    """Sends batches to one collection, and halves those that the server finds too large. Thread-safe.
 
     Attributes:
         max_points, max_bytes: Limits of a batch; they shrink when the server refuses a batch as too large.
@@ -53,7 +52,7 @@ class Uploader:
     """
 
     def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
-        self.in_flight = 1 if connection.is_local else _MAX_IN_FLIGHT
+        self.in_flight = _MAX_IN_FLIGHT
         self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)
         self.max_bytes = MAX_BATCH_BYTES
         self.cancelled = threading.Event()
@@ -79,24 +78,11 @@ class Uploader:
 
     def _upsert(self, batch: Sequence[CheckedPoint]) -> object:
         """Send one request."""
-        client = self._connection.client
-        if self._connection.is_local:
-            structs = [models.PointStruct.model_validate_json(point.data) for point in batch]
-            return self._call(lambda: client.upsert(self._collection, structs, wait=True))
         return self._call_rest("PUT", "/collections/{name}/points?wait=true", join(batch, "points"))
 
     def _overwrite(self, batch: Sequence[CheckedPoint]) -> object:
         """Send one request."""
-        client = self._connection.client
-        if self._connection.is_local:
-            operations: list[models.UpdateOperation] = [
-                models.OverwritePayloadOperation.model_validate_json(point.data) for point in batch
-            ]
-            return self._call(lambda: client.batch_update_points(self._collection, operations, wait=True))
         return self._call_rest("POST", "/collections/{name}/points/batch?wait=true", join(batch, "operations"))
-
-    def _call(self, request: Callable[[], object]) -> object:
-        return self._connection.call(request, collection=self._collection, cancelled=self.cancelled)
 
     def _call_rest(self, method: str, path: str, body: bytes) -> object:
         return self._connection.call_rest(
@@ -140,7 +126,7 @@ class Uploader:
 
 @final
 class ServerWriter:
-    """A bulk load by a few threads (one in local mode, where parallel upserts interfere; see `Uploader.in_flight`).
+    """A bulk load by a few threads; see `Uploader.in_flight`.
 
     The threads send a batch while the caller makes the next one. If a batch fails, the next `write` or `flush` raises
     the error, and so does every later one: nothing more is written.

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-import httpx
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
-
 from pearl_qdrant.errors import StoreError, StoreRejectedError, StoreUnavailableError
-from pearl_qdrant.store.server.connection import PATIENT, Connection
+from pearl_qdrant.store.server.connection import Connection
 
 _CHUNK_BYTES = 1 << 20
+
+_PACKING_S = 3600.0
+"""How long a server may take to pack a shard."""
 
 
 def only_shard(connection: Connection, physical: str) -> int:
@@ -57,8 +58,9 @@ def download_shard(connection: Connection, physical: str, shard: int, target: Pa
         OSError: If the file cannot be written.
     """
     path = f"/collections/{quote(physical, safe='')}/shards/{shard}/snapshots"
+    slowly = partial(connection.request, timeout_s=_PACKING_S)
     with _rejected_if_alive(connection, physical):
-        made = connection.call(lambda: _send(connection, "POST", path), collection=physical)
+        made = connection.call(lambda: slowly("POST", path), collection=physical)
     try:
         result = made.json()["result"]
         name, wanted = str(result["name"]), result.get("checksum")
@@ -72,36 +74,14 @@ def download_shard(connection: Connection, physical: str, shard: int, target: Pa
             raise StoreRejectedError(f"its snapshot has the SHA-256 {found}, and the server says {wanted}")
     finally:
         with suppress(StoreError):
-            connection.call(lambda: _send(connection, "DELETE", one), collection=physical)
-
-
-def _send(connection: Connection, method: str, path: str) -> httpx.Response:
-    """Send a request that may take long."""
-    api = connection.client.http.client
-    request = api._client.build_request(method, api.host.rstrip("/") + path, extensions={PATIENT: True})
-    response = api.middleware(request, api.send_inner)
-    if not response.is_success:
-        raise UnexpectedResponse.for_response(response)
-    return response
+            connection.call(lambda: slowly("DELETE", one), collection=physical)
 
 
 def _download(connection: Connection, path: str, target: Path) -> str:
     """Download a file; returns its SHA-256 in hexadecimal digits."""
     digest = hashlib.sha256()
-    api = connection.client.http.client
-    request = api._client.build_request("GET", api.host.rstrip("/") + path, extensions={PATIENT: True})
-    try:
-        response = api._client.send(request, stream=True)
-        try:
-            if not response.is_success:
-                response.read()
-                raise UnexpectedResponse.for_response(response)
-            with target.open("wb") as file:
-                for chunk in response.iter_bytes(_CHUNK_BYTES):
-                    file.write(chunk)
-                    digest.update(chunk)
-            return digest.hexdigest()
-        finally:
-            response.close()
-    except httpx.HTTPError as error:
-        raise ResponseHandlingException(error) from error
+    with connection.stream("GET", path, timeout_s=_PACKING_S) as response, target.open("wb") as file:
+        for chunk in response.iter_bytes(_CHUNK_BYTES):
+            file.write(chunk)
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -89,7 +89,7 @@ class ServerVersions:
         version = find_current(self._connection, name)[0]
         physical = physical_name(name, version)
         self._refuse_other_mover(name, physical, wait_s)
-        hold = _Hold(lambda mark: self._set(physical, {MOVING_KEY: mark}), beats=not self._connection.is_local)
+        hold = _Hold(lambda mark: self._set(physical, {MOVING_KEY: mark}))
         self._holds[name] = hold
         try:
             with hold:
@@ -182,34 +182,30 @@ class _Hold:
 
     Args:
         say: Writes the text, or removes it if it is None.
-        beats: Whether a thread says it again; qdrant-client's local mode takes no threads.
     """
 
-    def __init__(self, say: Callable[[str | None], None], *, beats: bool) -> None:
+    def __init__(self, say: Callable[[str | None], None]) -> None:
         self._say = say
         self._token = os.urandom(6).hex()
         self._said_at = 0.0
         self._is_broken = False
-        self._beats = beats
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="pearl-qdrant-moving", daemon=True)
 
     @property
     def is_sound(self) -> bool:
         """Whether no writer can have taken this process for dead."""
-        return not self._is_broken and (not self._beats or time.monotonic() - self._said_at < SILENT_S / 2)
+        return not self._is_broken and time.monotonic() - self._said_at < SILENT_S / 2
 
     def __enter__(self) -> _Hold:
         self._say(f"{self._token} 0")
         self._said_at = time.monotonic()
-        if self._beats:
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._end.set()
-        if self._beats:
-            self._thread.join()
+        self._thread.join()
         with suppress(StoreError):  # the version that was left may be deleted by now
             self._say(None)
 
