@@ -12,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
-
-import tenacity
+from itertools import count
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -92,15 +91,23 @@ class RetryPolicy:
         Raises:
             GaveUpError: If the tries or the budget are used up, or `cancelled` was set.
         """
-        return _Call[T](
-            policy=self,
-            is_transient=is_transient,
-            retry_after=retry_after,
-            is_unreachable=is_unreachable,
-            needs_no_wait=needs_no_wait,
-            on_wait=on_wait,
-            cancelled=cancelled or threading.Event(),
-        ).run(request)
+        stopped, start = cancelled or threading.Event(), time.monotonic()
+        for tries in count(1):
+            try:
+                return request()
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                seconds = time.monotonic() - start
+                is_soon = tries == 1 and needs_no_wait(error)
+                wait_s = 0.0 if is_soon else self.wait_s(tries, retry_after(error))
+                budget = self.connect_budget_s if is_unreachable(error) else self.budget_s
+                is_over = tries == self.tries or stopped.is_set() or seconds + wait_s > budget
+                if not is_over:
+                    on_wait(error, tries, seconds)
+                if is_over or stopped.wait(wait_s):
+                    raise GaveUpError(tries=tries, seconds=seconds, last=error) from error
+        raise AssertionError("the loop has no end")
 
     def wait_s(self, failures: int, requested: float | None) -> float:
         """Compute the seconds to wait after this many failures in a row.
@@ -116,72 +123,3 @@ class RetryPolicy:
             return min(max(requested, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)
         longest = min(self.max_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * self.rng.uniform(0.5, 1.0)
-
-
-@dataclass(slots=True)
-class _Call(Generic[T]):
-    """One call of `RetryPolicy.call`, as hooks of tenacity. Arguments as there.
-
-    Attributes:
-        gave_up: The error to raise if the call is cancelled during the wait that comes next.
-    """
-
-    policy: RetryPolicy
-    is_transient: Callable[[BaseException], bool]
-    retry_after: Callable[[BaseException], float | None]
-    is_unreachable: Callable[[BaseException], bool]
-    needs_no_wait: Callable[[BaseException], bool]
-    on_wait: Callable[[BaseException, int, float], None]
-    cancelled: threading.Event
-    gave_up: GaveUpError | None = None
-
-    def run(self, request: Callable[[], T]) -> T:
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(self.is_transient),
-            stop=self._is_over,
-            wait=self._wait_s,
-            before_sleep=self._report,
-            sleep=self._sleep,
-            retry_error_callback=self._give_up,
-        )
-        try:
-            return retrying(request)
-        finally:
-            # An error holds the frames that it passed, and these hold this object: they would keep each other, and
-            # the connection, alive.
-            self.gave_up = None
-
-    def _is_over(self, state: tenacity.RetryCallState) -> bool:
-        policy, error = self.policy, _failure(state)
-        budget = policy.connect_budget_s if self.is_unreachable(error) else policy.budget_s
-        is_last = policy.tries is not None and state.attempt_number >= policy.tries
-        return is_last or self.cancelled.is_set() or tenacity.stop_before_delay(budget)(state)
-
-    def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        error = _failure(state)
-        if state.attempt_number == 1 and self.needs_no_wait(error):
-            return 0.0
-        return self.policy.wait_s(state.attempt_number, self.retry_after(error))
-
-    def _report(self, state: tenacity.RetryCallState) -> None:
-        self.gave_up = _gave_up_error(state)
-        self.on_wait(self.gave_up.last, self.gave_up.tries, self.gave_up.seconds)
-
-    def _sleep(self, seconds: float) -> None:
-        if self.cancelled.wait(seconds) and self.gave_up is not None:
-            raise self.gave_up from self.gave_up.last
-
-    def _give_up(self, state: tenacity.RetryCallState) -> T:
-        raise _gave_up_error(state) from _failure(state)
-
-
-def _gave_up_error(state: tenacity.RetryCallState) -> GaveUpError:
-    seconds = time.monotonic() - state.start_time
-    return GaveUpError(tries=state.attempt_number, seconds=seconds, last=_failure(state))
-
-
-def _failure(state: tenacity.RetryCallState) -> BaseException:
-    """Return the error of the try that has just failed."""
-    error = state.outcome.exception() if state.outcome else None
-    assert error is not None  # tenacity waits and gives up only after a failure
-    return error

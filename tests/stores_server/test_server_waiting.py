@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import httpx
 import numpy as np
 import pytest
-import tenacity
 from cli_runner import Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
@@ -133,7 +132,6 @@ def test_no_wait_is_started_that_ends_after_the_budget(monkeypatch: pytest.Monke
     """If nothing listens, the shorter budget applies; if the server is busy, the longer one."""
     policy = RetryPolicy(first_wait_s=2.0, max_wait_s=2.0, budget_s=1000.0, connect_budget_s=10.0)
     passing = PassingTime()
-    monkeypatch.setattr(tenacity, "time", passing)
     monkeypatch.setattr(retry, "time", passing)
     tried: list[int] = []
 
