@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from importlib.util import find_spec
 
@@ -24,11 +24,11 @@ MAX_COLLECTIONS = 50
 NEEDED_PACKAGES = ("qdrant-client", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "fastembed")
 
 
-def run_checks(store: str | None = None, model: str = DEFAULT_MODEL) -> Iterator[Check]:
+def run_checks(store: str | Sequence[str] | None = None, model: str = DEFAULT_MODEL) -> Iterator[Check]:
     """Check versions, devices, the model and the store, one after the other.
 
     Args:
-        store: Folder or URL; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder. The key of a
+        store: Folder, URL or URLs; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder. The key of a
             server is read from the environment.
         model: The model to load.
 
@@ -117,7 +117,7 @@ def _describe(summary: CollectionSummary) -> str:
     return f"{summary.name}: {', '.join(facts)}" + (f"; {summary.problem}" if summary.problem else "")
 
 
-def check_store(store: str | None = None) -> Iterator[Check]:
+def check_store(store: str | Sequence[str] | None = None) -> Iterator[Check]:
     """Check that a store can be reached and listed, and the state of its collections.
 
     Of a server, version, key, strict mode, nodes and replicas are checked too.

@@ -131,7 +131,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
     def open(  # long: each of its arguments has its line, its default and its text
         cls,
         *collections: str,
-        store: str | None = None,
+        store: str | Sequence[str] | None = None,
         api_key: str | None = None,
         allow_plain_http: bool | None = None,
         ca_file: str | None = None,
@@ -148,8 +148,8 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
 
         Args:
             collections: Names of at least one collection; the same model must have encoded all of them.
-            store: Folder of an embedded store, or URL of a server. Default: PEARL_QDRANT_STORE, else QDRANT_URL, else
-                the user's data folder.
+            store: Folder of an embedded store, or URL of a server, or the URLs of several nodes of one. Default:
+                PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
             api_key: Key of the server. Default: QDRANT_API_KEY.
             allow_plain_http: Whether to send the key over plain HTTP to another host, in a private network. Default:
                 PEARL_QDRANT_ALLOW_PLAIN_HTTP.

@@ -21,6 +21,8 @@ ONLY_NODE = "pearl_qdrant_node"
 _STARTING = (502, 503, 504)
 """What a node answers that starts or ends, or the proxy before it; another node may answer."""
 
+_CUT = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+
 _log = logging.getLogger(__name__)
 
 
@@ -100,13 +102,15 @@ class Nodes(httpx.BaseTransport):
             try:
                 response = self._inner.handle_request(self._at(request, node))
             except httpx.TransportError as error:
-                self._leave(node, str(error) or type(error).__name__)
+                # A kept connection that ended meanwhile says nothing of the node.
+                level = logging.INFO if isinstance(error, _CUT) else logging.WARNING
+                self._leave(node, str(error) or type(error).__name__, level)
                 if is_last:
                     raise
                 continue
             if response.status_code not in _STARTING:
                 return response
-            self._leave(node, f"status {response.status_code}")
+            self._leave(node, f"status {response.status_code}", logging.WARNING)
             if is_last:
                 return response
             response.close()
@@ -116,14 +120,14 @@ class Nodes(httpx.BaseTransport):
         """Close all connections."""
         self._inner.close()
 
-    def _leave(self, node: int, why: str) -> None:
+    def _leave(self, node: int, why: str, level: int) -> None:
         """Begin with the next node from now on."""
         with self._lock:
             if node != self._current:
                 return
             self._current = (node + 1) % len(self._urls)
             following = self._urls[self._current]
-        _log.warning("Qdrant at %s does not answer (%s): going on with %s", self._urls[node], why, following)
+        _log.log(level, "Qdrant at %s does not answer (%s): going on with %s", self._urls[node], why, following)
 
     def _at(self, request: httpx.Request, node: int) -> httpx.Request:
         """The same request to a node; it was made for the first one."""

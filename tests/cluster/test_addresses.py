@@ -1,0 +1,158 @@
+"""Several addresses of one cluster: reads and writes go on with the next node where one is away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import Run
+from double_fixtures import connect, empty_double, running_double  # noqa: F401 (fixtures)
+from edge_cases import manifest_of, many
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
+from qdrant_double_node import Node
+
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.errors import SettingsError, StoreUnavailableError
+from pearl_qdrant.store.open import location_of, open_store
+from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server.store import ServerStore
+
+NAME = "toy"
+AT_ONCE = RetryPolicy(tries=1)
+
+
+@pytest.fixture
+def nodes(double: QdrantDouble) -> Iterator[list[Node]]:
+    """Three nodes with the same points."""
+    started = [Node(double) for _ in range(3)]
+    yield started
+    for node in started:
+        node.stop()
+
+
+def location(nodes: list[Node]) -> str:
+    """All addresses."""
+    return ",".join(node.url for node in nodes)
+
+
+def test_reads_and_writes_go_on_while_each_node_in_turn_is_away(nodes: list[Node]) -> None:
+    """Any node may stop, also in the middle of a load: with one try each, no request is lost."""
+    store = connect(location(nodes), retry=AT_ONCE)
+    collection = store.create(manifest_of(NAME))
+    points, vectors, encodable = many(300)
+    with collection.writer() as writer:
+        for i, node in enumerate(nodes):
+            part = slice(100 * i, 100 * i + 50)
+            writer.write(points[part], vectors[part], encodable[part])
+            node.stop()
+            rest = slice(100 * i + 50, 100 * i + 100)
+            writer.write(points[rest], vectors[rest], encodable[rest])
+            writer.flush()
+            node.start()
+
+    assert collection.count() == 300
+    for node in nodes:
+        node.stop()
+        assert [hits[0].point.name for hits in collection.search(vectors[:5], limit=1)] == [
+            point.name for point in points[:5]
+        ]
+        assert collection.delete_entities([points[-1].entity_id]) in (0, 2)
+        node.start()
+    store.close()
+
+
+def test_a_node_that_starts_is_left_for_another(nodes: list[Node], double: QdrantDouble) -> None:
+    """A node that answers 503 while it starts is no reason to wait."""
+    store = connect(location(nodes), retry=AT_ONCE)
+    double.faults = [Fault("status", match="GET /collections$", status=503)]
+
+    assert store.collections() == []
+    store.close()
+
+
+def test_the_node_that_answered_is_asked_again(nodes: list[Node], caplog: pytest.LogCaptureFixture) -> None:
+    """One node serves all requests until it is away; that is said once."""
+    nodes[0].stop()
+    store = connect(location(nodes))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            store.collections()
+
+    assert nodes[1].n_connections > 0
+    assert nodes[2].n_connections == 0
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"Qdrant at {nodes[0].url} does not answer" in line
+    assert line.endswith(f"going on with {nodes[1].url}")
+    store.close()
+
+
+def test_without_any_node_the_error_names_all(nodes: list[Node]) -> None:
+    """If no node answers, the message has all addresses."""
+    store = connect(location(nodes), retry=AT_ONCE)
+    for node in nodes:
+        node.stop()
+
+    with pytest.raises(StoreUnavailableError, match=location(nodes)):
+        store.collections()
+    store.close()
+
+
+def test_each_address_has_its_own_path_and_is_checked(double: QdrantDouble, nodes: list[Node]) -> None:
+    """Addresses may have spaces and slashes at their ends; each needs its http://, and none gets a key in plain text."""
+    store = connect(f"{nodes[0].url}/ , {nodes[1].url}")
+    assert store.location == f"{nodes[0].url},{nodes[1].url}"
+    assert store.collections() == []
+    store.close()
+
+    with pytest.raises(SettingsError, match=r"no URL: 'b:6333'.*http://a:6333,http://b:6333"):
+        open_store("http://a:6333,b:6333")
+    with pytest.raises(SettingsError, match="over plain HTTP to qdrant-2"):
+        ServerStore.connect(f"{nodes[0].url},http://qdrant-2:6333", api_key="secret")
+
+
+def test_a_list_of_addresses_is_a_store(nodes: list[Node]) -> None:
+    """In Python, addresses are a list wherever a store is named."""
+    urls = [node.url for node in nodes]
+    nodes[0].stop()
+    with_list = open_store(urls)
+
+    assert location_of(urls) == with_list.location == location(nodes)
+    assert with_list.collections() == []
+    with_list.close()
+
+
+def test_a_base_is_loaded_and_linked_over_all_nodes(
+    run: Run, nodes: list[Node], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ingest` and `link` take all addresses, by option or environment; a linker goes on without its node."""
+    base = tmp_path / "base.tsv"
+    base.write_text("E1\tw1 times\nE2\tw2 post\n", encoding="utf-8")
+    loaded = run("ingest", str(base), "--model", str(model), "--store", location(nodes))
+    assert loaded.status == 0, loaded.err
+    nodes[0].stop()
+    monkeypatch.setenv("PEARL_QDRANT_STORE", location(nodes))
+    linked = run("link", "w1 times", "--collection", "base", "--json")
+    assert linked.lines()[0]["entity_id"] == "E1"
+
+    with EntityLinker.open("base", store=[node.url for node in nodes]) as linker:
+        before = linker.link("w2 post")
+        nodes[1].stop()
+        after = linker.link("w2 post")
+    assert before.entity_id == after.entity_id == "E2"
+    assert np.isclose(before.probability, after.probability)
+
+
+def test_doctor_shows_each_address(run: Run, nodes: list[Node]) -> None:
+    """Each address has a line; one that is away is a failure, and the others are looked at."""
+    nodes[1].stop()
+    outcome = run("doctor", "--json", "--store", location(nodes))
+    found = [(line["state"], str(line["found"])) for line in outcome.lines() if line["check"] == "address"]
+
+    assert outcome.status == 1
+    assert [state for state, _ in found] == ["ok", "fail", "ok"]
+    assert found[0][1] == f"{nodes[0].url}: Qdrant 1.19.0"
+    assert found[1][1].startswith(f"{nodes[1].url} does not answer")
