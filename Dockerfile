@@ -6,7 +6,7 @@ ARG PYTHON_VERSION=3.12
 
 FROM python:${PYTHON_VERSION}-slim AS build
 # Extras of pyproject.toml: add arrow for bases in Parquet, torch for a GPU.
-ARG EXTRAS=serve,map
+ARG EXTRAS=serve
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY pearl_qdrant pearl_qdrant

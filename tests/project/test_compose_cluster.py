@@ -81,16 +81,16 @@ def test_each_node_keeps_its_own_data(cluster: dict[str, Any]) -> None:
 
 
 def test_the_service_is_as_beside_one_server(single: dict[str, Any], cluster: dict[str, Any]) -> None:
-    """The service asks one of the nodes, and has the same rights, keys and settings as beside one server."""
-    ours, theirs = cluster["services"]["service"], single["services"]["service"]
-    differing = {key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)}
-    asked = re.fullmatch(r"http://([\w-]+):6333", ours["environment"]["PEARL_QDRANT_STORE"])
+    """The service and the load ask any node that answers, and have the same rights and settings as beside one server."""
+    for name in ("service", "ingest"):
+        ours, theirs = cluster["services"][name], single["services"][name]
+        differing = {key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)}
+        asked = ours["environment"]["PEARL_QDRANT_STORE"]
 
-    assert differing == {"depends_on", "environment"}
-    assert asked is not None
-    assert ours["depends_on"] == {asked[1]: {"condition": "service_healthy"}}
-    assert asked[1] in NODES
-    assert {**ours["environment"], "PEARL_QDRANT_STORE": "http://qdrant:6333"} == theirs["environment"]
+        assert differing == {"depends_on", "environment"}
+        assert asked == ",".join(f"http://{node}:6333" for node in NODES)
+        assert set(ours["depends_on"]) < set(NODES)
+        assert {**ours["environment"], "PEARL_QDRANT_STORE": "http://qdrant:6333"} == theirs["environment"]
     assert cluster["secrets"] == single["secrets"]
     assert cluster["name"] != single["name"]
 
