@@ -13,8 +13,10 @@ COPY pearl_qdrant pearl_qdrant
 COPY ingest ingest
 COPY training training
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
-RUN python -m venv /venv
-RUN /venv/bin/pip install --no-cache-dir --constraint constraints.txt "$(echo /wheels/pearl_qdrant-*.whl)[${EXTRAS}]"
+# Without pip, and without numpy's tests: 393 MB of packages, the model included.
+RUN python -m venv --without-pip /venv
+RUN python -m pip --python /venv/bin/python install --no-cache-dir --constraint constraints.txt "$(echo /wheels/pearl_qdrant-*.whl)[${EXTRAS}]"
+RUN find /venv -type d -name tests -path '*/numpy/*' -prune -exec rm -r {} +
 
 FROM python:${PYTHON_VERSION}-slim
 RUN groupadd --gid 10001 pearl && useradd --uid 10001 --gid pearl --no-create-home --home-dir /data --shell /usr/sbin/nologin pearl
