@@ -225,7 +225,7 @@ def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_nam
     """Mark the collection as loading.
 
     Returns:
-        Entities that are already stored, by the checkpoint; whether there was one, of a load that did not finish; and
+        Entities that are already stored, by the checkpoint, or all of a release that was loaded before; whether there was one, of a load that did not finish; and
         whether the collection must hold exactly the names of this input afterwards: nothing else was ever loaded.
     """
     before = collection.read_manifest()
@@ -234,6 +234,9 @@ def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_nam
     resumed_at = known.entities if known else 0
     is_alone = not before.names and all(one.input == input_name for one in before.checkpoints)
     is_exact = is_alone and (known is not None or not collection.count())
+    is_whole = before.state == "ready" and not before.checkpoints
+    if is_whole and any(one.digest == scan.digest for one in before.loaded):
+        resumed_at, is_exact = scan.entities, True  # the same release: what the store has lost since is looked for
     collection.write_manifest(before.model_copy(update={"state": "loading"}))
     collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=resumed_at))
     return resumed_at, known is not None, is_exact

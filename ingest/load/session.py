@@ -129,7 +129,8 @@ class Session:
             manifest = target.read_manifest()
             if manifest.checkpoints or len(manifest.loaded) > 1 or self.kb not in (None, manifest.kb):
                 return False
-            if is_unchanged(target, self.scanned) or self.scanned.names < MOSTLY * target.count():
+            is_loaded = any(one.digest == self.scanned.digest for one in manifest.loaded)
+            if is_loaded or self.scanned.names < MOSTLY * target.count():
                 return False
             entities = self.reader.read(ReadReport(max_errors=None), scattered=self.scanned.scattered)
             ids = [point.id for point in plain_points(manifest.kb, islice(entities, SAMPLE))]

@@ -104,13 +104,12 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
     if (unfinished := unfinished_load(manifest)) is not None:
         yield Problem("unfinished_load", unfinished)
     elif status.points != manifest.names:
-        mend = f"pearl-qdrant ingest FILE --collection {collection.name} --update"
-        if manifest.model != DEFAULT_MODEL:
-            mend = f"pearl-qdrant ingest FILE --collection {collection.name} --update --model {manifest.model}"
+        of_model = "" if manifest.model == DEFAULT_MODEL else f" --model {manifest.model}"
+        mend = f"pearl-qdrant ingest FILE --collection {collection.name}{of_model}"
         yield Problem(
             "wrong_count",
-            f"{status.points:,} points, but {manifest.names:,} names were written. Compare it with its base, which "
-            f"writes what lacks: {mend}",
+            f"{status.points:,} points, but {manifest.names:,} names were written. The same ingest writes what lacks; "
+            f"with --update it also deletes what the base has not: {mend}",
         )
     if not status.is_finalized:
         yield Problem("no_graph", no_graph(collection.name))

@@ -19,6 +19,7 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.verify import find_problems
 
 HEADER = "id\tname\ttype\taliases\n"
 OLD = HEADER + "".join(f"E{i}\tw{i} times\tORG\tw{i} post\n" for i in range(20))
@@ -102,6 +103,22 @@ def test_what_changed_is_loaded(tmp_path: Path, place: Store, encoder: Encoder, 
     collection.close()
 
     assert not load_base(path, "base", store=place, model=encoder, **options).unchanged
+
+
+def test_only_names_that_a_store_has_lost_are_encoded_again(tmp_path: Path, place: Store, encoder: Encoder) -> None:
+    """Names that were deleted behind our back are written again by the same call, without a question."""
+    path, counting, heard = write(tmp_path, OLD), CountingEncoder(encoder), Heard()
+    load_or_update_base(path, "base", store=place, model=encoder)
+    before = names_in(place)
+    with closing(place.open("base")) as collection:
+        collection.delete_points({point.id for point in collection.scroll() if point.entity_id in ("E1", "E7")})
+        (problem,) = find_problems(collection)
+        assert (problem.kind, "36 points, but 40" in problem.message) == ("wrong_count", True)
+    result: Any = load_or_update_base(path, "base", store=place, model=counting, events=heard)
+
+    assert (result.points, result.rewritten, heard.said) == (40, 4, [])
+    assert len(counting.names) == 4
+    assert names_in(place) == before
 
 
 def test_several_inputs_of_a_collection_are_each_known(tmp_path: Path, place: Store, encoder: Encoder) -> None:
