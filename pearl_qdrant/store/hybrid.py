@@ -8,14 +8,15 @@ Measured on 571,000 names with 15 to 17 points each, in us a mention of a warm l
 passes 8 %), n-grams 690 (1,240), the third call 220 (300); reading a payload takes 8 of it. One request that finds by
 n-grams and scores by vector (a prefetch) takes as long, and loses names without a dense vector.
 
-For a single mention over a network, round trips take most of the time. So n-grams go with the first request, and the
-thorough dense search goes with the last: two requests instead of three, and one where its own name is near.
+For a single mention over a network, round trips take most of the time. So what keys, slips and n-grams find comes with
+its dense score in the same request, where the server searches among it by vector (a prefetch). A mention whose own name
+is found takes one request, any other two: slips, n-grams and the thorough dense search go together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from uuid import UUID
 
@@ -63,6 +64,7 @@ class _Mention:
         by_vector: Points found by dense vector.
         by_keys, by_slips, by_ngrams: Points found by them; without payloads if there is a vector.
         rescored: Points that only they found, with dense scores.
+        scored: All points with a dense score that a server has sent so far, by id.
         vectorless: Points that only they found and that have no dense vector.
     """
 
@@ -77,10 +79,30 @@ class _Mention:
     by_ngrams: Sequence[EnginePoint] = ()
     rescored: Sequence[EnginePoint] = ()
     vectorless: Sequence[EnginePoint] = ()
+    scored: dict[str | int | UUID, EnginePoint] = field(default_factory=dict)
 
     def nearest(self) -> Iterator[EnginePoint]:
         """Points that may be its own name: the nearest ones, and those that share a key."""
         return chain(self.by_vector[:NEAREST], self.rescored, self.vectorless)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether many more names are looked through where slips do not lead to its own."""
+        return self.slips is not None and self.slips.is_wide and self.vector is not None
+
+    def replace_nearest(self, points: Sequence[EnginePoint]) -> None:
+        """Take what a more thorough search by vector found."""
+        self.by_vector = points
+        if self.rescored:  # found by keys or slips before
+            known = {point.id for point in points}
+            self.rescored = [point for point in self.rescored if point.id not in known]
+
+    def take_scored(self) -> frozenset[str | int | UUID]:
+        """Take the scores that are known by now; returns the ids of the points without one."""
+        ids = self.ids_without_score()
+        found = [self.scored[one] for one in ids if one in self.scored] if self.scored else []
+        self.rescored = [*self.rescored, *found]
+        return ids.difference(point.id for point in found)
 
     def ids_without_score(self) -> frozenset[str | int | UUID]:
         """Ids of the points that keys, slips or n-grams found, and that have no dense score yet."""
@@ -160,21 +182,16 @@ class _HybridSearcher:
     slips: MakeSlipQuery | None
 
     def search(self, mentions: Sequence[_Mention]) -> None:
-        """Find the points of all mentions; with as few requests as possible for one mention over a network."""
-        first = mentions[0]
-        if (
-            self.engine.is_remote
-            and self.is_match is not None
-            and len(mentions) == 1
-            and first.vector is not None
-            and first.ngrams is not None
-        ):
-            self._search_in_two_requests(first, first.vector)
-            return
+        """Find the points of all mentions; for one mention over a network with as few requests as possible."""
         open_mentions = mentions
         if self.is_match is not None:
-            self._search_own_names(mentions)
+            is_single = self.engine.is_remote and len(mentions) == 1
+            self._search_own_names(mentions, is_single=is_single)
             open_mentions = [mention for mention in mentions if not self._has_match(mention, mention.nearest())]
+            if is_single:
+                for mention in open_mentions:
+                    self._search_further_at_once(mention)
+                return
             open_mentions = self._search_by_slips(open_mentions)
         self._search_both_ways(open_mentions)
         self._rescore(open_mentions)
@@ -190,18 +207,52 @@ class _HybridSearcher:
         for point in sorted(mention.vectorless, key=lambda point: str(point.id)):
             yield ScoredName(read(point.payload), None)
 
-    def _search_own_names(self, mentions: Sequence[_Mention]) -> None:
+    def _search_own_names(self, mentions: Sequence[_Mention], *, is_single: bool) -> None:
         """Search by dense vector, quickly, and by keys: this finds the mention's own name if there is one."""
-        with_vector = [(mention, mention.vector) for mention in mentions if mention.vector is not None]
-        queries = [NameQuery(self.limit, vector=vector) for _, vector in with_vector]
-        with_keys = [mention for mention in mentions if mention.keys is not None]
-        queries += [self._query_by_keys(mention) for mention in with_keys]
-        answers = run_ordered(self.engine, queries)
-        for (mention, _), points in zip(with_vector, answers, strict=False):
+        with_vector = [mention for mention in mentions if mention.vector is not None]
+        by_vector = [(mention, NameQuery(self.limit, vector=mention.vector)) for mention in with_vector]
+        with_keys = [(mention, self._query_by_keys(mention)) for mention in mentions if mention.keys is not None]
+        dense, sparse = self._run(by_vector, with_keys, is_single=is_single)
+        for mention, points in zip(with_vector, dense, strict=True):
             mention.by_vector = points
-        for mention, points in zip(with_keys, answers[len(with_vector) :], strict=True):
+        for (mention, _), points in zip(with_keys, sparse, strict=True):
             mention.by_keys = points
-        self._rescore(with_keys)
+        self._rescore([mention for mention, _ in with_keys])
+
+    def _run(
+        self,
+        dense: Sequence[tuple[_Mention, NameQuery]],
+        sparse: Sequence[tuple[_Mention, NameQuery]],
+        *,
+        is_single: bool,
+    ) -> tuple[list[list[EnginePoint]], list[list[EnginePoint]]]:
+        """Run queries by vector and by n-grams in one call of the engine; returns the points of both.
+
+        Args:
+            dense, sparse: The queries, each with its mention.
+            is_single: Whether the server also sends the dense scores of what n-grams find. It then looks for it twice,
+                which takes less time than another request, but not for many mentions.
+        """
+        scoring = [
+            (mention, replace(query, limit=self._most_scored(query), has_payload=True, scored_by=mention.vector))
+            for mention, query in (sparse if is_single else ())
+            if mention.vector is not None
+        ]
+        answers = run_ordered(self.engine, [query for _, query in (*dense, *sparse, *scoring)])
+        ends = len(dense), len(dense) + len(sparse)
+        if is_single:
+            for (mention, _), points in zip(
+                [*dense, *scoring], [*answers[: ends[0]], *answers[ends[1] :]], strict=True
+            ):
+                mention.scored.update((point.id, point) for point in points)
+        return answers[: ends[0]], answers[ends[0] : ends[1]]
+
+    def _most_scored(self, query: NameQuery) -> int:
+        """How many points of a query come with a dense score: not all of a wide one, whose payloads take long.
+
+        It is one more than is wanted: with equal scores at the end it may find another point than the plain query.
+        """
+        return min(query.limit, SLIP_LIMITS * self.lexical_limit) + 1
 
     def _search_by_slips(self, mentions: Sequence[_Mention]) -> list[_Mention]:
         """Search for names that differ from the mention by one or two edits; returns where there is none."""
@@ -229,17 +280,19 @@ class _HybridSearcher:
         Returns:
             The numbers of the mentions that have some.
         """
-        asking = [
-            (mention, mention.vector)
-            for mention in mentions
-            if mention.slips is not None and mention.slips.is_wide and mention.vector is not None
-        ]
-        if not asking:
-            return set()
-        answers = run_ordered(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention, _ in asking])
+        asking = [mention for mention in mentions if mention.is_wide]
+        answers = run_ordered(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention in asking])
+        return self._match_widely(list(zip(asking, answers, strict=True)))
+
+    def _match_widely(self, found: Sequence[tuple[_Mention, list[EnginePoint]]]) -> set[int]:
+        """Keep those of many names that are the mention's own; returns as `_search_widely`."""
         left = [
-            (mention, vector, frozenset(point.id for point in points) - {point.id for point in mention.by_slips})
-            for (mention, vector), points in zip(asking, answers, strict=True)
+            (
+                mention,
+                mention.vector,
+                frozenset(point.id for point in points) - {point.id for point in mention.by_slips},
+            )
+            for mention, points in found
             if len(points) > len(mention.by_slips)
         ]
         if not left:
@@ -267,6 +320,13 @@ class _HybridSearcher:
     def _query_by_keys(self, mention: _Mention) -> NameQuery:
         return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)
 
+    def _query_by_ngrams(self, mention: _Mention) -> NameQuery:
+        # A payload is needed here only if no dense query will return it later.
+        return NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=mention.vector is None)
+
+    def _query_thoroughly(self, mention: _Mention) -> NameQuery:
+        return NameQuery(self.limit, vector=mention.vector, is_thorough=True)
+
     def _has_match(self, mention: _Mention, points: Iterable[EnginePoint]) -> bool:
         """Whether one of some points is the mention's own name."""
         assert self.is_match is not None
@@ -274,22 +334,40 @@ class _HybridSearcher:
 
     def _search_both_ways(self, mentions: Sequence[_Mention]) -> None:
         """Search by dense vector, thoroughly, and by n-grams."""
-        with_vector = [(mention, mention.vector) for mention in mentions if mention.vector is not None]
-        with_ngrams = [mention for mention in mentions if mention.ngrams is not None]
-        queries = [NameQuery(self.limit, vector=vector, is_thorough=True) for _, vector in with_vector]
-        # A payload is needed here only if no dense query will return it later.
-        queries += [
-            NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=mention.vector is None)
-            for mention in with_ngrams
-        ]
-        answers = run_ordered(self.engine, queries)
-        for (mention, _), points in zip(with_vector, answers, strict=False):
-            mention.by_vector = points
-            if mention.rescored:  # found by keys or slips before
-                known = {point.id for point in points}
-                mention.rescored = [point for point in mention.rescored if point.id not in known]
-        for mention, points in zip(with_ngrams, answers[len(with_vector) :], strict=True):
+        dense = [(mention, self._query_thoroughly(mention)) for mention in mentions if mention.vector is not None]
+        sparse = [(mention, self._query_by_ngrams(mention)) for mention in mentions if mention.ngrams is not None]
+        by_vector, by_ngrams = self._run(dense, sparse, is_single=False)
+        for (mention, _), points in zip(dense, by_vector, strict=True):
+            mention.replace_nearest(points)
+        for (mention, _), points in zip(sparse, by_ngrams, strict=True):
             mention.by_ngrams = points
+
+    def _search_further_at_once(self, mention: _Mention) -> None:
+        """Search for one mention by slips, by dense vector and by n-grams, in one request.
+
+        What is searched later with several requests does not count where slips lead to the mention's own name.
+        """
+        self._make_slips([mention])
+        dense = [(mention, self._query_thoroughly(mention))] if mention.vector is not None else []
+        limits = WIDE_LIMITS if mention.is_wide else SLIP_LIMITS
+        sparse = [(mention, self._query_by_slips(mention, limits))] if mention.slips is not None else []
+        n_slips = len(sparse)
+        if mention.ngrams is not None:
+            sparse.append((mention, self._query_by_ngrams(mention)))
+        by_vector, by_ngrams = self._run(dense, sparse, is_single=True)
+        n_before = len(mention.rescored)
+        if n_slips:
+            mention.by_slips = by_ngrams[0][: SLIP_LIMITS * self.lexical_limit]
+            self._rescore([mention])
+            if self._has_match(mention, chain(mention.rescored[n_before:], mention.vectorless)):
+                return
+            if mention.is_wide and self._match_widely([(mention, by_ngrams[0])]):
+                return
+        if dense:
+            mention.replace_nearest(by_vector[0])
+        if mention.ngrams is not None:
+            mention.by_ngrams = by_ngrams[n_slips]
+        self._rescore([mention])
 
     def _rescore(self, mentions: Sequence[_Mention]) -> None:
         """Fetch dense scores and payloads of points without a score; then payloads of those without a vector."""
@@ -297,7 +375,7 @@ class _HybridSearcher:
         for mention in mentions:
             if mention.vector is None:
                 mention.vectorless = _distinct(mention.by_keys, mention.by_slips, mention.by_ngrams)
-            elif ids := mention.ids_without_score():
+            elif ids := mention.take_scored():
                 scoring.append((mention, ids))
                 queries.append(NameQuery(len(ids), vector=mention.vector, ids=ids))
         if not queries:
@@ -341,44 +419,6 @@ class _HybridSearcher:
         if queries:
             for (mention, _), points in zip(queries, self._run_by_ids([query for _, query in queries]), strict=True):
                 mention.vectorless = [*mention.vectorless, *points]
-
-    def _search_in_two_requests(self, mention: _Mention, vector: FloatArray) -> None:
-        """Find for one mention with vector and n-grams the same points as the other methods, in fewer requests."""
-        queries = [NameQuery(self.limit, vector=vector)]
-        queries.append(NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=False))
-        if mention.keys is not None:
-            queries.append(self._query_by_keys(mention))
-        self._make_slips([mention])
-        if mention.slips is not None:
-            queries.append(self._query_by_slips(mention))
-        mention.by_vector, lexical_points, *others = run_ordered(self.engine, queries)
-        mention.by_keys = others.pop(0) if mention.keys is not None else ()
-        if self._has_match(mention, mention.nearest()):
-            self._rescore([mention])
-            return
-        key_points = mention.by_keys
-        mention.by_slips = others.pop(0) if mention.slips is not None else ()
-        quick_points, mention.by_ngrams = mention.by_vector, lexical_points
-        ids = mention.ids_without_score()
-        queries = [NameQuery(self.limit, vector=vector, is_thorough=True)]
-        if ids:
-            queries += self._pieces(NameQuery(len(ids), vector=vector, ids=ids))
-        thorough, *rescored = run_ordered(self.engine, queries)
-        # With several requests, what comes later is not searched where a key or a slip leads to the mention's own name.
-        for found in (key_points, [*key_points, *mention.by_slips]):
-            wanted = {point.id for point in found}
-            mention.rescored = [point for point in chain.from_iterable(rescored) if point.id in wanted]
-            if self._has_match(mention, mention.rescored):
-                return
-        if self._search_widely([mention]):
-            return
-        scored = [*quick_points, *chain.from_iterable(rescored)]
-        mention.by_vector, mention.rescored = thorough, []
-        # The thorough search may have found other points than the quick one: compare with its result.
-        unscored = mention.ids_without_score()
-        mention.rescored = [point for point in scored if point.id in unscored]
-        if left := ids.difference(point.id for point in chain(mention.by_vector, *rescored)):
-            self._fetch_vectorless([(mention, left)])
 
 
 def _distinct(*groups: Sequence[EnginePoint]) -> list[EnginePoint]:

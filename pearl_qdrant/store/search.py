@@ -65,6 +65,8 @@ class NameQuery:
         limit: Return at most this many points.
         vector: (dim,), not zero; None searches by `lexical`.
         lexical: Indices and values, not empty.
+        scored_by: (dim,); on a server, what `lexical` finds is scored by this vector at full precision, and points
+            without a dense vector are left out.
         ids: Search only these points, by ids as the engine returned them. `vector` is then compared with the vectors
             at full precision, and the type filter does not apply.
         has_payload: Whether payloads are returned.
@@ -75,6 +77,7 @@ class NameQuery:
     limit: int
     vector: FloatArray | None = None
     lexical: tuple[UInt32Array, FloatArray] | None = None
+    scored_by: FloatArray | None = None
     ids: frozenset[str | int | UUID] | None = None
     has_payload: bool = True
     is_thorough: bool = False

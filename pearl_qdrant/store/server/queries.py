@@ -242,6 +242,11 @@ def _search(
         assert query.lexical is not None
         indices, values = query.lexical
         search |= {"query": {"indices": indices, "values": values}, "using": LEXICAL}
+        if query.scored_by is not None:
+            found = {key: search[key] for key in ("query", "using", "limit")}
+            prefetch = found if wanted is None else {**found, "filter": wanted}
+            vector = np.ascontiguousarray(query.scored_by, dtype=np.float32)
+            return {**search, "prefetch": [prefetch], "query": vector, "using": DENSE, "params": _FULL_PRECISION}
     if query.ids is not None:
         search["filter"] = {"must": [{"has_id": sorted(map(str, query.ids))}]}
     elif wanted is not None:
