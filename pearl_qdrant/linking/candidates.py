@@ -28,9 +28,9 @@ from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.edit_features import TWO_EDIT_LETTERS, edit_similarity, is_probably_slip
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, ScoredMention, Scorer, score_names
-from pearl_qdrant.store.protocol import Collection, IsMatch
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.search import SlipQuery
+from pearl_qdrant.store.search import IsMatch, SlipQuery
 
 QUERY_FEATURES = 8
 """N-grams per search query: those with the largest weights. All would take three times as long."""

@@ -1,8 +1,8 @@
 """Collections of named points in Qdrant: embedded (`edge`) or on a server (`server`), behind one protocol.
 
-`protocol.py` defines stores and collections, `schema.py` points and manifests. `open.py` opens a store from a folder or
-a URL. `base_collection.py`, `search.py` and `hybrid.py` hold what both kinds share. `administration.py` and `verify.py`
-are the calls behind `pearl-qdrant collections`.
+`protocol.py` defines stores and collections, `search.py` and `hybrid.py` how both kinds search, `schema.py` points and
+manifests. `open.py` opens a store from a folder or a URL. `administration.py` and `verify.py` are the calls behind
+`pearl-qdrant collections`.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
-from pearl_qdrant.store.protocol import IsMatch
 from pearl_qdrant.store.search import (
     EnginePoint,
+    IsMatch,
     MakeSlipQuery,
     NameQuery,
     ScoredName,

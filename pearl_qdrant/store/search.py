@@ -98,6 +98,9 @@ class SlipQuery:
     is_wide: bool = False
 
 
+IsMatch = Callable[[int, NamePoint], bool]
+"""Takes the row of a query and a name; whether the name is so much the query's own that no other search is needed."""
+
 MakeSlipQuery = Callable[[int], SlipQuery | None]
 """Takes the row of a query; None where nothing is to be searched."""
 

@@ -105,11 +105,12 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
         yield Problem("unfinished_load", unfinished)
     elif status.points != manifest.names:
         of_model = "" if manifest.model == DEFAULT_MODEL else f" --model {manifest.model}"
-        mend = f"pearl-qdrant ingest FILE --collection {collection.name}{of_model}"
+        lacks = status.points < manifest.names
+        does, how = ("writes what lacks", "") if lacks else ("also deletes what the base has not", " --update")
         yield Problem(
             "wrong_count",
-            f"{status.points:,} points, but {manifest.names:,} names were written. The same ingest writes what lacks; "
-            f"with --update it also deletes what the base has not: {mend}",
+            f"{status.points:,} points, but {manifest.names:,} names were written. The same ingest {does}: "
+            f"pearl-qdrant ingest FILE --collection {collection.name}{how}{of_model}",
         )
     if not status.is_finalized:
         yield Problem("no_graph", no_graph(collection.name))

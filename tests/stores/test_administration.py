@@ -80,7 +80,7 @@ def test_an_unfinished_load_is_a_problem(store: Store, collection: Collection, n
     assert verified.points == 2
     assert verified.problems[0].kind == "wrong_count"
     assert "2 points, but 4 names were written" in verified.problems[0].message
-    assert f"pearl-qdrant ingest FILE --collection {name} --update --model" in verified.problems[0].message
+    assert f"pearl-qdrant ingest FILE --collection {name} --model" in verified.problems[0].message
 
 
 def test_a_collection_with_its_model_has_no_problems(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str],
 def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:
     """The server gets the links, the candidates while building, and the candidates of a quick and a thorough search.
 
-    For one mention the n-grams go with the quick search, which saves a request; for several with the thorough one.
+    N-grams go with the thorough search. For one mention, what they find comes with its dense score: a second query.
     """
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
@@ -70,7 +70,8 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
     assert efs[1][0] == graph.THOROUGH_EF
     assert efs[2:4] == [[graph.QUICK_EF] * 2, [graph.THOROUGH_EF] * 2]
     used = [[one["using"] for one in request] for request in (soon, last, quick, thorough)]
-    assert used == [["dense", "lexical"], ["dense"] * len(last), ["dense"] * 2, ["dense"] * 2 + ["lexical"] * 2]
+    assert used == [["dense"], ["dense", "lexical", "dense"], ["dense"] * 2, ["dense"] * 2 + ["lexical"] * 2]
+    assert [len(one.get("prefetch", [])) for one in last] == [0, 0, 1]
 
 
 def test_a_mention_with_an_exact_match_is_not_searched_again() -> None:

@@ -12,7 +12,6 @@ from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOpera
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError
-from pearl_qdrant.store.base_collection import BaseCollection, PointFilter
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
 from pearl_qdrant.store.edge.child_process import EdgeProcess
@@ -31,6 +30,7 @@ from pearl_qdrant.store.edge.views.content import SHARD_FOLDER, IndexState
 from pearl_qdrant.store.edge.views.operations import to_filter
 from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
+from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.versions.rows import NameRows, pack_rows
@@ -39,7 +39,7 @@ _PAGE_POINTS = 1000  # points in one scroll
 _MAX_VALUES = 1000  # values in one condition of a filter, or points in one delete: other threads wait meanwhile
 
 
-class EdgeCollection(BaseCollection):
+class EdgeCollection(Collection):
     """One open collection; see `protocol.Collection`. Thread-safe: threads use the engine one after the other."""
 
     def __init__(self, folder: CollectionFolder | CollectionView) -> None:
@@ -271,7 +271,8 @@ class EdgeCollection(BaseCollection):
             if offset is None:
                 return
 
-    def _scroll_rows(self) -> Iterator[NameRows]:
+    def scroll_rows(self) -> Iterator[NameRows]:
+        """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         folder = self._folder
         wanted = [DENSE, DESCRIPTION] if folder.manifest.has_descriptions else [DENSE]
         read = self._reader()

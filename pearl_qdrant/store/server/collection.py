@@ -15,8 +15,8 @@ from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
-from pearl_qdrant.store.base_collection import BaseCollection, PointFilter
 from pearl_qdrant.store.graph import CollectionStatus, share_indexed
+from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
@@ -44,7 +44,7 @@ _BATCH_MENTIONS = 32  # mentions in one request: enough to hide a round trip, fe
 _MAX_VALUES = 512  # values in one condition of a filter
 
 
-class ServerCollection(BaseCollection):
+class ServerCollection(Collection):
     """One open collection on a server; see `protocol.Collection`. Many threads may search at the same time."""
 
     def __init__(
@@ -288,7 +288,8 @@ class ServerCollection(BaseCollection):
         )
         return answer
 
-    def _scroll_rows(self) -> Iterator[NameRows]:
+    def scroll_rows(self) -> Iterator[NameRows]:
+        """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         self._check_open()
         return scroll_rows(
             self._connection, self._physical, self._manifest, read=self._read, page=at_most(_ROWS, self._limits.query)

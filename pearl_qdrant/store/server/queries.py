@@ -16,7 +16,7 @@ import orjson
 from qdrant_client import models
 
 from pearl_qdrant.store import graph
-from pearl_qdrant.store.base_collection import PointFilter
+from pearl_qdrant.store.protocol import PointFilter
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, LEXICAL, Manifest, NamePoint, Quantization
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 from pearl_qdrant.store.server.connection import Connection

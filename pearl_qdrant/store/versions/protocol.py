@@ -91,10 +91,6 @@ class Versions(Protocol):
         """Open a version; errors as for `Store.open`."""
         ...
 
-    def complete(self, name: str, version: str) -> None:
-        """Note that a version was built and checked."""
-        ...
-
     def moving(self, name: str, *, wait_s: float) -> AbstractContextManager[Collection]:
         """Hold all writers of the current version back, and open it, until the block ends; readers go on.
 

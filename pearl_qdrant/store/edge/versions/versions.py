@@ -87,11 +87,6 @@ class EdgeVersions:
         """Open a version."""
         return self._store.open_folder(self._existing(name, version), name, read_only=read_only)
 
-    def complete(self, name: str, version: str) -> None:
-        """Note that a version was built and checked."""
-        path = self._existing(name, version)
-        write_mark(path, read_mark(path, name).model_copy(update={"is_complete": True}))
-
     @contextmanager
     def moving(self, name: str, *, wait_s: float) -> Iterator[EdgeCollection]:
         """Lock the current version, and open it; see `versions.protocol.Versions.moving`."""

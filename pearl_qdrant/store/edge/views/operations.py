@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from qdrant_edge import EdgeShard, Filter, UpdateOperation
 
-from pearl_qdrant.store.base_collection import PointFilter
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.child_process import receive
 from pearl_qdrant.store.edge.points import PointBatch
+from pearl_qdrant.store.protocol import PointFilter
 from pearl_qdrant.store.schema import FILTER_FIELD
 
 UPSERT, DELETE, DELETE_MATCHING, REPLACE = b"U", b"D", b"M", b"R"

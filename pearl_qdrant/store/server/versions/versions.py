@@ -79,10 +79,6 @@ class ServerVersions:
         info = self._info(physical_name(name, version))
         return self._store.open_physical(name, version, info, is_hidden=True)
 
-    def complete(self, name: str, version: str) -> None:
-        """Note that a version was built and checked."""
-        self._update_mark(name, version, is_complete=True)
-
     @contextmanager
     def moving(self, name: str, *, wait_s: float) -> Iterator[ServerCollection]:
         """Hold writers back; see `versions.protocol.Versions.moving`."""
