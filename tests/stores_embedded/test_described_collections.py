@@ -85,7 +85,7 @@ def test_a_search_is_that_of_a_collection_without_them(store: EdgeStore, graph: 
 def test_a_reader_sees_what_was_written_beside_it(
     request: pytest.FixtureRequest, store: EdgeStore, with_graph: bool
 ) -> None:
-    """A reader has the vectors of descriptions of its state, also those that are only in the journal."""
+    """A reader has the vectors of descriptions of its state, also those that were added since the graph."""
     if with_graph:
         request.getfixturevalue("graph")
     writer = make(store)

@@ -19,6 +19,7 @@ from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.edge.views import places as edge_places
+from pearl_qdrant.store.edge.views import publisher as edge_publisher
 
 N = 60
 
@@ -146,24 +147,18 @@ def test_a_writer_works_where_no_hard_links_can_be_made(store: EdgeStore, monkey
 
 def test_a_full_disk_keeps_the_last_published_state(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a change cannot be published the writer goes on, and readers see the state before; later they see all."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     writer = store.open("toy")
+    writer.upsert(*many(5, start=N))
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", _full(Path.open))
-        writer.upsert(*many(10, start=N))
-    assert store.open("toy", read_only=True).count() == N
+        patch.setattr(edge_publisher, "place", full)
+        writer.upsert(*many(5, start=N + 5))
+    assert store.open("toy", read_only=True).count() == N + 5
     writer.upsert(*many(10, start=N + 10))
     assert store.open("toy", read_only=True).count() == N + 20
-
-
-def _full(open_file: object) -> object:
-    """`Path.open` that fails for the journal."""
-
-    def fail(self: Path, *arguments: object, **keywords: object) -> object:
-        if self.name == "journal":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return open_file(self, *arguments, **keywords)  # type: ignore[operator]
-
-    return fail
 
 
 def test_a_writer_of_an_older_version_locks_readers_out(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:

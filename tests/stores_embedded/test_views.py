@@ -15,7 +15,6 @@ from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.edge.views import publisher as edge_publisher
 from pearl_qdrant.store.schema import Checkpoint
 
 N = 60
@@ -117,15 +116,14 @@ def test_a_reader_of_a_graph_answers_as_the_writer(store: EdgeStore, graph: None
     assert "name 2" not in nearest_names(after, queries)
 
 
-@pytest.mark.slow
-def test_a_long_journal_is_replaced_by_files(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer publishes its files again when the journal is long, and a reader still finds everything."""
-    monkeypatch.setattr(edge_publisher, "MAX_JOURNAL_BYTES", 4000)
+def test_a_reader_finds_each_commit(store: EdgeStore) -> None:
+    """After each of several commits a reader finds the same names as the writer, and one folder is published."""
     writer = store.open("toy")
-    for start in range(N, N + 100, 10):
+    for start in range(N, N + 30, 10):
         add(writer, start)
         reader = store.open("toy", read_only=True)
         assert names(reader) == names(writer)
+        assert len(list((Path(store.location) / "toy" / "published").iterdir())) == 1
         reader.close()
 
 

@@ -24,10 +24,8 @@ from pearl_qdrant.store.edge.points import (
     read_payload,
     read_record,
 )
-from pearl_qdrant.store.edge.search import is_narrow, run_queries
-from pearl_qdrant.store.edge.views import operations
+from pearl_qdrant.store.edge.search import is_narrow, run_queries, to_filter
 from pearl_qdrant.store.edge.views.content import SHARD_FOLDER, IndexState
-from pearl_qdrant.store.edge.views.operations import to_filter
 from pearl_qdrant.store.edge.views.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.protocol import Collection, PointFilter
@@ -139,7 +137,6 @@ class EdgeCollection(Collection):
             for batch in batches:
                 edge_shard.check_space(folder.path, folder.name)
                 edge_shard.upsert(shard, batch)
-                folder.record(operations.UPSERT, operations.upsert_body(batch))
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points."""
@@ -149,7 +146,6 @@ class EdgeCollection(Collection):
         with folder.changing("writing to it") as shard:
             for point_id, payload in payloads.items():
                 shard.update(UpdateOperation.overwrite_payload([point_id], payload))
-            folder.record(operations.REPLACE, operations.replace_body(payloads))
 
     def count(self) -> int:
         """Return the exact number of points; works while a writer is open, too."""
@@ -172,7 +168,7 @@ class EdgeCollection(Collection):
             n_vectors = edge_shard.count_vectors(shard)
             is_small = self._needs_no_graph(n_vectors)
             if is_small and not edge_shard.has_indexes(shard):
-                folder.record_replaced_files()
+                folder.record_change()
                 edge_shard.create_indexes(shard)
         report = on_progress or (lambda done, total: None)
         report(0, n_vectors)
@@ -324,14 +320,12 @@ class EdgeCollection(Collection):
             n_points = edge_shard.count_points(shard, selected)
             if n_points:
                 shard.update(UpdateOperation.delete_points_by_filter(selected))
-                folder.record(operations.DELETE_MATCHING, operations.delete_matching_body(point_filter))
         return n_points
 
     def _delete_ids(self, ids: list[str]) -> None:
         folder = self._writable("deleting from it")
         with folder.changing("deleting from it") as shard:
             shard.update(UpdateOperation.delete_points([*ids]))
-            folder.record(operations.DELETE, operations.delete_body(ids))
 
     def _reader(self) -> Callable[[Mapping[str, Any] | None], NamePoint]:
         """How payloads are read, decided once for many points."""

@@ -200,7 +200,7 @@ class CollectionFolder:
         with _registry.lock, self._mutex:
             self._handed_over_for = None
             self.count_in_writer = None
-            self._publisher.replaced_files()
+            self._publisher.changed_files()
             try:
                 self._load()
             finally:
@@ -228,17 +228,13 @@ class CollectionFolder:
     def changing(self, doing: str) -> Iterator[EdgeShard]:
         """Lock the shard for this thread to change it, in a block of `editing`; arguments and errors as for `shard`."""
         with self.editing(), self.shard(doing) as shard:
-            self._is_settled = False
+            self.record_change()
             yield shard
 
-    def record(self, kind: bytes, body: bytes) -> None:
-        """Note an operation on the shard for readers. The caller is in `changing`."""
-        self._publisher.record(kind, body)
-
-    def record_replaced_files(self) -> None:
-        """Note that the shard is changed in another way, as by a payload index. As `record`."""
+    def record_change(self) -> None:
+        """Note that the shard is changed. The caller is in `editing`."""
         self._is_settled = False
-        self._publisher.replaced_files()
+        self._publisher.changed_files()
 
     @property
     def state_token(self) -> str | None:

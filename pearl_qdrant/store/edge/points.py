@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -32,8 +32,6 @@ RECORD_FIELD = "record"
 _PLAIN_FIELD = "canonical_name"  # in every plain payload; a base may have a column of its own called `record`
 
 _HEADER = struct.Struct("!III")  # points, width of the vectors, vectors of descriptions
-
-_Texts = tuple[list[str], list[dict[str, Any]]]  # ids and payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +72,21 @@ class PointBatch:
                 named[LEXICAL] = sparse
         return [Point(*parts) for parts in zip(self.ids, vectors, self.payloads, strict=True)]
 
-    def pack(self, dump: Callable[[_Texts], bytes] = marshal.dumps) -> bytes:
-        """Pack into bytes for a child with the same interpreter. The vectors come first, so that they are aligned.
-
-        Args:
-            dump: Packs ids and payloads; `marshal` is three times as fast as JSON.
-        """
+    def pack(self) -> bytes:
+        """Pack into bytes for a child with the same interpreter. The vectors come first, so that they are aligned."""
         header = _HEADER.pack(*self.vectors.shape, len(self.descriptions))
         arrays = (self.vectors, self.descriptions, self.encodable, self.described)
-        return b"".join((header, *(array.tobytes() for array in arrays), dump((self.ids, self.payloads))))
+        return b"".join((header, *(array.tobytes() for array in arrays), marshal.dumps((self.ids, self.payloads))))
 
     @classmethod
-    def unpack(cls, packed: bytes, load: Callable[[memoryview], _Texts] = marshal.loads) -> PointBatch:
+    def unpack(cls, packed: bytes) -> PointBatch:
         """Reverse `pack`. The arrays share the memory of `packed`."""
         n, width, m = _HEADER.unpack_from(packed)
         flags = _HEADER.size + 4 * (n + m) * width
         rows = np.frombuffer(packed, dtype=np.float32, count=(n + m) * width, offset=_HEADER.size)
         encodable = np.frombuffer(packed, dtype=np.bool_, count=n, offset=flags)
         described = np.frombuffer(packed, dtype=np.bool_, count=n, offset=flags + n)
-        ids, payloads = load(memoryview(packed)[flags + 2 * n :])
+        ids, payloads = marshal.loads(memoryview(packed)[flags + 2 * n :])  # noqa: S302 - our own parent packed it
         vectors = rows.reshape(n + m, width)
         return cls(ids, payloads, vectors[:n], encodable, described, vectors[n:])
 

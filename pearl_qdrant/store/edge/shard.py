@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,12 +22,10 @@ from qdrant_edge import (
     EdgeShard,
     EdgeSparseVectorParams,
     EdgeVectorParams,
-    FieldCondition,
     Filter,
     HasVectorCondition,
     HnswIndexConfig,
     KeywordIndexParams,
-    MatchAny,
     Memory,
     Modifier,
     PayloadSchemaType,
@@ -299,11 +297,6 @@ def needs_no_graph(n_vectors: int, dim: int) -> bool:
 def count_vectors(shard: EdgeShard, name: str = DENSE) -> int:
     """Count the points that have a dense vector, or the vector of another name, exactly."""
     return count_points(shard, Filter(must=[HasVectorCondition(name)]))
-
-
-def any_of(field: str, values: Sequence[str]) -> FieldCondition:
-    """Make the condition for points with one of these values in a field."""
-    return FieldCondition(field, match=MatchAny(list(values)))
 
 
 def check_space(path: Path, collection: str, needed: int = MIN_FREE_BYTES, *, doing: str = "writing to it") -> None:

@@ -1,15 +1,13 @@
 """What the writer of a collection publishes for readers: the last committed state.
 
     NAME/published.json          the state: a token that each commit changes, and what belongs to it; see `Published`
-    NAME/published/FOLDER/shard/ links and copies of the shard's files, as they were at one moment
+    NAME/published/FOLDER/shard/ links and copies of the shard's files, as they were at that moment
     NAME/published/FOLDER/files.json   their checksums
-    NAME/published/FOLDER/journal      operations since then (`operations.py`)
 
 A closed collection has no folder: its own files are the state, and `files.json` says that nobody has it open. A writer
-publishes them before it changes anything, and removes `files.json` then. A commit appends to the journal and replaces
-`published.json`, which says how much of the journal counts; when the journal is long, the shard is flushed and its
-files are published again. So a reader finds a committed state at any moment, also if the writer was killed, and needs
-no lock.
+publishes them before it changes anything, and removes `files.json` then. A commit flushes the shard, publishes its
+files in another folder, and replaces `published.json`. So a reader finds a committed state at any moment, also if the
+writer was killed, and needs no lock.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ log = logging.getLogger(__name__)
 
 PUBLISHED_FILE = "published.json"
 PUBLISHED_FOLDER = "published"
-JOURNAL_FILE = "journal"
 
 _MAX_FILE_BYTES = 128 * 1024 * 1024  # of `PUBLISHED_FILE`, which has the manifest in it
 
@@ -41,7 +38,6 @@ class Published(msgspec.Struct, frozen=True):
     Attributes:
         token: Another one for each state.
         folder: Name of the folder with its files; None if the collection is closed, or could not be published.
-        journal_bytes: How much of the journal belongs to it.
         ledger_bytes: How much of the ledger of learned names belongs to it.
         manifest: Its manifest, as JSON text.
         index: The state of its graph, as JSON text; empty if there is none.
@@ -53,7 +49,6 @@ class Published(msgspec.Struct, frozen=True):
 
     token: str
     folder: str | None = None
-    journal_bytes: int = 0
     ledger_bytes: int = 0
     manifest: str = ""
     index: str = ""

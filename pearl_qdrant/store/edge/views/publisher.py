@@ -16,10 +16,8 @@ from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import CHECKSUMS_FILE, Verified, remove_checksums, sums_of, write_checksums
 from pearl_qdrant.store.edge.ledger import LEDGER_FILE
 from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, read_manifest
-from pearl_qdrant.store.edge.views.operations import frame
 from pearl_qdrant.store.edge.views.placing import copy_file, place, shard_files
 from pearl_qdrant.store.edge.views.published import (
-    JOURNAL_FILE,
     PUBLISHED_FILE,
     PUBLISHED_FOLDER,
     Published,
@@ -30,9 +28,6 @@ from pearl_qdrant.store.edge.views.published import (
     write_published,
 )
 from pearl_qdrant.store.edge.views.restoring import restore
-
-MAX_JOURNAL_BYTES = 4 * 1024 * 1024
-"""A longer journal is replaced by new files. That is 1,500 names of 448 dimensions, which a reader repeats in 0.2 s."""
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +49,7 @@ class Publisher:
     _state: Published = field(default_factory=lambda: Published(new_token()))
     _unchanged: Verified | None = None  # the closed collection, until the first change
     _is_changed: bool = False
-    _needs_files: bool = False  # the journal does not lead from the published files to the shard
-    _pending: list[bytes] = field(default_factory=list)
-    _pending_bytes: int = 0
+    _needs_files: bool = False  # the published files are not those of the shard
     _is_warned: bool = False
 
     def begin(self, verified: Verified) -> bool:
@@ -109,7 +102,7 @@ class Publisher:
         """
         if self._unchanged is not None and not self._is_as_closed():
             self._withdraw_closed("opening it")
-            self.replaced_files()
+            self.changed_files()
 
     def _withdraw_closed(self, doing: str) -> None:
         """Say that the files of the shard are no longer the state."""
@@ -135,29 +128,18 @@ class Publisher:
         """What names the published state; None if there is a newer one, which is not published."""
         return self._state.token if self.is_published and not self._is_changed else None
 
-    def record(self, kind: bytes, body: bytes) -> None:
-        """Note an operation on the shard, to be published with the next commit."""
-        self._is_changed = True
-        if self._needs_files:
-            return
-        self._pending.append(frame(kind, body))
-        self._pending_bytes += len(self._pending[-1])
-        if self._state.journal_bytes + self._pending_bytes > MAX_JOURNAL_BYTES:
-            self.replaced_files()
-
     def changed(self) -> None:
         """Note a change of the manifest or of the ledger."""
         self._is_changed = True
 
     def hand_over(self) -> None:
         """Note that a child changes the shard from now on: if it is killed, what it stored is kept."""
-        self.replaced_files()
+        self.changed_files()
         self._keep_shard()
 
-    def replaced_files(self) -> None:
-        """Note that the files of the shard changed in a way that the journal does not have."""
+    def changed_files(self) -> None:
+        """Note that the files of the shard change."""
         self._is_changed = self._needs_files = True
-        self._pending, self._pending_bytes = [], 0
 
     def commit(self, shard: EdgeShard) -> None:
         """Publish what changed since the last commit; nothing if nothing did. The shard is open and nobody uses it."""
@@ -174,14 +156,11 @@ class Publisher:
             self._remove_others()
             return
         try:
-            self._append()
-            n_bytes = self._state.journal_bytes + self._pending_bytes
-            self._write(self._content(Published(new_token(), self._state.folder, n_bytes)))
+            self._write(self._content(Published(new_token(), self._state.folder)))
         except (OSError, ValueError) as error:
             self._needs_files = True
             self._keep_shard()
             self._warn(error)
-        self._pending, self._pending_bytes = [], 0
 
     def end(self, *, is_settled: bool) -> None:
         """Write the checksums of the closed shard, and withdraw what is published; else leave it for readers.
@@ -211,7 +190,6 @@ class Publisher:
             (made / SHARD_FOLDER).mkdir(parents=True)
             place(shard, shard_files(shard), made / SHARD_FOLDER, only_hard_links=True)
             write_sums(made)
-            (made / JOURNAL_FILE).touch()
             made.rename(made.with_name(folder))
             self._write(self._content(Published(token, folder)))
         except (OSError, ValueError) as error:  # ValueError: a manifest that is no valid text
@@ -224,7 +202,6 @@ class Publisher:
             self._warn(error)
         else:
             self._needs_files = False
-            self._pending, self._pending_bytes = [], 0
 
     def _keep_shard(self) -> None:
         """Say that the shard has what is not published; if that cannot be written, nothing is published any more."""
@@ -252,16 +229,6 @@ class Publisher:
     def _write(self, state: Published) -> None:
         write_published(self.path, state)
         self._state, self._is_changed = state, False
-
-    def _append(self) -> None:
-        """Append what is pending to the journal, after what counts: more may be there after an error."""
-        if not self._pending:
-            return
-        journal = self.path / PUBLISHED_FOLDER / str(self._state.folder) / JOURNAL_FILE
-        with journal.open("r+b") as file:
-            file.truncate(self._state.journal_bytes)
-            file.seek(self._state.journal_bytes)
-            file.writelines(self._pending)
 
     def _remove_others(self) -> None:
         """Remove files of earlier states. A reader that is opening them begins again."""

@@ -1,7 +1,7 @@
 """Bring a collection whose writer was killed back to its last commit, so that no edit is half done.
 
 The engine itself keeps all that was written, also the first half of an edit: new names of an entity beside its old
-ones. What is published is a committed state, as files and operations. It takes the place of the shard.
+ones. What is published is a committed state. It takes the place of the shard.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from qdrant_edge import EdgeShard
-
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.atomic import sync_folder, write_atomically
-from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import read_checksums, sums_of
 from pearl_qdrant.store.edge.ledger import LEDGER_FILE
 from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER
-from pearl_qdrant.store.edge.views.operations import replay
 from pearl_qdrant.store.edge.views.placing import make_log, place, without_log
-from pearl_qdrant.store.edge.views.published import JOURNAL_FILE, PUBLISHED_FOLDER, Published, boot_id
+from pearl_qdrant.store.edge.views.published import PUBLISHED_FOLDER, Published, boot_id
 
 _NEW, _OLD = ".restored", ".replaced"  # folders beside the shard
 
@@ -46,7 +42,7 @@ def restore(path: Path, name: str, state: Published) -> bool:
     if state.folder is None or state.keeps_shard or not state.boot or state.boot != boot_id():
         return False
     try:
-        _make_shard(path / PUBLISHED_FOLDER / state.folder, path / _NEW, name, state)
+        _make_shard(path / PUBLISHED_FOLDER / state.folder, path / _NEW)
         _replace_shard(path)
         _restore_others(path, state)
     except (OSError, ValueError, StoreError) as error:
@@ -56,24 +52,13 @@ def restore(path: Path, name: str, state: Published) -> bool:
     return True
 
 
-def _make_shard(published: Path, shard: Path, name: str, state: Published) -> None:
-    """Make a shard of the published files and the operations since."""
+def _make_shard(published: Path, shard: Path) -> None:
+    """Make a shard of the published files."""
     sums = read_checksums(published)
     if sums is None or without_log(sums) != sums_of(published / SHARD_FOLDER):
         raise ValueError("its published files are not complete")
     place(published / SHARD_FOLDER, without_log(sums), shard, only_hard_links=True)
     make_log(shard)
-    with (published / JOURNAL_FILE).open("rb") as file:
-        journal = file.read(state.journal_bytes)
-    if len(journal) < state.journal_bytes:
-        raise ValueError("its journal is cut off")
-    with edge_shard.edge_errors(name, "opening it"):
-        opened = EdgeShard.load(str(shard))
-        try:
-            replay(opened, journal)
-            opened.flush()
-        finally:
-            opened.close()
 
 
 def _replace_shard(path: Path) -> None:

@@ -36,11 +36,9 @@ from pearl_qdrant.store.edge.views.content import (
     read_manifest,
 )
 from pearl_qdrant.store.edge.views.current import current_path, root_of
-from pearl_qdrant.store.edge.views.operations import replay
 from pearl_qdrant.store.edge.views.places import ViewPlace, make_places, may_work_elsewhere
 from pearl_qdrant.store.edge.views.placing import LOG_FOLDER, copy_file, make_log, place, shard_files, without_log
 from pearl_qdrant.store.edge.views.published import (
-    JOURNAL_FILE,
     PUBLISHED_FILE,
     PUBLISHED_FOLDER,
     Published,
@@ -283,22 +281,12 @@ def _open_shard(source: _Source, view: Path) -> EdgeShard:
     """
     shard = view / SHARD_FOLDER
     _place_files(source, view)
-    journal = b""
-    if source.is_published and source.state is not None and source.state.journal_bytes:
-        with (source.folder / JOURNAL_FILE).open("rb") as file:
-            journal = file.read(source.state.journal_bytes)
     if not source.is_unchanged():
         raise _ChangedError
     if source.sums is not None:
         _check(source, shard)
         make_log(shard)
-    loaded = edge_shard.load_shard(shard, source.name, check=_try if source.sums is None else _trust, has_copies=True)
-    try:
-        with edge_shard.edge_errors(source.name, "opening it"):
-            replay(loaded, journal)
-    except ValueError as error:
-        raise edge_shard.damaged_error(source.name, str(error), doing="opening it") from error
-    return loaded
+    return edge_shard.load_shard(shard, source.name, check=_try if source.sums is None else _trust, has_copies=True)
 
 
 def _place_files(source: _Source, view: Path) -> None:
