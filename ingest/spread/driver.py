@@ -2,7 +2,7 @@
 
     scan and cut    one pass over the input (`cutting.py`)
     build           each part by a worker: read, encode, write, graph (`worker.py`); workers come from a `Runner`
-    join            embedded: the segments of the parts become those of one collection (`store/edge/parts/`);
+    join            embedded: the segments of the parts become those of one collection (`store/edge/joining.py`);
                     on a server the points are there already, and the server builds the graph
 
 The collection appears whole, when all of it is done; on a server it is there from the start, and is marked as loading.
@@ -32,7 +32,7 @@ from pearl_qdrant.errors import CollectionExistsError, OptionError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import ServerAccess, is_url
 from pearl_qdrant.store.atomic import sync_folder
-from pearl_qdrant.store.edge.parts.joining import join_parts
+from pearl_qdrant.store.edge.joining import join_parts
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Checkpoint, Manifest
 

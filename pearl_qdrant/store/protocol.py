@@ -22,6 +22,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.hybrid import search_hybrid
+from pearl_qdrant.store.rows import NameRows
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FACET_FIELDS, Checkpoint, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import (
     IsMatch,
@@ -33,8 +34,7 @@ from pearl_qdrant.store.search import (
     keep_valid,
     search_dense,
 )
-from pearl_qdrant.store.versions.protocol import Versions
-from pearl_qdrant.store.versions.rows import NameRows
+from pearl_qdrant.store.versions import Versions
 
 CheckState = Literal["ok", "note", "fail"]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pearl_qdrant.errors import IncompleteError, ModelError, ModelMismatchError
-from pearl_qdrant.settings import DEFAULT_MODEL
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
@@ -104,14 +103,14 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
     if (unfinished := unfinished_load(manifest)) is not None:
         yield Problem("unfinished_load", unfinished)
     elif status.points != manifest.names:
-        of_model = "" if manifest.model == DEFAULT_MODEL else f" --model {manifest.model}"
-        lacks = status.points < manifest.names
-        does, how = ("writes what lacks", "") if lacks else ("also deletes what the base has not", " --update")
-        yield Problem(
-            "wrong_count",
-            f"{status.points:,} points, but {manifest.names:,} names were written. The same ingest {does}: "
-            f"pearl-qdrant ingest FILE --collection {collection.name}{how}{of_model}",
-        )
+        name, model = collection.name, manifest.model
+        mend = f"writes what lacks: pearl-qdrant ingest FILE --collection {name} --model {model}"
+        if status.points > manifest.names:
+            mend = (
+                f"deletes what the base has not: pearl-qdrant ingest FILE --update --collection {name} --model {model}"
+            )
+        found = f"{status.points:,} points, but {manifest.names:,} names were written."
+        yield Problem("wrong_count", f"{found} The same ingest {mend}")
     if not status.is_finalized:
         yield Problem("no_graph", no_graph(collection.name))
     if missing := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:

@@ -5,7 +5,7 @@
     push_collection("umls", to="http://localhost:6333")
     reencode_collection("umls", model="pearl-base")
 
-What is built is hidden until it is complete and checked; then one change makes it current (`store/versions`).
+What is built is hidden until it is complete and checked; then one change makes it current (`store/versions.py`).
 `push.py` and `pull.py` are the calls, `moving.py` what they share: `streaming.py` writes what `inventory.py` finds
 missing. A pull from a server takes its finished shard where it can.
 `reencoding.py` encodes again, `catching_up.py` follows what writers do meanwhile, and `everyday.py` compares models.

@@ -25,7 +25,7 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
-from pearl_qdrant.store.versions.protocol import Maker, new_version, placement_of
+from pearl_qdrant.store.versions import Maker, new_version, placement_of
 from pearl_qdrant.transfer.records import OnProgress, TransferResult
 from pearl_qdrant.transfer.sample import NameSample
 from pearl_qdrant.transfer.streaming import stream_names, streamed_manifest

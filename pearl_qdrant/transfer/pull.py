@@ -106,9 +106,9 @@ def _download(source: ServerCollection, work: Path, n_vectors: int) -> Path:
     from pearl_qdrant.store import graph
     from pearl_qdrant.store.atomic import write_atomically
     from pearl_qdrant.store.edge.checksums import write_checksums
-    from pearl_qdrant.store.edge.versions.snapshots import unpack_snapshot
-    from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, IndexState
-    from pearl_qdrant.store.server.versions.snapshots import download_shard, only_shard
+    from pearl_qdrant.store.edge.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, IndexState
+    from pearl_qdrant.store.edge.snapshots import unpack_snapshot
+    from pearl_qdrant.store.server.snapshots import download_shard, only_shard
 
     connection, physical, snapshot = source.connection, source.physical, work / "shard.snapshot"
     download_shard(connection, physical, only_shard(connection, physical), snapshot)

@@ -26,7 +26,7 @@ from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
-from pearl_qdrant.store.versions.protocol import Version
+from pearl_qdrant.store.versions import Version
 from pearl_qdrant.transfer.catching_up import BULK_NAMES, catch_up
 from pearl_qdrant.transfer.everyday import EverydayChange, compare_everyday
 from pearl_qdrant.transfer.records import OnProgress, no_progress

@@ -11,8 +11,8 @@ from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.points import is_same_point
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.rows import NameRows
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.versions.rows import NameRows
 
 SAMPLE = 100
 """Names that are compared: enough to find a wrong layout, model or index; 0.1 s."""

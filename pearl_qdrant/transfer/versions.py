@@ -7,7 +7,7 @@ import logging
 from pearl_qdrant.errors import CollectionNotFoundError, NoCurrentVersionError
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Store
-from pearl_qdrant.store.versions.protocol import PLAIN, Version
+from pearl_qdrant.store.versions import PLAIN, Version
 
 log = logging.getLogger(__name__)
 

@@ -108,7 +108,7 @@ def test_missing_indexes_name_the_command_that_makes_them(tmp_path: Path) -> Non
         from pearl_qdrant.store.edge import shard as edge_shard
 
         edge_shard.drop_indexes(shard)
-        folder.record_replaced_files()
+        folder.record_change()
 
     problems = {problem.kind: problem for problem in verify_collection("toy", store=store).problems}
     assert "pearl-qdrant collections finalize toy" in problems["missing_indexes"].message

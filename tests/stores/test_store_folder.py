@@ -16,10 +16,10 @@ from edge_cases import manifest_of, many
 from small_disk import small_disk
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
+from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.edge.views import content as edge_content
 
 DEEP = b"[" * 200_000
 

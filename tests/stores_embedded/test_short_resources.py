@@ -20,8 +20,8 @@ from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
 from pearl_qdrant.linking.learned import ledger
 from pearl_qdrant.store.edge import checksums as edge_checksums
 from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.content import read_index_state
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.edge.views.content import read_index_state
 
 FORBIDDEN = ("damaged", "delete", "as the store", "writable", "Restore")
 

@@ -15,10 +15,10 @@ from edge_cases import WIDE, digest, manifest_of, many, python
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store.edge import checksums as edge_checksums
+from pearl_qdrant.store.edge import publisher as edge_publisher
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.edge.views import publisher as edge_publisher
 from pearl_qdrant.store.schema import Manifest
 
 N = 60
@@ -244,7 +244,7 @@ from pathlib import Path
 from edge_cases import many
 from pearl_qdrant.store.edge import folder
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.edge.views import publisher
+from pearl_qdrant.store.edge import publisher
 
 def kill(*arguments, **keywords):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -16,10 +16,10 @@ from edge_cases import ROOT, manifest_of, many, nearest_names, python
 
 from pearl_qdrant.errors import StoreError, StoreLockedError
 from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import places as edge_places
+from pearl_qdrant.store.edge import publisher as edge_publisher
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.edge.views import places as edge_places
-from pearl_qdrant.store.edge.views import publisher as edge_publisher
 
 N = 60
 

@@ -23,7 +23,7 @@ from pearl_qdrant.store.edge import (
 )
 from pearl_qdrant.store.edge.checksums import list_files
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.views.placing import copy_file
+from pearl_qdrant.store.edge.placing import copy_file
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 WIDE = 64

@@ -23,12 +23,12 @@ from pearl_qdrant.errors import (
 )
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import is_same_point
+from pearl_qdrant.store.rows import pack_rows
 from pearl_qdrant.store.server import upload
 from pearl_qdrant.store.server.limits import Limits
 from pearl_qdrant.store.server.points import check_points
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
-from pearl_qdrant.store.versions.rows import pack_rows
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
 from pearl_qdrant.transfer.inventory import digest_of
 

@@ -15,6 +15,7 @@ from pearl_qdrant.errors import StoreClosedError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
 from pearl_qdrant.store.edge.child_process import EdgeProcess
+from pearl_qdrant.store.edge.content import SHARD_FOLDER, IndexState
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.points import (
     CANONICAL_FIELD,
@@ -25,13 +26,12 @@ from pearl_qdrant.store.edge.points import (
     read_record,
 )
 from pearl_qdrant.store.edge.search import is_narrow, run_queries, to_filter
-from pearl_qdrant.store.edge.views.content import SHARD_FOLDER, IndexState
-from pearl_qdrant.store.edge.views.view import CollectionView
+from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.protocol import Collection, PointFilter
+from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
-from pearl_qdrant.store.versions.rows import NameRows, pack_rows
 
 _PAGE_POINTS = 1000  # points in one scroll
 _MAX_VALUES = 1000  # values in one condition of a filter, or points in one delete: other threads wait meanwhile

@@ -4,7 +4,7 @@
     NAME/manifest.json   written last when a collection is made
     NAME/index.json      how many vectors are in the graph; absent until it is built
     NAME/files.json      size and checksum of Edge's files when the collection was closed; absent after a change
-    NAME/published.json  what readers see, with files in NAME/published/ from the first change on (`views/`)
+    NAME/published.json  what readers see, with files in NAME/published/ from the first change on
     NAME/learned.jsonl   the ledger of learned names; absent until something is learned (`ledger.py`)
     NAME/shard/          Qdrant Edge's own files
 
@@ -35,7 +35,7 @@ from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums
 from pearl_qdrant.store.edge.child_process import Job
-from pearl_qdrant.store.edge.views.content import (
+from pearl_qdrant.store.edge.content import (
     INDEX_FILE,
     LOCK_FILE,
     MANIFEST_FILE,
@@ -44,7 +44,7 @@ from pearl_qdrant.store.edge.views.content import (
     read_index_state,
     read_manifest,
 )
-from pearl_qdrant.store.edge.views.publisher import Publisher
+from pearl_qdrant.store.edge.publisher import Publisher
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.schema import Manifest
 

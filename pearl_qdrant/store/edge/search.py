@@ -22,7 +22,7 @@ from qdrant_edge import (
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.points import payload_fields
-from pearl_qdrant.store.edge.views.view import CollectionView
+from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.protocol import PointFilter
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL
 from pearl_qdrant.store.search import EnginePoint, NameQuery

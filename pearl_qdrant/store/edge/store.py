@@ -1,6 +1,6 @@
 """The embedded store: collections in a folder, through Qdrant Edge, Qdrant's own engine in this process.
 
-It serves one process that writes, and any number that only read (`views/`). Searches run in this process. Bulk loads
+It serves one process that writes, and any number that only read (`view.py`). Searches run in this process. Bulk loads
 and the building of the graph run in a child process (`child_main.py`), because of the engine's memory use and because
 the engine holds the interpreter lock.
 """
@@ -29,25 +29,25 @@ from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.folder import CollectionFolder
-from pearl_qdrant.store.edge.lock import CollectionLock, find_owner
-from pearl_qdrant.store.edge.versions.versions import EdgeVersions, is_collection
-from pearl_qdrant.store.edge.views.content import (
+from pearl_qdrant.store.edge.content import (
     LOCK_FILE,
     MANIFEST_FILE,
     SHARD_FOLDER,
     read_index_state,
     read_manifest,
 )
-from pearl_qdrant.store.edge.views.current import current_path, write_mark
-from pearl_qdrant.store.edge.views.published import Published, new_token, write_published
-from pearl_qdrant.store.edge.views.view import CollectionView
+from pearl_qdrant.store.edge.current import current_path, write_mark
+from pearl_qdrant.store.edge.folder import CollectionFolder
+from pearl_qdrant.store.edge.lock import CollectionLock, find_owner
+from pearl_qdrant.store.edge.published import Published, new_token, write_published
+from pearl_qdrant.store.edge.versions import EdgeVersions, is_collection
+from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.names import check_name
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.versions.protocol import VersionMark
+from pearl_qdrant.store.versions import VersionMark
 
 _STALE_S = 3600.0  # older temporary folders were left by a process that died
 

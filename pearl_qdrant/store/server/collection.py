@@ -17,6 +17,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
 from pearl_qdrant.store.graph import CollectionStatus, share_indexed
 from pearl_qdrant.store.protocol import Collection, PointFilter
+from pearl_qdrant.store.rows import NameRows
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
@@ -28,8 +29,7 @@ from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
 from pearl_qdrant.store.server.queries import retrieve_vectors, run_queries, scroll_rows, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader
-from pearl_qdrant.store.versions.protocol import PLAIN
-from pearl_qdrant.store.versions.rows import NameRows
+from pearl_qdrant.store.versions import PLAIN
 
 MANIFEST_KEY = "pearl_qdrant"
 """Key of the manifest in the collection's metadata; other keys there are never changed."""

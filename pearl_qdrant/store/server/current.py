@@ -20,7 +20,7 @@ from qdrant_client import models
 
 from pearl_qdrant.errors import CollectionMovedError, CollectionNotFoundError, NoCurrentVersionError
 from pearl_qdrant.store.server.connection import Connection
-from pearl_qdrant.store.versions.protocol import PLAIN, VersionMark
+from pearl_qdrant.store.versions import PLAIN, VersionMark
 
 VERSION_KEY = "pearl_qdrant_version"
 """Key of the `VersionMark` in a collection's metadata."""

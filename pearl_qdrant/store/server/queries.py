@@ -17,11 +17,11 @@ from qdrant_client import models
 
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import PointFilter
+from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, LEXICAL, Manifest, NamePoint, Quantization
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.limits import Limits, at_most
-from pearl_qdrant.store.versions.rows import NameRows, pack_rows
 
 _FULL_PRECISION = {"quantization": {"ignore": True}}  # for given points: compare vectors at full precision
 

@@ -30,8 +30,8 @@ from pearl_qdrant.store.server.current import find_current, split_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import LEDGER_SUFFIX, ServerLedger
 from pearl_qdrant.store.server.limits import Limits
-from pearl_qdrant.store.server.versions.versions import ServerVersions
-from pearl_qdrant.store.versions.protocol import PLAIN
+from pearl_qdrant.store.server.versions import ServerVersions
+from pearl_qdrant.store.versions import PLAIN
 
 
 class ServerStore:

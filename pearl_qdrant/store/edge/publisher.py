@@ -1,8 +1,13 @@
-"""The writer's side of what is published: it commits, and after a kill goes back to the last commit."""
+"""The writer's side of what is published: it commits, and after a kill goes back to the last commit.
+
+The engine itself keeps all that was written, also the first half of an edit: new names of an entity beside its old
+ones. So after a kill what is published takes the place of the shard.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,12 +17,21 @@ from pathlib import Path
 import msgspec
 from qdrant_edge import EdgeShard
 
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store.atomic import sync_folder, write_atomically
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.checksums import CHECKSUMS_FILE, Verified, remove_checksums, sums_of, write_checksums
+from pearl_qdrant.store.edge.checksums import (
+    CHECKSUMS_FILE,
+    Verified,
+    read_checksums,
+    remove_checksums,
+    sums_of,
+    write_checksums,
+)
+from pearl_qdrant.store.edge.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, read_manifest
 from pearl_qdrant.store.edge.ledger import LEDGER_FILE
-from pearl_qdrant.store.edge.views.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, read_manifest
-from pearl_qdrant.store.edge.views.placing import copy_file, place, shard_files
-from pearl_qdrant.store.edge.views.published import (
+from pearl_qdrant.store.edge.placing import copy_file, make_log, place, shard_files, without_log
+from pearl_qdrant.store.edge.published import (
     PUBLISHED_FILE,
     PUBLISHED_FOLDER,
     Published,
@@ -27,7 +41,8 @@ from pearl_qdrant.store.edge.views.published import (
     read_published,
     write_published,
 )
-from pearl_qdrant.store.edge.views.restoring import restore
+
+_NEW, _OLD = ".restored", ".replaced"  # folders beside the shard, while a killed writer's is replaced
 
 log = logging.getLogger(__name__)
 
@@ -241,3 +256,65 @@ class Publisher:
             return
         self._is_warned = True
         log.warning("Collection '%s' cannot be published for readers, who keep its last state (%s)", self.name, error)
+
+
+def restore(path: Path, name: str, state: Published) -> bool:
+    """Replace the shard, the manifest and the ledger by a committed state.
+
+    Args:
+        path: Folder of the collection, which is locked, and was not closed.
+        name: Its name.
+        state: What is published of it.
+
+    Returns:
+        Whether it was done. Else the collection is as the killed process left it: nothing was published, a load was
+        running, the machine has been restarted since, or the disk is full.
+    """
+    for folder in (_NEW, _OLD):
+        shutil.rmtree(path / folder, ignore_errors=True)
+    if state.folder is None or state.keeps_shard or not state.boot or state.boot != boot_id():
+        return False
+    try:
+        _make_shard(path / PUBLISHED_FOLDER / state.folder, path / _NEW)
+        _replace_shard(path)
+        _restore_others(path, state)
+    except (OSError, ValueError, StoreError) as error:
+        shutil.rmtree(path / _NEW, ignore_errors=True)
+        log.warning("Collection '%s' cannot be brought back to its last commit: %s", name, error)
+        return False
+    return True
+
+
+def _make_shard(published: Path, shard: Path) -> None:
+    """Make a shard of the published files."""
+    sums = read_checksums(published)
+    if sums is None or without_log(sums) != sums_of(published / SHARD_FOLDER):
+        raise ValueError("its published files are not complete")
+    place(published / SHARD_FOLDER, without_log(sums), shard, only_hard_links=True)
+    make_log(shard)
+
+
+def _replace_shard(path: Path) -> None:
+    """Exchange the folders. If this process dies in between, the next one makes the shard again."""
+    with suppress(FileNotFoundError):
+        (path / SHARD_FOLDER).rename(path / _OLD)
+    try:
+        (path / _NEW).rename(path / SHARD_FOLDER)
+    except OSError:
+        (path / _OLD).rename(path / SHARD_FOLDER)
+        raise
+    sync_folder(path)
+    shutil.rmtree(path / _OLD, ignore_errors=True)
+
+
+def _restore_others(path: Path, state: Published) -> None:
+    """Restore the manifest, the state of the graph, and the ledger, which only grows."""
+    write_atomically(path / MANIFEST_FILE, state.manifest)
+    if state.index:
+        write_atomically(path / INDEX_FILE, state.index)
+    else:
+        (path / INDEX_FILE).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        # Without a committed line, it may be the kept ledger of a collection that was made again.
+        if 0 < state.ledger_bytes < (path / LEDGER_FILE).stat().st_size:
+            os.truncate(path / LEDGER_FILE, state.ledger_bytes)

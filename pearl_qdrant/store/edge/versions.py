@@ -16,10 +16,8 @@ from pearl_qdrant.store.atomic import sync_folder
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.folder import CollectionFolder
-from pearl_qdrant.store.edge.ledger import LEDGER_FILE
-from pearl_qdrant.store.edge.views.content import LOCK_FILE, MANIFEST_FILE, SHARD_FOLDER, read_manifest
-from pearl_qdrant.store.edge.views.current import (
+from pearl_qdrant.store.edge.content import LOCK_FILE, MANIFEST_FILE, SHARD_FOLDER, read_manifest
+from pearl_qdrant.store.edge.current import (
     BUILD_PREFIX,
     POINTER_FILE,
     VERSIONS_FOLDER,
@@ -31,10 +29,12 @@ from pearl_qdrant.store.edge.views.current import (
     write_current,
     write_mark,
 )
-from pearl_qdrant.store.edge.views.placing import copy_file
+from pearl_qdrant.store.edge.folder import CollectionFolder
+from pearl_qdrant.store.edge.ledger import LEDGER_FILE
+from pearl_qdrant.store.edge.placing import copy_file
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.versions.protocol import Maker, Version, VersionMark
+from pearl_qdrant.store.versions import Maker, Version, VersionMark
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.edge.store import EdgeStore
@@ -46,7 +46,7 @@ _RETRY_S = 0.2
 
 
 class EdgeVersions:
-    """The versions of an embedded store's collections; see `versions.protocol.Versions`."""
+    """The versions of an embedded store's collections; see `versions.Versions`."""
 
     def __init__(self, store: EdgeStore) -> None:
         self._store = store
@@ -89,7 +89,7 @@ class EdgeVersions:
 
     @contextmanager
     def moving(self, name: str, *, wait_s: float) -> Iterator[EdgeCollection]:
-        """Lock the current version, and open it; see `versions.protocol.Versions.moving`."""
+        """Lock the current version, and open it; see `versions.Versions.moving`."""
         deadline = time.monotonic() + wait_s
         while True:
             path = current_path(self._store.root(name))

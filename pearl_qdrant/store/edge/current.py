@@ -22,8 +22,8 @@ from pydantic import ValidationError
 from pearl_qdrant.errors import ManifestError, StoreError
 from pearl_qdrant.store.atomic import read_at_most, write_atomically
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.views.content import read_manifest
-from pearl_qdrant.store.versions.protocol import PLAIN, VersionMark
+from pearl_qdrant.store.edge.content import read_manifest
+from pearl_qdrant.store.versions import PLAIN, VersionMark
 
 POINTER_FILE = "current.json"
 VERSIONS_FOLDER = ".versions"

@@ -26,7 +26,7 @@ from pearl_qdrant.store.server.current import (
     read_mark,
     split_name,
 )
-from pearl_qdrant.store.versions.protocol import PLAIN, Maker, Version, VersionMark, placement_of
+from pearl_qdrant.store.versions import PLAIN, Maker, Version, VersionMark, placement_of
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.server.store import ServerStore
@@ -38,7 +38,7 @@ _POLL_S = 0.1
 
 
 class ServerVersions:
-    """The versions of a server's collections; see `versions.protocol.Versions`."""
+    """The versions of a server's collections; see `versions.Versions`."""
 
     def __init__(self, store: ServerStore) -> None:
         self._store = store
@@ -81,7 +81,7 @@ class ServerVersions:
 
     @contextmanager
     def moving(self, name: str, *, wait_s: float) -> Iterator[ServerCollection]:
-        """Hold writers back; see `versions.protocol.Versions.moving`."""
+        """Hold writers back; see `versions.Versions.moving`."""
         version = find_current(self._connection, name)[0]
         physical = physical_name(name, version)
         self._refuse_other_mover(name, physical, wait_s)

@@ -28,17 +28,17 @@ from pearl_qdrant.store.edge import checksums as edge_checksums
 from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.views.content import (
+from pearl_qdrant.store.edge.content import (
     LOCK_FILE,
     SHARD_FOLDER,
     IndexState,
     read_index_state,
     read_manifest,
 )
-from pearl_qdrant.store.edge.views.current import current_path, root_of
-from pearl_qdrant.store.edge.views.places import ViewPlace, make_places, may_work_elsewhere
-from pearl_qdrant.store.edge.views.placing import LOG_FOLDER, copy_file, make_log, place, shard_files, without_log
-from pearl_qdrant.store.edge.views.published import (
+from pearl_qdrant.store.edge.current import current_path, root_of
+from pearl_qdrant.store.edge.places import ViewPlace, make_places, may_work_elsewhere
+from pearl_qdrant.store.edge.placing import LOG_FOLDER, copy_file, make_log, place, shard_files, without_log
+from pearl_qdrant.store.edge.published import (
     PUBLISHED_FILE,
     PUBLISHED_FOLDER,
     Published,

@@ -1,1 +1,0 @@
-"""Versions of embedded collections, and their shards as snapshots of a server."""

@@ -1,1 +1,0 @@
-"""Views: any number of processes read an embedded collection, beside one that writes it."""

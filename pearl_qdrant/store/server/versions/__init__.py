@@ -1,1 +1,0 @@
-"""Versions of collections on a server, and snapshots of their shards."""
