@@ -39,11 +39,13 @@ class Pass:
         names: Names of the source.
         encoded: Names that were encoded and written.
         deleted: Names that were deleted from the target.
+        inventory: What the target has afterwards.
     """
 
     names: int
     encoded: int
     deleted: int
+    inventory: Inventory
 
     @property
     def changes(self) -> int:
@@ -52,7 +54,12 @@ class Pass:
 
 
 def catch_up(
-    source: Collection, target: Collection, encoder: Callable[[], Encoder], *, on_progress: OnProgress
+    source: Collection,
+    target: Collection,
+    encoder: Callable[[], Encoder],
+    *,
+    known: Inventory | None = None,
+    on_progress: OnProgress,
 ) -> Pass:
     """Do one pass.
 
@@ -60,18 +67,19 @@ def catch_up(
         source: Open for reading.
         target: A hidden version, open for writing.
         encoder: Returns the encoder of the target; called only if there is something to encode.
+        known: What the target has, from the pass before; None: it is read.
         on_progress: See `OnProgress`.
 
     Raises:
         StoreError: If one of the two fails.
         ModelError: If the encoder cannot be loaded.
     """
-    known = Inventory.of(target)
+    known, has = Inventory.of(target) if known is None else known, Inventory()
     total = source.count()
     is_bulk = total - len(known) > BULK_NAMES
     done, encoded, since = 0, 0, 0
     with target.writer() if is_bulk else nullcontext() as writer:
-        for n_read, window in _windows(None if known.has(point) else point for point in source.scroll()):
+        for n_read, window in _windows(known.lacks(point, has) for point in source.scroll()):
             if window:
                 _write(window, target, encoder(), writer)
                 encoded += len(window)
@@ -83,7 +91,7 @@ def catch_up(
             on_progress(done, max(done, total))
     retired = known.retired()
     target.delete_points(retired)
-    return Pass(done, encoded, len(retired))
+    return Pass(done, encoded, len(retired), has)
 
 
 def _windows(points: Iterator[NamePoint | None]) -> Iterator[tuple[int, list[NamePoint]]]:

@@ -43,9 +43,13 @@ class Inventory:
         """Read all points of a collection."""
         inventory = cls()
         for point in collection.scroll():
-            inventory.ids += uuid.UUID(point.id).bytes
-            inventory.digests.append(digest_of(point))
+            inventory.add(point)
         return inventory
+
+    def add(self, point: NamePoint) -> None:
+        """Add a point, in the order of their ids."""
+        self.ids += uuid.UUID(point.id).bytes
+        self.digests.append(digest_of(point))
 
     def has(self, point: NamePoint) -> bool:
         """Whether a point of another collection is here in the same state. They are asked in the order of their ids."""
@@ -56,6 +60,11 @@ class Inventory:
         is_there = self._at < len(self) and self._id(self._at) == wanted
         self._at += is_there
         return is_there and self.digests[self._at - 1] == digest_of(point)
+
+    def lacks(self, point: NamePoint, seen: Inventory) -> NamePoint | None:
+        """Return a point of another collection if it is not here in the same state, and note it as seen."""
+        seen.add(point)
+        return None if self.has(point) else point
 
     def retired(self) -> set[str]:
         """The ids here that the other collection has not, once it was asked for all of its points."""

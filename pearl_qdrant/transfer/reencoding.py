@@ -29,6 +29,7 @@ from pearl_qdrant.store.verify import check_complete
 from pearl_qdrant.store.versions import Version
 from pearl_qdrant.transfer.catching_up import BULK_NAMES, catch_up
 from pearl_qdrant.transfer.everyday import EverydayChange, compare_everyday
+from pearl_qdrant.transfer.inventory import Inventory
 from pearl_qdrant.transfer.records import OnProgress, no_progress
 from pearl_qdrant.transfer.sample import NameSample
 
@@ -264,6 +265,7 @@ class _Reencoding:
     check: _Everyday | None = None
     _encoded: int = 0
     _token: str | None = field(default=None)
+    _known: Inventory | None = field(default=None)  # what the version has after the last pass
 
     def run(self) -> ReencodeResult:
         start = time.perf_counter()
@@ -301,7 +303,8 @@ class _Reencoding:
             with _current(self.store, self.name) as current:
                 check_complete([current])
                 self._token = current.state_token
-                found = catch_up(current, target, self.encoder, on_progress=self.on_progress)
+                found = catch_up(current, target, self.encoder, known=self._known, on_progress=self.on_progress)
+                self._known = found.inventory
                 before = current.manifest.model
             self._encoded += found.encoded
             if found.encoded > BULK_NAMES or (number == 0 and (found.encoded or not was_complete)):
@@ -339,7 +342,7 @@ class _Reencoding:
             manifest = current.read_manifest()
             check_complete([current])
             if self._token is None or current.state_token != self._token:
-                found = catch_up(current, target, self.encoder, on_progress=lambda done, total: None)
+                found = catch_up(current, target, self.encoder, known=self._known, on_progress=no_progress)
                 self._encoded += found.encoded
                 if found.encoded > BULK_NAMES:
                     target.finalize()

@@ -17,7 +17,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
 from pearl_qdrant.store.graph import CollectionStatus, share_indexed
 from pearl_qdrant.store.protocol import Collection, PointFilter
-from pearl_qdrant.store.rows import NameRows
+from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
@@ -27,7 +27,7 @@ from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import ServerLedger
 from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
-from pearl_qdrant.store.server.queries import retrieve_vectors, run_queries, scroll_rows, to_filter
+from pearl_qdrant.store.server.queries import retrieve, retrieve_vectors, run_queries, scroll, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader
 from pearl_qdrant.store.versions import PLAIN
 
@@ -270,34 +270,24 @@ class ServerCollection(Collection):
         )
 
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
-        wanted = to_filter(point_filter)
-        offset: models.ExtendedPointId | None = None
-        while True:
-            records, offset = self._scroll_page(wanted, page, offset)
-            for record in records:
-                yield self._read(record.payload)
-            if offset is None:
-                return
-
-    def _scroll_page(
-        self, scroll_filter: models.Filter | None, limit: int, offset: models.ExtendedPointId | None
-    ) -> tuple[list[models.Record], models.ExtendedPointId | None]:
-        """Send one request of a scroll; return its points and the offset of the next one."""
-        answer: tuple[list[models.Record], models.ExtendedPointId | None] = self._call(
-            lambda: self._client.scroll(self._physical, scroll_filter=scroll_filter, limit=limit, offset=offset)
-        )
-        return answer
+        self._check_open()
+        for rows in scroll(self._connection, self._physical, page=page, query_filter=to_filter(point_filter)):
+            yield from (self._read(row.payload) for row in rows)
 
     def scroll_rows(self) -> Iterator[NameRows]:
         """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         self._check_open()
-        return scroll_rows(
-            self._connection, self._physical, self._manifest, read=self._read, page=at_most(_ROWS, self._limits.query)
-        )
+        dim, has_descriptions = self._manifest.dim, self._manifest.has_descriptions
+        vectors = [DENSE, DESCRIPTION] if has_descriptions else [DENSE]
+        page = at_most(_ROWS, self._limits.query)
+        for rows in scroll(self._connection, self._physical, page=page, vectors=vectors):
+            points, named = [self._read(row.payload) for row in rows], (row.vector or {} for row in rows)
+            yield pack_rows(points, named, dim=dim, has_descriptions=has_descriptions)
 
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
-        records = self._call(partial(self._client.retrieve, self._physical, ids, with_payload=True))
-        return {str(record.id): self._read(record.payload) for record in records}
+        self._check_open()
+        rows = retrieve(self._connection, self._physical, ids)
+        return {str(row.id): self._read(row.payload) for row in rows}
 
     def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
         self._check_open()
@@ -339,10 +329,8 @@ class ServerCollection(Collection):
     def _delete(self, selector: models.Filter | list[models.ExtendedPointId]) -> None:
         self._call(partial(self._client.delete, self._physical, selector, wait=True))
 
-    def _read(self, payload: Mapping[str, Any] | msgspec.Raw | None) -> NamePoint:
-        if isinstance(payload, msgspec.Raw):
-            return NamePoint.from_json(payload, self._name)
-        return NamePoint.from_payload(payload, self._name)
+    def _read(self, payload: msgspec.Raw) -> NamePoint:
+        return NamePoint.from_json(payload, self._name)
 
     def _call(self, request: Callable[[], Any]) -> Any:
         """Send a request; retried and with our errors, see `Connection.call`."""

@@ -17,8 +17,7 @@ from qdrant_client import models
 
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import PointFilter
-from pearl_qdrant.store.rows import NameRows, pack_rows
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, LEXICAL, Manifest, NamePoint, Quantization
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, Quantization
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.limits import Limits, at_most
@@ -46,21 +45,7 @@ class _Answer(msgspec.Struct, gc=False):
     result: list[_QueryResult]
 
 
-class _Vectors(msgspec.Struct, gc=False):
-    """A point with the vectors that were requested and that it has."""
-
-    id: str | int
-    vector: dict[str, list[float]] | None = None
-
-
-class _VectorsAnswer(msgspec.Struct, gc=False):
-    """The answer to a request for vectors."""
-
-    result: list[_Vectors]
-
-
 _read_answer = msgspec.json.Decoder(_Answer).decode
-_read_vectors = msgspec.json.Decoder(_VectorsAnswer).decode
 
 
 def to_filter(point_filter: PointFilter | None) -> models.Filter | None:
@@ -127,6 +112,80 @@ def _send(connection: Connection, collection: str, searches: Sequence[dict[str, 
     )
 
 
+class Row(msgspec.Struct, gc=False):
+    """A point, with the vectors that were requested and that it has."""
+
+    id: str | int
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    vector: dict[str, list[float]] | None = None
+
+
+class _RowsPage(msgspec.Struct, gc=False):
+    """A page of a scroll, and where the next one begins."""
+
+    points: list[Row]
+    next_page_offset: str | int | None = None
+
+
+class _PageAnswer(msgspec.Struct, gc=False):
+    """The answer to a scroll."""
+
+    result: _RowsPage
+
+
+class _RowsAnswer(msgspec.Struct, gc=False):
+    """The answer to a request for points by their ids."""
+
+    result: list[Row]
+
+
+_read_page = msgspec.json.Decoder(_PageAnswer).decode
+_read_rows = msgspec.json.Decoder(_RowsAnswer).decode
+
+
+def scroll(
+    connection: Connection,
+    collection: str,
+    *,
+    page: int,
+    query_filter: models.Filter | None = None,
+    vectors: Sequence[str] = (),
+) -> Iterator[list[Row]]:
+    """Yield all points that pass a filter with some of their vectors, ordered by point id, in pages.
+
+    Args:
+        connection: To the server.
+        collection: Name of the collection.
+        page: Points in one request.
+        query_filter: Which points pass; None: all.
+        vectors: Names of the vectors.
+
+    Raises:
+        StoreError: If the server does not answer, refuses a request, or sends an answer of another form.
+    """
+    wanted = None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
+    offset: str | int | None = None
+    while True:
+        request = {"limit": page, "offset": offset, "filter": wanted, "with_vector": [*vectors], "with_payload": True}
+        answer = connection.call_rest(
+            "POST",
+            "/collections/{name}/points/scroll",
+            orjson.dumps(request),
+            collection=collection,
+            read=lambda content: _read_page(content).result,
+        )
+        yield answer.points
+        offset = answer.next_page_offset
+        if offset is None:
+            return
+
+
+def retrieve(connection: Connection, collection: str, ids: Sequence[str]) -> list[Row]:
+    """Request points by their ids, without vectors; missing ones are left out. Raises as `scroll`."""
+    body = orjson.dumps({"ids": [*ids], "with_payload": True, "with_vector": False})
+    return _request_rows(connection, collection, body)
+
+
 def retrieve_vectors(
     connection: Connection, collection: str, ids: Sequence[str], vector: str, *, dim: int
 ) -> dict[str, list[float]]:
@@ -143,86 +202,28 @@ def retrieve_vectors(
         StoreError: If the server does not answer, refuses the request, or sends an answer of another form.
     """
     body = orjson.dumps({"ids": [*ids], "with_payload": False, "with_vector": [vector]})
-    return connection.call_rest(
-        "POST",
-        "/collections/{name}/points",
-        body,
-        collection=collection,
-        read=lambda content: _vectors(_read_vectors(content).result, vector, dim),
-    )
+    rows = _request_rows(connection, collection, body, lambda found: _check_width(found, vector, dim))
+    return {str(row.id): row.vector[vector] for row in rows if row.vector and vector in row.vector}
 
 
-class _Row(msgspec.Struct, gc=False):
-    """A point with its vectors."""
+def _request_rows(
+    connection: Connection,
+    collection: str,
+    body: bytes,
+    check: Callable[[list[Row]], None] = lambda rows: None,
+) -> list[Row]:
+    def read(content: bytes) -> list[Row]:
+        rows = _read_rows(content).result
+        check(rows)
+        return rows
 
-    payload: msgspec.Raw
-    vector: dict[str, list[float]] | None = None
-
-
-class _RowsPage(msgspec.Struct, gc=False):
-    """A page of a scroll, and where the next one begins."""
-
-    points: list[_Row]
-    next_page_offset: str | int | None = None
-
-
-class _RowsAnswer(msgspec.Struct, gc=False):
-    """The answer to a scroll."""
-
-    result: _RowsPage
+    return connection.call_rest("POST", "/collections/{name}/points", body, collection=collection, read=read)
 
 
-_read_rows = msgspec.json.Decoder(_RowsAnswer).decode
-
-
-def scroll_rows(
-    connection: Connection, collection: str, manifest: Manifest, *, read: Callable[[Any], NamePoint], page: int
-) -> Iterator[NameRows]:
-    """Yield all points with their dense vectors, ordered by point id, in pages.
-
-    Args:
-        connection: To the server.
-        collection: Name of the collection.
-        manifest: Gives the width of the vectors, and whether descriptions have some.
-        read: Turns a payload into a point.
-        page: Points in one request.
-
-    Raises:
-        StoreError: If the server does not answer, refuses a request, or sends an answer of another form.
-    """
-    wanted = [DENSE, DESCRIPTION] if manifest.has_descriptions else [DENSE]
-    offset: str | int | None = None
-    while True:
-        request = {"limit": page, "offset": offset, "with_payload": True, "with_vector": wanted}
-        answer = connection.call_rest(
-            "POST",
-            "/collections/{name}/points/scroll",
-            orjson.dumps(request),
-            collection=collection,
-            read=lambda content: _read_rows(content).result,
-        )
-        points, offset = answer.points, answer.next_page_offset
-        vectors = [point.vector or {} for point in points]
-        yield pack_rows(
-            [read(point.payload) for point in points],
-            vectors,
-            dim=manifest.dim,
-            has_descriptions=manifest.has_descriptions,
-        )
-        if offset is None:
-            return
-
-
-def _vectors(points: Sequence[_Vectors], vector: str, dim: int) -> dict[str, list[float]]:
-    """Return one vector of the points that have it, by id.
-
-    Raises:
-        ValueError: If one has another width.
-    """
-    found = {str(point.id): point.vector[vector] for point in points if point.vector and vector in point.vector}
-    if any(len(values) != dim for values in found.values()):
+def _check_width(rows: Sequence[Row], vector: str, dim: int) -> None:
+    """Raise ValueError if this vector of a point has another width."""
+    if any(len(row.vector[vector]) != dim for row in rows if row.vector and vector in row.vector):
         raise ValueError(f"a vector '{vector}' does not have {dim} dimensions")
-    return found
 
 
 def _search(
