@@ -28,8 +28,8 @@ def run_checks(store: str | Sequence[str] | None = None, model: str = DEFAULT_MO
     """Check versions, devices, the model and the store, one after the other.
 
     Args:
-        store: Folder, URL or URLs; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder. The key of a
-            server is read from the environment.
+        store: Folder, URL or URLs; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder. The key
+            of a server is read from the environment.
         model: The model to load.
 
     Yields:

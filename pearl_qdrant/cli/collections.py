@@ -12,7 +12,7 @@ from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json, table_lin
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.administration import CollectionSummary
-    from pearl_qdrant.transfer.records import TransferResult, Way
+    from pearl_qdrant.transfer.moving import TransferResult, Way
 
 
 @click.group()
@@ -167,7 +167,7 @@ def push(
 ) -> None:
     """Copy a collection to a server, without encoding a name again."""
     from pearl_qdrant.store.protocol import Placement
-    from pearl_qdrant.transfer.push import push_collection
+    from pearl_qdrant.transfer.moving import push_collection
 
     with progress_bar(name) as on_progress:
         result = push_collection(

@@ -56,9 +56,6 @@ OVERSAMPLING: dict[Quantization, float] = {"none": 1.0, "int8": 2.0, "binary": 4
 """A search finds this many times the wanted points by quantised vectors, and scores these by the full vectors. One bit
 for each dimension needs more."""
 
-OLD_M, OLD_EF_CONSTRUCT = 16, 100
-"""Parameters of collections made before they were recorded."""
-
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:

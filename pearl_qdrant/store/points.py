@@ -89,11 +89,13 @@ def description_text(entity: Entity | NamePoint) -> str | None:
     return f"{entity.canonical_name}, {description}" if description else None
 
 
-def encode_descriptions(names: Iterable[tuple[Entity, str]], encoder: Encoder, *, wanted: bool) -> FloatArray | None:
+def encode_descriptions(
+    names: Iterable[tuple[Entity | NamePoint, str]], encoder: Encoder, *, wanted: bool
+) -> FloatArray | None:
     """Encode the descriptions of entities, for the points of their canonical names.
 
     Args:
-        names: n entities with one of their names each.
+        names: n entities, or points of them, with one of their names each.
         encoder: The encoder of the names.
         wanted: Whether the collection keeps vectors of descriptions.
 

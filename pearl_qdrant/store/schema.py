@@ -147,14 +147,12 @@ class NamePoint:
             ManifestError: If it was not written by pearl-qdrant.
         """
         given = dict(payload or {})
-        # A column called popularity was an extra field once, which is text.
-        text = {"popularity": given.pop("popularity")} if isinstance(given.get("popularity"), str) else {}
         try:
             parsed = msgspec.convert(given, _Payload)
         except msgspec.ValidationError as error:
             raise ManifestError(collection, f"the payload of a point is not valid: {error}") from error
         extra = {key: str(value) for key, value in given.items() if key not in _OWN_FIELDS}
-        return cls(**msgspec.structs.asdict(parsed), extra={**extra, **text})
+        return cls(**msgspec.structs.asdict(parsed), extra=extra)
 
     @classmethod
     def from_json(cls, payload: bytes | msgspec.Raw, collection: str) -> NamePoint:

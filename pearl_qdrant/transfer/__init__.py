@@ -6,9 +6,9 @@
     reencode_collection("umls", model="pearl-base")
 
 What is built is hidden until it is complete and checked; then one change makes it current (`store/versions.py`).
-`push.py` and `pull.py` are the calls, `moving.py` what they share: `streaming.py` writes what `inventory.py` finds
-missing. A pull from a server takes its finished shard where it can.
-`reencoding.py` encodes again, `catching_up.py` follows what writers do meanwhile, and `everyday.py` compares models.
+`moving.py` and `pull.py` copy: what `inventory.py` finds missing is streamed, and a pull from a server takes its
+finished shard where it can. `reencoding.py` encodes again, `catching_up.py` follows what writers do meanwhile, and
+`everyday.py` compares models.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pearl_qdrant.transfer.everyday import EverydayChange, EverydayKind
+    from pearl_qdrant.transfer.moving import TransferResult, push_collection
     from pearl_qdrant.transfer.pull import pull_collection
-    from pearl_qdrant.transfer.push import push_collection
-    from pearl_qdrant.transfer.records import TransferResult
     from pearl_qdrant.transfer.reencoding import (
         EVERYDAY_MENTIONS,
         ReencodeResult,
@@ -50,10 +49,10 @@ __getattr__, __dir__ = lazy_exports(
         "EverydayChange": "pearl_qdrant.transfer.everyday",
         "EverydayKind": "pearl_qdrant.transfer.everyday",
         "ReencodeResult": "pearl_qdrant.transfer.reencoding",
-        "TransferResult": "pearl_qdrant.transfer.records",
+        "TransferResult": "pearl_qdrant.transfer.moving",
         "prune_collection": "pearl_qdrant.transfer.versions",
         "pull_collection": "pearl_qdrant.transfer.pull",
-        "push_collection": "pearl_qdrant.transfer.push",
+        "push_collection": "pearl_qdrant.transfer.moving",
         "reencode_collection": "pearl_qdrant.transfer.reencoding",
         "rollback_collection": "pearl_qdrant.transfer.reencoding",
     },

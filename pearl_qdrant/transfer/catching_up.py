@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
+from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.encoder.type_head import predict_types
-from pearl_qdrant.store.points import description_text
+from pearl_qdrant.store.points import encode_descriptions
 from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.transfer.inventory import Inventory
-from pearl_qdrant.transfer.records import OnProgress
+from pearl_qdrant.transfer.moving import OnProgress
 
 WINDOW = 4096
 """Names encoded together: enough to sort by length with little padding, and 0.3 to 1.5 s between two reports."""
@@ -111,7 +111,8 @@ def _write(points: Sequence[NamePoint], target: Collection, encoder: Encoder, wr
     distinct = list(dict.fromkeys(point.name for point in points))
     rows = {name: row for row, name in enumerate(distinct)}
     encoded = encoder.encode(distinct).take([rows[point.name] for point in points])
-    described = _descriptions(points, encoder) if target.manifest.has_descriptions else None
+    named = ((point, point.name) for point in points)
+    described = encode_descriptions(named, encoder, wanted=target.manifest.has_descriptions)
     write = target.upsert if writer is None else writer.write
     write(retyped(points, encoded), encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
 
@@ -135,13 +136,3 @@ def retyped(points: Sequence[NamePoint], encoded: Encoded) -> list[NamePoint]:
         )
         for row, (point, kind) in enumerate(zip(points, kinds, strict=True))
     ]
-
-
-def _descriptions(points: Sequence[NamePoint], encoder: Encoder) -> FloatArray:
-    """Vectors of the descriptions of canonical names: (n, dim), zeros for the others."""
-    texts = {row: text for row, point in enumerate(points) if point.is_canonical and (text := description_text(point))}
-    vectors: FloatArray = np.zeros((len(points), encoder.info.dim), dtype=np.float32)
-    if texts:
-        encoded = encoder.encode(list(texts.values()))
-        vectors[list(texts)] = np.where(np.asarray(encoded.encodable)[:, None], encoded.vectors, 0)
-    return vectors

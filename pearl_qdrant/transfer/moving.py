@@ -1,4 +1,4 @@
-"""A collection moves from one store to another: built hidden, checked, made current.
+"""A collection moves from one store to another: built hidden, checked, made current; and `push_collection`.
 
 A transfer that is killed, or whose server goes away, leaves a hidden version that nobody sees; the same call goes on
 there. What is left of another collection of that name is removed.
@@ -10,8 +10,10 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
 
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -22,13 +24,13 @@ from pearl_qdrant.errors import (
     StoreFullError,
     StoreUnavailableError,
 )
+from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
 from pearl_qdrant.store.versions import Maker, new_version, placement_of
-from pearl_qdrant.transfer.records import OnProgress, TransferResult
+from pearl_qdrant.transfer.inventory import Inventory
 from pearl_qdrant.transfer.sample import NameSample
-from pearl_qdrant.transfer.streaming import stream_names, streamed_manifest
 
 MOVE_WAIT_S = 10.0
 """How long a switch waits for a writer of an embedded collection, in seconds."""
@@ -43,6 +45,83 @@ class NoSnapshotError(StoreError):
 
 MakeShard = Callable[[Collection, str], Collection]
 """Makes a hidden version of the target from the source's finished shard; if it raises NoSnapshotError, none is left."""
+
+Way = Literal["auto", "snapshot", "stream"]
+"""How a collection is pulled: as its finished shard, as points with their vectors, or the first where it can."""
+
+OnProgress = Callable[[int, int], None]
+"""Called with (names moved, all names)."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferResult:
+    """What `push_collection` or `pull_collection` did.
+
+    Attributes:
+        collection: Its name.
+        source, target: Locations of the stores.
+        way: "stream": points with their vectors; "snapshot" (of a pull): the finished shard, with its graph.
+        reason: Why not as a snapshot; empty if it is one, or there never is one.
+        names: Names of the collection; as many points are in the target, counted exactly.
+        sent: Names that this call brought; an earlier one that ended early had brought the others.
+        checked: Names whose points were compared, and that were searched in both stores with the same answer.
+        replaced: Whether a collection of that name was there. It stays hidden in the target, until it is pruned.
+        seconds: Time of all of it.
+    """
+
+    collection: str
+    source: str
+    target: str
+    way: Literal["snapshot", "stream"]
+    reason: str
+    names: int
+    sent: int
+    checked: int
+    replaced: bool
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all facts as one flat JSON object."""
+        return {**asdict(self), "seconds": round(self.seconds, 3)}
+
+
+def push_collection(
+    name: str,
+    *,
+    to: StoreLike,
+    store: StoreLike = None,
+    replace: bool = False,
+    placement: Placement | None = None,
+    wait_s: float | None = None,
+    on_progress: OnProgress = no_progress,
+) -> TransferResult:
+    """Copy a collection to a server. No name is encoded again.
+
+    Names travel with their vectors, several requests at a time, and the server builds the graph once, at the end. It is
+    built hidden, checked, and then visible at once. If the call is killed, or the server goes away, the same call goes
+    on: what is there is not sent again.
+
+    Args:
+        name: The collection.
+        to: URL of the server, or another store. Its key is read from the environment.
+        store: The store that has it; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
+        replace: Whether to replace a collection of that name. The one before it stays hidden, until it is pruned.
+        placement: How a cluster distributes it.
+        wait_s: How long to wait for a server that does not answer, in seconds; None as in `open_store`.
+        on_progress: Called from time to time with (names moved, all names).
+
+    Raises:
+        CollectionNotFoundError: If there is no such collection.
+        CollectionExistsError: If the server has one of that name, and `replace` is not set.
+        IncompleteError: If its load or an update did not finish.
+        StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed on the server.
+    """
+    with use_store(store, wait_s=wait_s) as source, use_store(to, wait_s=wait_s) as target:
+        return Transfer(name, source, target, "push", replace, placement, on_progress).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +160,7 @@ class Transfer:
             StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed in the target.
         """
         start = time.perf_counter()
-        if self.source.location == self.target.location and self.source.location != ":memory:":
+        if self.source.location == self.target.location:
             raise OptionError(
                 "store",
                 f"Collection '{self.name}' is to move from {self.source.location} to the same place. Name another "
@@ -195,6 +274,53 @@ class Transfer:
                 with suppress(PearlQdrantError, ValueError):
                     self.target.versions.delete(self.name, version)
             raise
+
+
+def stream_names(
+    source: Collection, target: Collection, *, sample: NameSample, on_progress: OnProgress
+) -> tuple[int, int]:
+    """Write the names that a collection lacks, with their vectors, delete what it should not have, build its graph.
+
+    Several requests are in flight to a server, and it builds its graph once, at the end. What an earlier call brought
+    is not sent again.
+
+    Args:
+        source: Open for reading.
+        target: Hidden from others, and of the same model; empty, or filled in part by a call that ended early.
+        sample: Takes some of the names, to be compared afterwards.
+        on_progress: See `OnProgress`.
+
+    Returns:
+        Names read, and names sent.
+    """
+    total, done, sent = source.count(), 0, 0
+    known = Inventory.of(target)
+    on_progress(0, total)
+    with target.writer() as writer:
+        for rows in source.scroll_rows():
+            if not rows.points:
+                continue
+            lacking = np.array([not known.has(point) for point in rows.points])
+            if lacking.any():
+                left = rows if lacking.all() else rows.where(lacking)
+                writer.write(left.points, left.vectors, left.encodable, descriptions=left.descriptions)
+                sent += len(left.points)
+            sample.take(rows)
+            done += len(rows.points)
+            on_progress(done, max(done, total))
+    target.delete_points(known.retired())
+    target.finalize()
+    return done, sent
+
+
+def streamed_manifest(source: Collection, target: Manifest) -> Manifest:
+    """Return the manifest of a collection whose names were streamed: that of the source, in the target's layout."""
+    changed: dict[str, object] = {
+        "collection": target.collection,
+        "has_plain_payloads": target.has_plain_payloads,
+        "checkpoints": (),
+    }
+    return source.manifest.model_copy(update=changed)
 
 
 def _begun(manifest: Manifest) -> Manifest:

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, cast
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.store.open import StoreLike, is_url, use_store
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.transfer.moving import MakeShard, NoSnapshotError, Transfer
-from pearl_qdrant.transfer.records import OnProgress, TransferResult, Way, no_progress
+from pearl_qdrant.transfer.moving import (
+    MakeShard,
+    NoSnapshotError,
+    OnProgress,
+    Transfer,
+    TransferResult,
+    Way,
+    no_progress,
+)
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.edge.store import EdgeStore
@@ -67,7 +74,7 @@ def pull_collection(
 
 def _shard_maker(source: Store, target: Store) -> MakeShard | None:
     """Return the way with the finished shard, if there is one between these kinds of store."""
-    if not is_url(source.location) or is_url(target.location) or target.location == ":memory:":
+    if not is_url(source.location) or is_url(target.location):
         return None
     embedded = cast("EdgeStore", target)
     return lambda collection, version: _make_shard(cast("ServerCollection", collection), embedded, version)
@@ -106,7 +113,15 @@ def _download(source: ServerCollection, work: Path, n_vectors: int) -> Path:
     from pearl_qdrant.store import graph
     from pearl_qdrant.store.atomic import write_atomically
     from pearl_qdrant.store.edge.checksums import write_checksums
-    from pearl_qdrant.store.edge.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, IndexState
+    from pearl_qdrant.store.edge.content import (
+        INDEX_FILE,
+        MANIFEST_FILE,
+        SHARD_FOLDER,
+        IndexState,
+        Published,
+        new_token,
+        write_published,
+    )
     from pearl_qdrant.store.edge.snapshots import unpack_snapshot
     from pearl_qdrant.store.server.snapshots import download_shard, only_shard
 
@@ -122,6 +137,7 @@ def _download(source: ServerCollection, work: Path, n_vectors: int) -> Path:
     manifest = source.manifest.model_copy(update=changed)
     write_atomically(folder / MANIFEST_FILE, manifest.model_dump_json(indent=2) + "\n")
     write_checksums(folder / SHARD_FOLDER)
+    write_published(folder, Published(new_token()))
     return folder
 
 

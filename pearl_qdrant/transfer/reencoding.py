@@ -30,7 +30,7 @@ from pearl_qdrant.store.versions import Version
 from pearl_qdrant.transfer.catching_up import BULK_NAMES, catch_up
 from pearl_qdrant.transfer.everyday import EverydayChange, compare_everyday
 from pearl_qdrant.transfer.inventory import Inventory
-from pearl_qdrant.transfer.records import OnProgress, no_progress
+from pearl_qdrant.transfer.moving import OnProgress, no_progress
 from pearl_qdrant.transfer.sample import NameSample
 
 MOVE_WAIT_S = 600.0

@@ -89,8 +89,8 @@ def test_a_mention_with_an_exact_match_is_not_searched_again() -> None:
     assert found[0][0].point == points[0]
 
 
-def test_an_update_keeps_the_parameters_of_an_older_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older collection keeps the links of its graph: an update does not rebuild all of it."""
+def test_an_update_keeps_the_parameters_of_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection keeps the links of its graph, also where the default is another one by now."""
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
     store = EdgeStore(tmp_path / "store")
     collection = store.create(manifest_of("base"))
@@ -103,12 +103,12 @@ def test_an_update_keeps_the_parameters_of_an_older_graph(tmp_path: Path, monkey
     assert (now["m"], now["ef_construct"]) == (graph.M, graph.EF_CONSTRUCT)
     assert folder.finalize_job().graph_m == graph.M
 
-    index.write_text(json.dumps({"vectors": 200, "rewritten": 0}), encoding="utf-8")
+    index.write_text(json.dumps({"vectors": 200, "m": 16, "ef_construct": 100}), encoding="utf-8")
     job = folder.finalize_job()
     collection.finalize()
 
-    assert (job.graph_m, job.graph_ef_construct) == (graph.OLD_M, graph.OLD_EF_CONSTRUCT)
-    assert json.loads(index.read_text("utf-8"))["m"] == graph.OLD_M
+    assert (job.graph_m, job.graph_ef_construct) == (16, 100)
+    assert json.loads(index.read_text("utf-8"))["m"] == 16
     store.close()
 
 

@@ -67,17 +67,14 @@ def test_a_foreign_payload_is_refused(change: dict[str, Any], field: str) -> Non
 
 
 def test_popularity_is_in_the_payload_only_if_it_is_known() -> None:
-    """Collections from before popularity, with a column of that name as text among them, are read as they are."""
+    """A point without a known popularity has no such field."""
     known = NamePoint("kb", "e", "n", "n", True, popularity=7.5)
     unknown = NamePoint("kb", "e", "n", "n", True)
-    older = unknown.to_payload() | {"popularity": "high"}
 
     for point in (known, unknown):
         assert NamePoint.from_payload(point.to_payload(), "c") == point
         assert NamePoint.from_json(orjson.dumps(point.to_payload()), "c") == point
     assert "popularity" not in unknown.to_payload()
-    assert NamePoint.from_payload(older, "c").extra == {"popularity": "high"}
-    assert NamePoint.from_json(orjson.dumps(older), "c") == replace(unknown, extra={"popularity": "high"})
 
 
 @pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{", b'{"kb": "\xff"}', b'{"x":' * 100_000])

@@ -31,8 +31,8 @@ store_option: Callable[[F], F] = click.option(
     show_default="the user's data folder",
     metavar="DIR|URL",
     callback=_check_store,
-    help="Folder of an embedded store, or URL of a Qdrant server (key: QDRANT_API_KEY); several nodes of a cluster with "
-    "commas between.",
+    help="Folder of an embedded store, or URL of a Qdrant server (key: QDRANT_API_KEY); with commas between, several "
+    "nodes of a cluster.",
 )
 
 device_option: Callable[[F], F] = click.option(

@@ -21,9 +21,15 @@ from pathlib import Path
 from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import write_checksums
-from pearl_qdrant.store.edge.content import INDEX_FILE, SHARD_FOLDER, read_index_state
+from pearl_qdrant.store.edge.content import (
+    INDEX_FILE,
+    SHARD_FOLDER,
+    Published,
+    new_token,
+    read_index_state,
+    write_published,
+)
 from pearl_qdrant.store.edge.placing import copy_file, make_log, place, shard_files
-from pearl_qdrant.store.edge.published import Published, new_token, write_published
 
 _SEGMENTS = "segments"
 _POINTS = ("id_tracker.mappings", "mutable_id_tracker.mappings")  # a segment without either is empty

@@ -28,19 +28,20 @@ from pearl_qdrant.store.edge.checksums import (
     sums_of,
     write_checksums,
 )
-from pearl_qdrant.store.edge.content import INDEX_FILE, MANIFEST_FILE, SHARD_FOLDER, read_manifest
-from pearl_qdrant.store.edge.ledger import LEDGER_FILE
-from pearl_qdrant.store.edge.placing import copy_file, make_log, place, shard_files, without_log
-from pearl_qdrant.store.edge.published import (
+from pearl_qdrant.store.edge.content import (
+    INDEX_FILE,
+    MANIFEST_FILE,
     PUBLISHED_FILE,
     PUBLISHED_FOLDER,
+    SHARD_FOLDER,
     Published,
     boot_id,
-    closed_token,
     new_token,
     read_published,
     write_published,
 )
+from pearl_qdrant.store.edge.ledger import LEDGER_FILE
+from pearl_qdrant.store.edge.placing import copy_file, make_log, place, shard_files, without_log
 
 _NEW, _OLD = ".restored", ".replaced"  # folders beside the shard, while a killed writer's is replaced
 
@@ -80,7 +81,7 @@ class Publisher:
         """
         found = read_published(self.path)
         if verified.is_settled and (found is None or found.folder is None):
-            self._state = found or self._older_state(verified)
+            self._state = found or self._state
             self._unchanged = verified
         elif verified.sums is not None:
             self._publish_closed(found.token if found else new_token())
@@ -92,11 +93,6 @@ class Publisher:
             self._is_changed = self._needs_files = True
         self._remove_others()
         return self._unchanged is not None
-
-    def _older_state(self, verified: Verified) -> Published:
-        """The state of a closed collection that has none."""
-        assert verified.sums is not None
-        return Published(closed_token(read_manifest(self.path, self.name), verified.sums))
 
     def before_change(self) -> None:
         """Publish the closed collection, if that is still to do: its files or its manifest change now.

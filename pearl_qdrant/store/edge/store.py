@@ -33,13 +33,15 @@ from pearl_qdrant.store.edge.content import (
     LOCK_FILE,
     MANIFEST_FILE,
     SHARD_FOLDER,
+    Published,
+    new_token,
     read_index_state,
     read_manifest,
+    write_published,
 )
 from pearl_qdrant.store.edge.current import current_path, write_mark
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.lock import CollectionLock, find_owner
-from pearl_qdrant.store.edge.published import Published, new_token, write_published
 from pearl_qdrant.store.edge.versions import EdgeVersions, is_collection
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.names import check_name

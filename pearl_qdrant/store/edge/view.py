@@ -30,21 +30,18 @@ from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import (
     LOCK_FILE,
+    PUBLISHED_FILE,
+    PUBLISHED_FOLDER,
     SHARD_FOLDER,
     IndexState,
+    Published,
     read_index_state,
     read_manifest,
+    read_published,
 )
 from pearl_qdrant.store.edge.current import current_path, root_of
 from pearl_qdrant.store.edge.places import ViewPlace, make_places, may_work_elsewhere
 from pearl_qdrant.store.edge.placing import LOG_FOLDER, copy_file, make_log, place, shard_files, without_log
-from pearl_qdrant.store.edge.published import (
-    PUBLISHED_FILE,
-    PUBLISHED_FOLDER,
-    Published,
-    closed_token,
-    read_published,
-)
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.schema import Manifest
 
@@ -202,9 +199,7 @@ class CollectionView:
     @property
     def state_token(self) -> str | None:
         """What names the state of this view; None if nothing does, as after a crash."""
-        if self._source.sums is None:
-            return None
-        return self._source.token or closed_token(self.manifest, self._source.sums)
+        return None if self._source.sums is None else self._source.token
 
     @contextmanager
     def shard(self, doing: str) -> Iterator[EdgeShard]:
