@@ -6,13 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pearl_qdrant.store.edge.parts import joining
 from spread_cases import assert_equal, write_base
 
 from pearl_qdrant import load_base, load_base_in_parts, update_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.store.edge import placing
+from pearl_qdrant.store.edge import joining, placing
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import read_index_state
 from pearl_qdrant.store.edge.joining import join_parts

@@ -13,8 +13,8 @@ from transfer_cases import NAME, embedded, fill
 
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, StoreError
 from pearl_qdrant.store.administration import summarize_collections
+from pearl_qdrant.store.edge import versions as edge_versions
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.edge.versions import versions as edge_versions
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.transfer import prune_collection, pull_collection
 
