@@ -21,11 +21,11 @@ import click
 
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.rows import NameRows
 from pearl_qdrant.store.server.connection import connect
 from pearl_qdrant.store.server.limits import Limits
 from pearl_qdrant.store.server.points import check_points
 from pearl_qdrant.store.server.upload import ServerWriter
-from pearl_qdrant.store.rows import NameRows
 
 _ANSWER = b'{"result": {"operation_id": 0, "status": "completed"}, "status": "ok", "time": 0.0}'
 

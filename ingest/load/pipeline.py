@@ -225,8 +225,9 @@ def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_nam
     """Mark the collection as loading.
 
     Returns:
-        Entities that are already stored, by the checkpoint, or all of a release that was loaded before; whether there was one, of a load that did not finish; and
-        whether the collection must hold exactly the names of this input afterwards: nothing else was ever loaded.
+        Entities that are already stored, by the checkpoint, or all of a release that was loaded before; whether there
+        was a checkpoint, of a load that did not finish; and whether the collection must hold exactly the names of this
+        input afterwards: nothing else was ever loaded, or it was complete.
     """
     before = collection.read_manifest()
     before.check_model(encoder.info)

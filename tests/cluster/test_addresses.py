@@ -102,7 +102,7 @@ def test_without_any_node_the_error_names_all(nodes: list[Node]) -> None:
 
 
 def test_each_address_has_its_own_path_and_is_checked(double: QdrantDouble, nodes: list[Node]) -> None:
-    """Addresses may have spaces and slashes at their ends; each needs its http://, and none gets a key in plain text."""
+    """Addresses may have spaces and slashes at their ends; each needs its http://, and none a key in plain text."""
     store = connect(f"{nodes[0].url}/ , {nodes[1].url}")
     assert store.location == f"{nodes[0].url},{nodes[1].url}"
     assert store.collections() == []
