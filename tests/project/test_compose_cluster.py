@@ -81,7 +81,7 @@ def test_each_node_keeps_its_own_data(cluster: dict[str, Any]) -> None:
 
 
 def test_the_service_is_as_beside_one_server(single: dict[str, Any], cluster: dict[str, Any]) -> None:
-    """The service and the load ask any node that answers, and have the same rights and settings as beside one server."""
+    """The service and the load ask any node that answers, with the same rights and settings as beside one server."""
     for name in ("service", "ingest"):
         ours, theirs = cluster["services"][name], single["services"][name]
         differing = {key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)}
