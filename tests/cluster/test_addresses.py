@@ -12,7 +12,7 @@ from cli_runner import Run
 from double_fixtures import connect, empty_double, running_double  # noqa: F401 (fixtures)
 from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
-from qdrant_double_http import Fault
+from qdrant_double_http import POINTS, Fault, Kind
 from qdrant_double_node import Node
 
 from pearl_qdrant import EntityLinker
@@ -65,12 +65,21 @@ def test_reads_and_writes_go_on_while_each_node_in_turn_is_away(nodes: list[Node
     store.close()
 
 
-def test_a_node_that_starts_is_left_for_another(nodes: list[Node], double: QdrantDouble) -> None:
-    """A node that answers 503 while it starts is no reason to wait."""
-    store = connect(location(nodes), retry=AT_ONCE)
-    double.faults = [Fault("status", match="GET /collections$", status=503)]
+@pytest.mark.parametrize("kind", ["status", "hang", "drop", "apply_then_drop"])
+def test_a_node_that_does_not_answer_is_left_for_another(nodes: list[Node], double: QdrantDouble, kind: Kind) -> None:
+    """A node that says 503 while it starts, hangs or breaks off is left at once: reads and writes take one try."""
+    store = connect(location(nodes), retry=AT_ONCE, timeout=0.5)
+    collection = store.create(manifest_of(NAME))
+    points, vectors, encodable = many(10)
+    double.faults = [
+        Fault(kind, match=match, status=503) for match in (POINTS, r".*/query/batch$", "GET /collections$")
+    ]
+    collection.upsert(points, vectors, encodable)
 
-    assert store.collections() == []
+    assert collection.search(vectors[:1], limit=1)[0][0].point == points[0]
+    assert store.collections() == [NAME]
+    assert double.faults == []
+    double.stopping.set()  # ends what hangs
     store.close()
 
 
