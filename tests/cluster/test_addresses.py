@@ -65,10 +65,10 @@ def test_reads_and_writes_go_on_while_each_node_in_turn_is_away(nodes: list[Node
     store.close()
 
 
-@pytest.mark.parametrize("kind", ["status", "hang", "drop", "apply_then_drop"])
+@pytest.mark.parametrize("kind", ["status", pytest.param("hang", marks=pytest.mark.slow), "drop", "apply_then_drop"])
 def test_a_node_that_does_not_answer_is_left_for_another(nodes: list[Node], double: QdrantDouble, kind: Kind) -> None:
     """A node that says 503 while it starts, hangs or breaks off is left at once: reads and writes take one try."""
-    store = connect(location(nodes), retry=AT_ONCE, timeout=0.5)
+    store = connect(location(nodes), retry=AT_ONCE, timeout=2.0 if kind == "hang" else 60.0)
     collection = store.create(manifest_of(NAME))
     points, vectors, encodable = many(10)
     double.faults = [
