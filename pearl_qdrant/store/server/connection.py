@@ -195,7 +195,7 @@ class Connection:
         cancelled: threading.Event | None = None,
         on_wait: Callable[[], None] = lambda: None,
     ) -> T:
-        """Send a request as plain JSON: with qdrant-client's connections and errors, but without its models.
+        """Send a request as plain JSON: with qdrant-client's errors, but without its models.
 
         Args:
             method: As in "POST".
@@ -244,10 +244,7 @@ class Connection:
             ResponseHandlingException: If it is not answered.
         """
         with self.stream(method, path, body, timeout_s=timeout_s, node=node) as response:
-            try:
-                response.read()
-            except httpx.HTTPError as error:
-                raise ResponseHandlingException(error) from error
+            response.read()
             return response
 
     @contextmanager
@@ -299,20 +296,19 @@ class Connection:
 
     def _check_version(self) -> None:
         """Refuse a server that is too old, and note one that is newer than those that were tried."""
-        self._is_checked = True
         try:
             found = self.version()
         except StoreRejectedError as error:
             if isinstance(getattr(error.__cause__, "source", None), httpx.HTTPError):
                 raise  # what answers speaks no HTTP, or its certificate is not trusted
-            return  # a proxy that does not pass this on, or no Qdrant: the next request says it
+            found = ""  # a proxy that does not pass this on, or no Qdrant: the next request says it
         release, oldest, tested = map(parse_release, (found, OLDEST_SERVER, TESTED_SERVER))
         if (0, 0) < release < oldest:
-            self._is_checked = False
             raise StoreRejectedError(
                 f"Qdrant at {self.location} is {found}, and {OLDEST_SERVER} or later is needed (tested with "
                 f"{TESTED_SERVER}). Update the server."
             )
+        self._is_checked = True
         if release > tested:
             _log.warning("Qdrant at %s is %s; this program was tested with %s", self.location, found, TESTED_SERVER)
 
