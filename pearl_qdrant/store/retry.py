@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TypeVar
+
+import tenacity
 
 T = TypeVar("T")
 
@@ -92,22 +93,40 @@ class RetryPolicy:
             GaveUpError: If the tries or the budget are used up, or `cancelled` was set.
         """
         stopped, start = cancelled or threading.Event(), time.monotonic()
-        for tries in count(1):
+
+        def gave_up(state: tenacity.RetryCallState) -> GaveUpError:
+            return GaveUpError(tries=state.attempt_number, seconds=time.monotonic() - start, last=_failure(state))
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            error, tries = _failure(state), state.attempt_number
+            return 0.0 if tries == 1 and needs_no_wait(error) else self.wait_s(tries, retry_after(error))
+
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            budget = self.connect_budget_s if is_unreachable(_failure(state)) else self.budget_s
+            seconds = time.monotonic() - start + state.upcoming_sleep
+            return state.attempt_number == self.tries or stopped.is_set() or seconds > budget
+
+        def before_wait(state: tenacity.RetryCallState) -> None:
+            error = gave_up(state)
             try:
-                return request()
-            except Exception as error:
-                if not is_transient(error):
-                    raise
-                seconds = time.monotonic() - start
-                is_soon = tries == 1 and needs_no_wait(error)
-                wait_s = 0.0 if is_soon else self.wait_s(tries, retry_after(error))
-                budget = self.connect_budget_s if is_unreachable(error) else self.budget_s
-                is_over = tries == self.tries or stopped.is_set() or seconds + wait_s > budget
-                if not is_over:
-                    on_wait(error, tries, seconds)
-                if is_over or stopped.wait(wait_s):
-                    raise GaveUpError(tries=tries, seconds=seconds, last=error) from error
-        raise AssertionError("the loop has no end")
+                on_wait(error.last, error.tries, error.seconds)
+                if stopped.wait(state.upcoming_sleep):
+                    raise error from error.last
+            finally:
+                del error  # its frames hold it, and with it the connection
+
+        def give_up(state: tenacity.RetryCallState) -> T:
+            raise gave_up(state) from _failure(state)
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_transient),
+            stop=is_over,
+            wait=wait,
+            before_sleep=before_wait,
+            sleep=lambda seconds: None,
+            retry_error_callback=give_up,
+        )
+        return retrying(request)
 
     def wait_s(self, failures: int, requested: float | None) -> float:
         """Compute the seconds to wait after this many failures in a row.
@@ -123,3 +142,10 @@ class RetryPolicy:
             return min(max(requested, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)
         longest = min(self.max_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * self.rng.uniform(0.5, 1.0)
+
+
+def _failure(state: tenacity.RetryCallState) -> BaseException:
+    """The error of the try that has just failed."""
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None  # tenacity waits and gives up only after a failure
+    return error
