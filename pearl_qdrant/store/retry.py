@@ -93,6 +93,7 @@ class RetryPolicy:
             GaveUpError: If the tries or the budget are used up, or `cancelled` was set.
         """
         stopped, start = cancelled or threading.Event(), time.monotonic()
+        failed: list[GaveUpError] = []
 
         def gave_up(state: tenacity.RetryCallState) -> GaveUpError:
             return GaveUpError(tries=state.attempt_number, seconds=time.monotonic() - start, last=_failure(state))
@@ -107,13 +108,16 @@ class RetryPolicy:
             return state.attempt_number == self.tries or stopped.is_set() or seconds > budget
 
         def before_wait(state: tenacity.RetryCallState) -> None:
-            error = gave_up(state)
+            failed.append(gave_up(state))
+            on_wait(failed[0].last, failed[0].tries, failed[0].seconds)
+
+        def sleep(seconds: float) -> None:
+            error = failed.pop()
             try:
-                on_wait(error.last, error.tries, error.seconds)
-                if stopped.wait(state.upcoming_sleep):
+                if stopped.wait(seconds):
                     raise error from error.last
             finally:
-                del error  # its frames hold it, and with it the connection
+                del error  # its frames would hold it, and with it the connection
 
         def give_up(state: tenacity.RetryCallState) -> T:
             raise gave_up(state) from _failure(state)
@@ -123,7 +127,7 @@ class RetryPolicy:
             stop=is_over,
             wait=wait,
             before_sleep=before_wait,
-            sleep=lambda seconds: None,
+            sleep=sleep,
             retry_error_callback=give_up,
         )
         return retrying(request)
