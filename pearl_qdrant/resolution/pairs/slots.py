@@ -20,13 +20,13 @@ LONGEST_FILLER = 4
 MOST_WORDS = 8
 """Words of a name beyond which it has no places."""
 
-_CELLS = 1 << 26
+_CELLS = 1 << 25
 _FULL = 255
 _MANY = math.log(33)
 
 
 class Slots:
-    """Counts the names that have a place, by the words before and after it; 64 MB, whatever the number of names.
+    """Counts the names that have a place, by the words before and after it; 32 MB, whatever the number of names.
 
     Args:
         names: Distinct names as words in their normal spelling.
