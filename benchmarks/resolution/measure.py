@@ -3,8 +3,9 @@
     python benchmarks/resolution/measure.py --data FOLDER
 
 The sets are those of `runs/resolution/data.py`: at most 20,000 names of development entities each, which the model has
-not seen. Names that two entities of a set share are given to all methods and left out of the figures: nothing but a
-context could tell which entity they mean. --threshold tries another threshold.
+not seen; with --graphs those that are like lists of extraction, most things with one name. Names that two entities of a
+set share are given to all methods and left out of the figures: nothing but a context could tell which entity they mean.
+--precision tries another precision.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from metrics import agreement
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "runs"))
 
-from resolution.data import GoldName, development_sets  # noqa: E402
+from resolution.data import GoldName, development_sets, graph_sets, near_words  # noqa: E402
 
 from pearl_qdrant.encoder.loading import load_encoder  # noqa: E402
 from pearl_qdrant.lexical.keys import spelling_key  # noqa: E402
 from pearl_qdrant.lexical.ngrams import fold_name  # noqa: E402
 from pearl_qdrant.resolution import NameRecord, resolve  # noqa: E402
+from pearl_qdrant.resolution.resolving import DEFAULT_PRECISION  # noqa: E402
+from training.examples.example import DEVELOPMENT_SPLITS  # noqa: E402
 
 TOKEN_SORT = (80.0, 85.0, 90.0, 95.0)
 COSINES = (0.8, 0.9)
@@ -57,19 +60,23 @@ def show(method: str, names: Sequence[GoldName], clusters: Sequence[Hashable], s
 @click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--only", multiple=True, help="A set; may be repeated.")
 @click.option("--size", type=int, default=20_000)
-@click.option("--threshold", type=float)
+@click.option("--precision", type=float, default=DEFAULT_PRECISION)
+@click.option("--graphs", is_flag=True, help="Measure the sets that are like lists of extraction.")
 @click.option("--peers/--no-peers", default=True)
-def main(data: Path, only: tuple[str, ...], size: int, threshold: float | None, peers: bool) -> None:
+def main(data: Path, only: tuple[str, ...], size: int, precision: float, graphs: bool, peers: bool) -> None:
     """Print a table for each set."""
     encoder = load_encoder(device="cpu")
-    for stem, names in development_sets(data, size).items():
+    sets = development_sets(data, size) if not graphs else graph_sets(
+        data, DEVELOPMENT_SPLITS, near_words(encoder), "dev", size
+    )  # fmt: skip
+    for stem, names in sets.items():
         if only and stem not in only:
             continue
         print(f"\n{stem}: {len(names):,} names of {len({one.gold for one in names}):,} entities")
         print(f"{'%':24}{'pair P':>8}{'pair R':>8}{'B3 P':>8}{'B3 R':>8}{'B3 F1':>8}{'mixed':>6}{'s':>8}")
         start = time.process_time()
         records = [NameRecord(one.name, one.type, one.source) for one in names]
-        found = resolve(records, encoder=encoder, threshold=threshold)
+        found = resolve(records, encoder=encoder, precision=precision)
         show("resolve", names, [found.node(record) for record in records], time.process_time() - start)
         if peers:
             print_peers(names, encoder)

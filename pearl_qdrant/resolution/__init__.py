@@ -5,7 +5,8 @@
     resolution = resolve(["NYTimes", "The New York Times", "New York Times"])
     resolution.write("nodes.tsv", review="review.tsv")
 
-`names.py` groups equal spellings, `pairs/` scores what is alike, `clusters.py` merges, `assignment.py` does it all.
+`names.py` groups equal spellings, `pairs/` scores what is alike, `clusters.py` merges, `assignment.py` does it all;
+`graphs/` merges whole graphs.
 """
 
 from __future__ import annotations
@@ -16,25 +17,35 @@ from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pearl_qdrant.resolution.files import read_decisions, read_names
+    from pearl_qdrant.resolution.graphs import MergedGraph, resolve_graph
+    from pearl_qdrant.resolution.judging import Judge, Question
     from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair
     from pearl_qdrant.resolution.resolution import Resolution
     from pearl_qdrant.resolution.resolving import resolve
 
 __all__ = [
     "Decision",
+    "Judge",
+    "MergedGraph",
     "NameRecord",
+    "Question",
     "Resolution",
     "ResolvedName",
     "ReviewPair",
     "read_decisions",
     "read_names",
     "resolve",
+    "resolve_graph",
 ]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Decision": "pearl_qdrant.resolution.records",
+        "Judge": "pearl_qdrant.resolution.judging",
+        "MergedGraph": "pearl_qdrant.resolution.graphs",
+        "Question": "pearl_qdrant.resolution.judging",
+        "resolve_graph": "pearl_qdrant.resolution.graphs",
         "NameRecord": "pearl_qdrant.resolution.records",
         "Resolution": "pearl_qdrant.resolution.resolution",
         "ResolvedName": "pearl_qdrant.resolution.records",

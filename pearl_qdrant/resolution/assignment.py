@@ -12,9 +12,10 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.resolution.base_links import BaseLink, link_names, node_of, unlinked
+from pearl_qdrant.resolution.canonical import CanonicalNames
 from pearl_qdrant.resolution.clusters import Cluster, Group, Pair
 from pearl_qdrant.resolution.decided import apply_to_nodes
-from pearl_qdrant.resolution.names import Forms, is_acronym_like, key_of
+from pearl_qdrant.resolution.names import Forms, key_of
 from pearl_qdrant.resolution.nil_clusters import NearPair, NilClusters
 from pearl_qdrant.resolution.node_ids import free_id
 from pearl_qdrant.resolution.pairs.model import shipped_model
@@ -23,8 +24,8 @@ from pearl_qdrant.resolution.records import Decision, ResolvedName
 from pearl_qdrant.resolution.resolution import Resolution
 from pearl_qdrant.resolution.review import review_pairs
 
-REVIEWED = (0.25, 0.9)
-"""Probabilities of merges that a person should look at."""
+ASKED_FROM = 0.5
+"""Least probability of a pair that a person is asked about."""
 
 
 class Assignment:
@@ -83,12 +84,12 @@ class Assignment:
                         found.setdefault(number, []).append(decision.other_node)
         return found
 
-    def cluster(self, encoder: Callable[[], Encoder], threshold: float | None) -> Resolution:
+    def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
         """Cluster what has no entity, and return all names with their nodes.
 
         Args:
             encoder: Loads the encoder, if there is something to cluster.
-            threshold: Least linkage; None for the model's.
+            precision: Share of the merges that should be right.
         """
         known = self._of_form
         together = self._together_with_entities()
@@ -99,18 +100,20 @@ class Assignment:
         open_ = array("q", compress(range(len(self._forms)), is_open))
         near: list[NearPair] = []
         if any(form not in known for form in open_):
-            near = self._cluster(open_, encoder(), threshold)
+            near = self._cluster(open_, encoder(), precision)
         names = tuple(sorted(self._all_rows(together), key=lambda one: (one.node_id, not one.founded, one.name)))
-        near_forms = [NearPair(open_[pair.a], open_[pair.b], pair.probability) for pair in near]
-        return Resolution(names, tuple(review_pairs(self._forms, names, near_forms, REVIEWED)))
+        near_forms = [replace(pair, a=open_[pair.a], b=open_[pair.b]) for pair in near]
+        return Resolution(names, tuple(review_pairs(self._forms, names, near_forms)))
 
-    def _cluster(self, open_: Sequence[int], encoder: Encoder, threshold: float | None) -> list[NearPair]:
+    def _cluster(self, open_: Sequence[int], encoder: Encoder, precision: float) -> list[NearPair]:
         place = self._places(open_)
         forms, model = self._forms.subset(open_), shipped_model()
         groups = self._groups(place)
-        clusters = NilClusters(forms, encoder, model, self._apart(place))
-        weights = {i: weight for i, form in enumerate(open_) if (weight := self._weight(form)) != 1}
-        found = clusters.cluster(model.threshold if threshold is None else threshold, groups=groups, weights=weights)
+        threshold = model.threshold(precision)
+        clusters = NilClusters(
+            forms, encoder, model, self._apart(place), threshold=threshold, asked_from=min(ASKED_FROM, threshold)
+        )
+        found = clusters.cluster(groups=groups, prefer=CanonicalNames(forms).weights)
         held = {member for group in groups for member in group.members}
         pairs = [(c.representative, m) for c in found for m in c.members if m != c.representative]
         reasons = dict(zip(pairs, clusters.reasons(pairs), strict=True))
@@ -120,7 +123,7 @@ class Assignment:
         for i in range(len(open_)):
             if i not in clustered and open_[i] not in self._of_form:
                 self._place(Cluster([i], i, {i: 1.0}), open_, held, {})
-        return clusters.near_pairs(REVIEWED[0])
+        return clusters.near_pairs()
 
     def _place(self, cluster: Cluster, open_: Sequence[int], held: set[int], reasons: dict[Pair, str]) -> None:
         """Give the forms of a cluster their node."""
@@ -145,11 +148,6 @@ class Assignment:
                 DECIDED if is_decided else reasons[(cluster.representative, member)],
                 self._forms.counts[self._forms.first[form]],
             )
-
-    def _weight(self, form: int) -> float:
-        """How often a form occurs; acronyms and names with commas a little less, so that another one is the node's."""
-        name = self._forms.name(form)
-        return self._forms.counts[self._forms.first[form]] - 0.5 * is_acronym_like(name) - 0.3 * ("," in name)
 
     def _all_rows(self, together: dict[int, ResolvedName]) -> Iterable[ResolvedName]:
         """The row of each distinct name."""

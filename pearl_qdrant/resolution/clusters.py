@@ -29,6 +29,10 @@ ScorePairs = Callable[[Sequence[Pair]], Sequence[float]]
 """Returns the probabilities of pairs of names, `FORBIDDEN` for those that nothing may merge."""
 
 
+Prefer = Callable[[Sequence[int]], Mapping[int, float]]
+"""How good each of the names of a cluster is to call it by; names below 0 are not taken if there are others."""
+
+
 @dataclass(slots=True)
 class Cluster:
     """Names of one entity.
@@ -161,17 +165,15 @@ def cluster_names(
     table: PairTable,
     threshold: float,
     *,
-    least_agreement: float,
-    weights: Mapping[int, float],
+    prefer: Prefer,
     groups: Sequence[Group] = (),
 ) -> list[Cluster]:
     """Merge names.
 
     Args:
         table: Probabilities of pairs.
-        threshold: Least linkage of a merge, in [0, 1].
-        least_agreement: Least probability of a member and its representative, in [0, 1].
-        weights: How often each name occurs, where more than once; breaks ties between representatives.
+        threshold: Least linkage of a merge, and least probability of a member and its representative, in [0, 1].
+        prefer: Says which name a cluster is called by, of those that the others agree with about as well.
         groups: Names that are together whatever their probability, without common members. Two groups that have
             founders do not merge.
 
@@ -200,8 +202,8 @@ def cluster_names(
     for members in state.members.values():
         founder = next((member for member in members if member in founders), None)
         if len(members) > 1 or founder is not None:
-            first = _with_representative(table, members, weights, founder)
-            found += _agreeing(table, first, least_agreement, weights, held)
+            first = _with_representative(table, members, prefer, founder)
+            found += _agreeing(table, first, threshold, prefer, held)
     return found
 
 
@@ -274,18 +276,19 @@ def _upper_limit(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -
 
 
 def _with_representative(
-    table: PairTable, members: Sequence[int], weights: Mapping[int, float], founder: int | None = None
+    table: PairTable, members: Sequence[int], prefer: Prefer, founder: int | None = None
 ) -> Cluster:
     """A cluster with its founder, else the member that the others agree with most.
 
-    Of those that do so to a tenth, the most frequent is taken, then the first.
+    Of those that do so to a tenth, the preferred is taken, then the first.
     """
     if founder is None:
         table.add_missing([(a, b) for i, a in enumerate(members) for b in members[i + 1 :]])
+        weights = prefer(members)
 
-        def centrality(one: int) -> tuple[float, float, int]:
+        def centrality(one: int) -> tuple[bool, float, float, int]:
             total = sum(table.probability(one, other) for other in members if other != one)
-            return (round(total / max(len(members) - 1, 1), 1), weights.get(one, 1), -one)
+            return (weights[one] >= 0, round(total / max(len(members) - 1, 1), 1), weights[one], -one)
 
         founder = max(members, key=centrality)
     table.add_missing([(founder, one) for one in members if one != founder])
@@ -293,9 +296,7 @@ def _with_representative(
     return Cluster(sorted(members), founder, agreement)
 
 
-def _agreeing(
-    table: PairTable, cluster: Cluster, least: float, weights: Mapping[int, float], held: Collection[int]
-) -> list[Cluster]:
+def _agreeing(table: PairTable, cluster: Cluster, least: float, prefer: Prefer, held: Collection[int]) -> list[Cluster]:
     """The cluster without members that do not agree with the representative; they form clusters of their own.
 
     Members of groups stay.
@@ -304,7 +305,7 @@ def _agreeing(
     if not leaving:
         return [cluster]
     staying = [one for one in cluster.members if one not in set(leaving)]
-    kept = [_with_representative(table, staying, weights, cluster.representative)]
+    kept = [_with_representative(table, staying, prefer, cluster.representative)]
     if len(leaving) > 1:
-        kept += _agreeing(table, _with_representative(table, leaving, weights), least, weights, held)
+        kept += _agreeing(table, _with_representative(table, leaving, prefer), least, prefer, held)
     return kept

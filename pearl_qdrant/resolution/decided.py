@@ -14,9 +14,15 @@ from pearl_qdrant.resolution.resolution import Resolution
 def apply_to_nodes(names: Sequence[ResolvedName], decisions: Iterable[Decision]) -> list[ResolvedName]:
     """Earlier names with the nodes that decisions give them; decisions about other names change nothing."""
     current = list(names)
+    places: dict[tuple[str, str], list[int]] = {}  # decisions change rows, and not their order
+    for i, one in enumerate(current):
+        places.setdefault(key_of(one.name, one.type), []).append(i)
+
+    def rows(name: str, type_: str) -> list[ResolvedName]:
+        return [current[i] for i in places.get(key_of(" ".join(name.split()), type_), ())]
+
     for decision in decisions:
-        ours = _rows(current, decision.name, decision.type)
-        theirs = _rows(current, decision.other, decision.other_type)
+        ours, theirs = rows(decision.name, decision.type), rows(decision.other, decision.other_type)
         if not ours:
             continue
         if decision.verdict == "different":
@@ -24,11 +30,6 @@ def apply_to_nodes(names: Sequence[ResolvedName], decisions: Iterable[Decision])
         elif theirs and ours[0].node_id != theirs[0].node_id:
             current = _together(current, ours[0].node_id, theirs[0].node_id)
     return current
-
-
-def _rows(names: Iterable[ResolvedName], name: str, type_: str) -> list[ResolvedName]:
-    key = key_of(" ".join(name.split()), type_)
-    return [one for one in names if key_of(one.name, one.type) == key]
 
 
 def _apart(

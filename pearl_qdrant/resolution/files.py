@@ -45,7 +45,6 @@ NODE_COLUMNS = (
 REVIEW_COLUMNS = (
     "decision",
     "probability",
-    "state",
     "name",
     "type",
     "other",
@@ -53,6 +52,7 @@ REVIEW_COLUMNS = (
     "node_id",
     "other_node_id",
     "reason",
+    "change",
 )
 VERDICTS: dict[str, Verdict] = {
     **dict.fromkeys(("same", "yes", "y", "1", "merge"), "same"),
@@ -173,8 +173,8 @@ def write_review(path: Path, pairs: Iterable[ReviewPair]) -> None:
     """Write pairs for a person to decide, the column `decision` empty."""
     rows = (
         (
-            *("", f"{one.probability:.4f}", "merged" if one.merged else "apart", one.name, one.type),
-            *(one.other, one.other_type, one.node_id, one.other_node_id, one.reason),
+            *("", f"{one.probability:.4f}", one.name, one.type),
+            *(one.other, one.other_type, one.node_id, one.other_node_id, one.reason, str(one.change)),
         )
         for one in pairs
     )

@@ -20,6 +20,11 @@ from pearl_qdrant.resolution.records import NameRecord
 SHORT_KEY = 2
 """Letters and digits up to which punctuation is part of a name."""
 
+SIGNED_KEY = 4
+"""Letters and digits up to which a sign before or after them is part of a name: `.NET`, `100%`."""
+
+_SIGNS_BEFORE, _SIGNS_AFTER = ".@#$€£~", "+#%*"
+
 MOST_SOURCES = 64
 """Sources that are remembered of a form: an acronym that is found in more needs no further one."""
 
@@ -81,11 +86,18 @@ class Forms:
 
 def key_of(name: str, type_: str) -> tuple[str, str]:
     """What names of one form have in common: the spelling key, and the type without case."""
-    folded = fold_name(name)
-    key = spelling_key(folded)
+    key = spelling_key(_fold(name))
     if len(key) <= SHORT_KEY:
         key = " ".join(name.casefold().split())
+    elif len(key) <= SIGNED_KEY and name.strip():
+        name = name.strip()
+        key = name[0] * (name[0] in _SIGNS_BEFORE) + key + name[-1] * (name[-1] in _SIGNS_AFTER)
     return key, sys.intern(type_.casefold().strip())
+
+
+def _fold(name: str) -> str:
+    """The folded name; a possessive is one with either apostrophe."""
+    return fold_name(name.replace("\u2019", "'"))
 
 
 def gather(
@@ -119,6 +131,9 @@ def gather(
                 seen.add(hash(one.source))
         if one.context:
             defined.update((found.short, found.long) for found in find_abbreviations(one.context))
+        if "(" in name:
+            for found in find_abbreviations(name):
+                defined.update(((found.short, found.long), (name, found.long), (found.short, name)))
     if counts and digest.hexdigest() in inputs:
         counts = dict(known or {})
     elif counts:
@@ -144,12 +159,12 @@ def _forms(
             last = key
             forms.keys.append(key)
             first.append(number)
-            forms.folded.append(fold_name(one[0]))
+            forms.folded.append(_fold(one[0]))
         form = len(first) - 1
         form_of.append(form)
         if counts[one] > counts[forms.names[first[form]]]:
             first[form] = number
-            forms.folded[form] = fold_name(one[0])
+            forms.folded[form] = _fold(one[0])
         if own := sources.get(one):
             forms.sources[form] = forms.sources.get(form, frozenset()) | own
     if defined:
@@ -158,7 +173,7 @@ def _forms(
 
 
 def _defined_forms(forms: Forms, defined: set[tuple[str, str]]) -> set[tuple[int, int]]:
-    """Forms of the abbreviations that contexts define, of equal types."""
+    """Forms of the abbreviations that contexts and names define."""
     by_key: dict[str, list[int]] = {}
     wanted = {key_of(name, "")[0] for pair in defined for name in pair}
     for form, (key, _) in enumerate(forms.keys):
@@ -169,7 +184,7 @@ def _defined_forms(forms: Forms, defined: set[tuple[str, str]]) -> set[tuple[int
         for pair in defined
         for short in by_key.get(key_of(pair[0], "")[0], ())
         for long in by_key.get(key_of(pair[1], "")[0], ())
-        if short != long and forms.keys[short][1] == forms.keys[long][1]
+        if short != long
     }
 
 

@@ -14,7 +14,7 @@ class NameRecord:
 
     Attributes:
         name: The string.
-        type: Its type in the source's own words (`PERSON`, `disease`), or "". Names of different types stay apart.
+        type: Its type in the source's own words (`PERSON`, `disease`), or "". Names of types that differ stay apart.
         source: Where it was found (the id of a document or chunk), or "". An acronym joins its long form only where
             both were found in one source, or one context defines it.
         context: Text around it, or "". Abbreviations that it defines are merged, `tumor necrosis factor (TNF)`.
@@ -78,14 +78,14 @@ class ResolvedName:
 
 @dataclass(frozen=True, slots=True)
 class ReviewPair:
-    """Two names whose merge is uncertain, for a person to decide.
+    """Two names in two nodes that may be one, for a person to decide.
 
     Attributes:
         name, type, node_id: One name.
         other, other_type, other_node_id: The other.
         probability: That both mean the same, in [0, 1].
-        merged: Whether they are in one node now.
-        reason: What speaks for it.
+        reason: Why they were not merged.
+        change: How often the names were given that would move to another node by the other decision.
     """
 
     name: str
@@ -95,5 +95,5 @@ class ReviewPair:
     other_type: str
     other_node_id: str
     probability: float
-    merged: bool
     reason: str
+    change: int = 1

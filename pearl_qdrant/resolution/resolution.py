@@ -14,6 +14,7 @@ from pearl_qdrant.resolution.names import key_of
 from pearl_qdrant.resolution.node_ids import free_id
 from pearl_qdrant.resolution.pairs.reasons import DECIDED, FOUNDED
 from pearl_qdrant.resolution.records import NameRecord, ResolvedName, ReviewPair
+from pearl_qdrant.resolution.review import in_order_of_change
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Resolution:
 
     Attributes:
         names: One for each distinct name and type, sorted by node.
-        review: Pairs whose merge is uncertain, the most uncertain first.
+        review: Pairs that are asked, those whose decision changes most first.
         inputs: Digests of the names that were given and counted, run after run.
         is_repeated: Whether the names of this run were counted by an earlier one.
     """
@@ -105,6 +106,34 @@ class Resolution:
                         else {}
                     )
         return replace(self, names=tuple(current.values()))
+
+    def proposed(self, earlier: Iterable[ResolvedName] = ()) -> Resolution:
+        """The names with their merges undone, and each merge among the pairs for review.
+
+        Args:
+            earlier: Names of an earlier run, which keep their nodes.
+        """
+        held = {(one.name, one.type) for one in earlier}
+        founders = {one.node_id: one for one in self.names if one.founded}
+        taken = {one.node_id for one in self.names}
+        names, pairs = [], []
+        for one in self.names:
+            founder = founders.get(one.node_id)
+            if one.entity_id is not None or one.founded or founder is None or (one.name, one.type) in held:
+                names.append(one)
+                continue
+            node_id = free_id((one.name, one.type), taken)
+            taken.add(node_id)
+            names.append(
+                replace(one, node_id=node_id, canonical_name=one.name, probability=1.0, reason=FOUNDED, founded=True)
+            )
+            pairs.append(
+                ReviewPair(
+                    *(one.name, one.type, node_id, founder.name, founder.type, founder.node_id),
+                    *(one.probability, f"would merge: {one.reason}", min(one.count, founder.count)),
+                )
+            )
+        return replace(self, names=tuple(names), review=in_order_of_change([*pairs, *self.review]))
 
     def _keys_like(self, one: NameRecord) -> list[tuple[str, str]]:
         """Names of the same form; of any type, if none is given."""

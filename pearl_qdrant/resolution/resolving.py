@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.resolution.assignment import Assignment
 from pearl_qdrant.resolution.files import read_decisions, read_names
+from pearl_qdrant.resolution.judging import DEFAULT_BUDGET, Judge, apply_judge
 from pearl_qdrant.resolution.names import gather
 from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName
 from pearl_qdrant.resolution.resolution import Resolution
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 TypeMode = Literal["hard", "off"]
 
+DEFAULT_PRECISION = 0.98
+"""Share of the merges that are right where nothing else is wanted."""
+
 
 def resolve(  # long: each of its arguments has its line and its text
     names: Iterable[str | NameRecord] | PathLike,
@@ -35,10 +39,14 @@ def resolve(  # long: each of its arguments has its line and its text
     model: str | None = None,
     device: str = DEFAULT_DEVICE,
     type_mode: TypeMode = "hard",
-    threshold: float | None = None,
+    precision: float = DEFAULT_PRECISION,
+    propose: bool = False,
     link_threshold: float | None = None,
     previous: Resolution | Iterable[ResolvedName] | PathLike | None = None,
     decisions: Iterable[Decision] | PathLike = (),
+    judge: Judge | None = None,
+    judge_budget: int = DEFAULT_BUDGET,
+    judge_cache: PathLike | None = None,
 ) -> Resolution:
     """Find the names of one entity, and give each a node.
 
@@ -54,18 +62,24 @@ def resolve(  # long: each of its arguments has its line and its text
         encoder: Makes the vectors. Default: that of the linker, else `model`.
         model: Shipped name, folder or hub id of the encoder.
         device: Device of the encoder.
-        type_mode: "hard" keeps names of different types apart; "off" ignores types.
-        threshold: Least mean probability of a merge, in [0, 1]; default is the model's own, 0.8.
+        type_mode: "hard" keeps names of types that differ apart, but not of unknown and coarser ones (`types.py`);
+            "off" ignores types.
+        precision: Share of the merges that should be right, in [0, 1]; what is less certain is asked.
+        propose: Merge nothing; what would have been merged is asked.
         link_threshold: Least probability of a link to the collection; default is the linker's.
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
             it has counted the very same names already, they are not counted again.
         decisions: What a person decided, or the file of a review with its column `decision` filled in.
+        judge: A function that decides the pairs for review, in batches (`judging.py`); a language model can do so.
+        judge_budget: Pairs that it gets, at most.
+        judge_cache: File of its answers, by the content of the questions.
 
     Raises:
         FormatError: If a file cannot be read as what it should be.
-        ValueError: If a threshold is not in [0, 1], or both `linker` and `collection` are given.
+        ValueError: If `precision` or a threshold is not in [0, 1], both `linker` and `collection` are given, or the
+            judge gives another answer than it should.
     """
-    check_threshold(threshold)
+    check_threshold(precision)
     check_threshold(link_threshold)
     if type_mode not in ("hard", "off"):
         raise ValueError(f"type_mode is 'hard' or 'off', not {type_mode!r}")
@@ -90,12 +104,19 @@ def resolve(  # long: each of its arguments has its line and its text
             records = names
         if type_mode == "off":
             records = _without_types(records)
+        contexts: dict[tuple[str, str], str] = {}
+        if judge is not None:
+            records = _with_contexts(records, contexts)
         known = {(one.name, one.type): one.count for one in earlier.names}
         forms = gather(records, known=known, inputs=earlier.inputs)
         assignment = Assignment(forms, earlier.names, decided)
         if linker is not None:
             assignment.link(linker, link_threshold)
-        found = assignment.cluster(lambda: _encoder(encoder, linker, model, device), threshold)
+        found = assignment.cluster(lambda: _encoder(encoder, linker, model, device), precision)
+        if propose:
+            found = found.proposed(earlier.names)
+        elif judge is not None:
+            found = apply_judge(found, judge, budget=judge_budget, cache=judge_cache, descriptions=contexts)
         return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
 
 
@@ -119,6 +140,16 @@ def _earlier(previous: Resolution | Iterable[ResolvedName] | PathLike | None) ->
 
 def _is_file(name: str) -> bool:
     return len(name) < 4096 and "\n" not in name and "\0" not in name and Path(name).is_file()
+
+
+def _with_contexts(
+    records: Iterable[str | NameRecord], contexts: dict[tuple[str, str], str]
+) -> Iterable[str | NameRecord]:
+    """The records; the first context of each name is noted."""
+    for record in records:
+        if isinstance(record, NameRecord) and record.context:
+            contexts.setdefault((" ".join(record.name.split()), record.type.strip()), record.context)
+        yield record
 
 
 def _without_types(records: Iterable[str | NameRecord]) -> Iterable[str | NameRecord]:

@@ -15,14 +15,22 @@ has.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.spelling_variants import variant_word
+from pearl_qdrant.lexical.word_rarity import english_words
+from pearl_qdrant.linking.mention_kinds import rewrites, siblings
+from pearl_qdrant.linking.mention_kinds.make import NamedEntity
+from pearl_qdrant.linking.mention_kinds.slips import slip
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000
@@ -138,3 +146,158 @@ def training_sets(data: Path) -> dict[str, list[GoldName]]:
         stem: [one for one in _as_names(entities, f"train {stem}", TRAINING_SIZE) if fold_name(one.name) not in held]
         for stem, entities in sets.items()
     }
+
+
+SINGLE = 0.8
+"""Share of the entities of a graph that have one name; graphs that are made from text have more."""
+
+
+def graph_sets(
+    data: Path, splits: range, near: Mapping[str, Sequence[str]], seed: str, size: int
+) -> dict[str, list[GoldName]]:
+    """Names as extraction from text gives them: most things have one name, siblings and parts of things beside them.
+
+    Args:
+        data: Folder with `kb/`.
+        splits: Splits of the entities.
+        near: Words with those of near meaning, by which siblings are made.
+        seed: Of all choices.
+        size: Names of each set, about.
+    """
+    found = {}
+    for stem, entities in (("general", _general(data)), ("biomedical", _biomedical(data, all_diseases=False))):
+        rng = random.Random(f"graph {seed} {stem}")
+        # Names without a type are those of anything, also of what has a type.
+        chosen = [one for one in entities if _split(one) in splits and (one.type or stem == "biomedical")]
+        found[f"graph of {stem} names"] = _graph(rng.sample(chosen, min(len(chosen), size)), near, rng, size)
+    return found
+
+
+def _graph(entities: list[_Entity], near: Mapping[str, Sequence[str]], rng: random.Random, size: int) -> list[GoldName]:
+    named = [NamedEntity(one.entity_id, one.names, (one.type,) if one.type else ()) for one in entities]
+    several = [one for one in named if len(one.names) > 1]
+    single = [one for one in named if len(one.names) == 1] or named
+    owners: dict[str, str] = {}
+    canonical: dict[tuple[str, tuple[str, ...]], str] = {}
+    names: list[GoldName] = []
+
+    def add(name: str, gold: str, types: tuple[str, ...]) -> None:
+        key = spelling_key(fold_name(name))
+        if key and owners.setdefault(key, gold) == gold:
+            names.append(GoldName(name, gold, types[0] if types else ""))
+
+    while len(names) < size:
+        is_single = rng.random() < SINGLE
+        one = rng.choice(single if is_single else several or single)
+        gold = canonical.setdefault((fold_name(one.names[0]), one.types), one.entity_id)
+        name = one.names[0] if is_single else rng.choice(one.names)
+        for given in (name,) if is_single else one.names[:4]:
+            add(given, gold, one.types)
+        if not is_single and rng.random() < 0.5:
+            add(_other_form(name, one.types, rng) or name, gold, one.types)
+        if rng.random() < 0.4:
+            for i, other in enumerate(_made_siblings(name, one, named, near, rng)):
+                add(other, f"{gold} sibling {i} {other}", one.types)
+    rng.shuffle(names)
+    owners_of_word: dict[str, set[str]] = {}
+    for one_name in names:
+        for word in fold_name(one_name.name).split():
+            owners_of_word.setdefault(word, set()).add(one_name.gold)
+    return [
+        one_name
+        for one_name in dict.fromkeys(names)
+        if one_name.type != "PERSON" or len(owners_of_word.get(fold_name(one_name.name), ())) < 2
+    ]
+
+
+def _other_form(name: str, types: tuple[str, ...], rng: random.Random) -> str | None:
+    """The name written otherwise."""
+    kind = rng.choice(
+        ("plural", "case", "affix", "affix", "initials", "order", "slip", "spelling", "brackets", "title")
+    )
+    words = name.split()
+    if kind == "title":
+        return f"{rng.choice(('Mr.', 'Dr.', 'Professor', 'President'))} {name}" if "PERSON" in types else f"the {name}"
+    if kind == "brackets":
+        short = rewrites.initials(name, (), rng)
+        return f"{name} ({short})" if short else None
+    if kind == "slip":
+        return slip(name, rng) if len(name) > 8 and len(words) > 1 else None
+    if kind == "affix":
+        return rewrites.affixed(name, types, rng) if "PERSON" not in types else None
+    if kind == "initials":
+        return rewrites.initials(name, types, rng) if "PERSON" in types else None
+    plain = {
+        "plural": rewrites.plural,
+        "case": rewrites.other_case,
+        "order": rewrites.inverted,
+        "spelling": rewrites.respelled,
+    }
+    return plain[kind](name, rng)
+
+
+def _made_siblings(
+    name: str, one: NamedEntity, entities: list[NamedEntity], near: Mapping[str, Sequence[str]], rng: random.Random
+) -> list[str]:
+    """Other things with names like one: siblings, parts, what belongs to it."""
+    noun = rng.choice(tuple(near))
+    nouns = [noun, *rng.sample(list(near[noun]), 2)]
+    nouns = list({variant_word(word): word for word in nouns}.values())
+    capital = [word.capitalize() if name[:1].isupper() else word for word in nouns]
+    kind = rng.random()
+    made: list[str | None]
+    if "," in name:  # a word more would be a middle name
+        kind = 1.0
+    if kind < 0.2:
+        made = [f"{name} {word}" for word in capital]
+    elif kind < 0.35:
+        made = [f"{name}'s {word}" for word in nouns]
+    elif kind < 0.65:
+        made = [_near_word(name, near, rng)]
+    elif kind < 0.8:
+        made = [siblings.one_word_more(name, one.types, entities, rng), f"{capital[0]} {name}"]
+    else:
+        made = [
+            siblings.sibling(name, entities, rng),
+            siblings.other_number(name, rng),
+            siblings.other_first_name(name, one.types, entities, rng),
+            siblings.other_brackets(name, rng),
+        ]
+    # A middle name more is mostly the same person.
+    ends = (name.split()[0], name.split()[-1])
+    is_person = "PERSON" in one.types
+    return [
+        other
+        for other in made
+        if other and other != name and not (is_person and (other.split()[0], other.split()[-1]) == ends)
+    ]
+
+
+def _near_word(name: str, near: Mapping[str, Sequence[str]], rng: random.Random) -> str | None:
+    """The name with one word replaced by a word of near meaning."""
+    words = name.split()
+    places = [i for i, word in enumerate(words) if word.lower() in near]
+    if len(words) < 2 or not places:
+        return None
+    at = rng.choice(places)
+    other = rng.choice(list(near[words[at].lower()]))
+    words[at] = other.capitalize() if words[at][0].isupper() else other
+    return " ".join(words)
+
+
+_NOT_NOUNS = SMALL_WORDS | frozenset(("incorporate", "company", "companie"))
+
+
+def near_words(encoder: Encoder, *, least: int = 300, n: int = 12) -> dict[str, list[str]]:
+    """English words with those of the nearest vectors, without other forms of the same word."""
+    words = [word for word in english_words()[least:] if len(word) > 3 and variant_word(word) not in _NOT_NOUNS]
+    vectors = np.asarray(encoder.encode(words).vectors, np.float32)
+    found = {}
+    for start in range(0, len(words), 1000):
+        best = np.argsort(-(vectors[start : start + 1000] @ vectors.T), axis=1)[:, : n + 20]
+        for word, row in zip(words[start : start + 1000], best.tolist(), strict=True):
+            others = [
+                words[i] for i in row if words[i][:4] != word[:4] and variant_word(words[i]) != variant_word(word)
+            ]
+            found[word] = others[:n]
+    return found

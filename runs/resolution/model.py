@@ -2,16 +2,14 @@
 
     python runs/resolution/model.py --data FOLDER --out pearl_qdrant/resolution/pairs/resolution.json
 
---data has `kb/` (TSV with a header). The pairs are the candidates that `resolve` finds among names of training entities
-(`data.training_sets`): general names, and biomedical ones. A pair is right if both names are of one entity.
-The precision of clusters is computed from these pairs alone. `resolve` also scores pairs that two clusters need, and so
-merges more: `benchmarks/resolution/measure.py` has a precision of 95.5 for general names at the threshold where this
-has 97.5. So the threshold that ships, 0.8, is higher than the one that is printed.
+--data has `kb/` (TSV with a header). The pairs are the candidates that `resolve` finds among names of training
+entities: sets in which each entity has several names (`data.training_sets`), and sets as extraction from text gives
+them, most things with one name and siblings beside them (`data.graph_sets`). A pair is right if both names are of one
+entity.
 
 The terms are features, what features exceed numbers, and products of two. Those of little weight are left out. The
-threshold is the lowest at which the clusters of general names have a pairwise precision of at least `PRECISION`; names
-of no special type are made less probable until the biomedical ones have it, too.
-About ten minutes on two cores.
+threshold of a precision is the lowest at which the clusters of both graphs together have that pairwise precision.
+About five minutes on two cores.
 """
 
 from __future__ import annotations
@@ -35,14 +33,16 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.resolution.clusters import FORBIDDEN, PairTable, cluster_names, pack_pairs, unpack_pairs
 from pearl_qdrant.resolution.names import Forms, gather, key_of
+from pearl_qdrant.resolution.nil_clusters import SAME_WORDS
 from pearl_qdrant.resolution.pairs.comparison import Comparison
-from pearl_qdrant.resolution.pairs.features import FEATURES
+from pearl_qdrant.resolution.pairs.features import FEATURES, contradict
 from pearl_qdrant.resolution.pairs.model import compute_terms
 from pearl_qdrant.resolution.records import NameRecord
-from resolution.data import GoldName, training_sets
+from resolution.data import GoldName, graph_sets, near_words, training_sets
+from training.examples.example import TRAIN_SPLITS
 
-PRECISION = 0.976
-LEAST_AGREEMENT = 0.8
+PRECISIONS = (0.9, 0.95, 0.98, 0.99)
+GRAPH_SIZE = 12_000
 LEAST_WEIGHT = 0.06
 """Coefficient of a term with variance 1 below which it is left out."""
 ABOVE = {
@@ -55,16 +55,18 @@ ABOVE = {
     "length": (0.3, 0.6),
     "types": (0.5, 0.8),
     "replaced_dense": (0.2, 0.4, 0.6),
+    "fillers": (0.3, 0.6),
 }
 """Numbers of the terms `feature>number`."""
 
 WHETHER = (
     *("one_word", "any_replaced", "only_more", "equal_numbers", "number_more", "person", "other", "inner", "code"),
     *("first_word", "last_word", "same_words", "same_core", "slips", "initials"),
+    *("bracket_added", "bracket_missing", "added_head", "family_name_differs", "cut_words"),
 )
 HOW_MUCH = (
     *("dense", "lexical", "less_covered", "skeleton", "edit", "length", "crowd", "rank", "types", "length_gap"),
-    *("replaced_rare", "replaced_dense", "more_rare"),
+    *("replaced_rare", "replaced_dense", "more_rare", "fillers", "added_apart", "added_same", "missing_same"),
 )
 """Features whose products are terms."""
 
@@ -89,7 +91,8 @@ class TrainingPairs:
         pairs: (p, 2).
         features: (p, features).
         is_right: (p,).
-        is_open: (p,), false where types or numbers forbid a merge.
+        is_open: (p,), false where a contradiction or doubt forbids a merge.
+        is_same: (p,), whether the words are the same (`features.have_same_words`).
     """
 
     forms: Forms
@@ -98,6 +101,7 @@ class TrainingPairs:
     features: npt.NDArray[np.float32]
     is_right: npt.NDArray[np.bool_]
     is_open: npt.NDArray[np.bool_]
+    is_same: npt.NDArray[np.bool_]
 
 
 def pairs_of(names: list[GoldName], encoder: Encoder) -> TrainingPairs:
@@ -111,9 +115,13 @@ def pairs_of(names: list[GoldName], encoder: Encoder) -> TrainingPairs:
     pairs = unpack_pairs(comparison.candidates())
     is_known = np.array([gold[a] is not None and gold[b] is not None for a, b in pairs.tolist()])
     pairs = pairs[is_known]
-    is_open = np.array([not comparison.is_forbidden(a, b) for a, b in pairs.tolist()])
+    features = comparison.features(pairs)
+    is_open = ~contradict(features)
+    is_same = np.array([comparison.have_same_words(a, b) for a, b in pairs.tolist()])
+    doubts = (comparison.doubt(a, b, is_same=one) for (a, b), one in zip(pairs.tolist(), is_same.tolist(), strict=True))
+    is_open &= np.array([not doubt for doubt in doubts])
     is_right = np.array([gold[a] == gold[b] for a, b in pairs.tolist()])
-    return TrainingPairs(forms, gold, pairs, comparison.features(pairs), is_right, is_open)
+    return TrainingPairs(forms, gold, pairs, features, is_right, is_open, is_same)
 
 
 def terms() -> list[str]:
@@ -147,40 +155,42 @@ def _fit(sets: list[TrainingPairs], names: list[str]) -> tuple[dict[str, float],
     return found, (bias, dict(zip(names, map(float, scale), strict=True)))
 
 
-def precision_at(one: TrainingPairs, probabilities: npt.NDArray[np.float64], threshold: float) -> float:
-    """Pairwise precision of the forms' clusters at a threshold."""
+def merges_at(one: TrainingPairs, probabilities: npt.NDArray[np.float64], threshold: float) -> tuple[int, int]:
+    """Right pairs and all pairs in the forms' clusters at a threshold."""
     table = PairTable(pack_pairs(one.pairs), probabilities, lambda pairs: [0.0] * len(pairs))
-    clusters = cluster_names(table, threshold, least_agreement=LEAST_AGREEMENT, weights={})
+    clusters = cluster_names(table, threshold, prefer=lambda members: dict.fromkeys(members, 0.0))
     right = total = 0
     for cluster in clusters:
         gold = [one.gold[member] for member in cluster.members if one.gold[member] is not None]
         right += sum(n * (n - 1) // 2 for n in Counter(gold).values())
         total += len(gold) * (len(gold) - 1) // 2
-    return right / max(total, 1)
+    return right, total
 
 
 def probabilities_of(one: TrainingPairs, coefficients: dict[str, float], bias: float) -> npt.NDArray[np.float64]:
     """Probabilities of the pairs of a set, `FORBIDDEN` where nothing may merge them."""
     logits = compute_terms(one.features, list(coefficients)) @ np.array(list(coefficients.values())) + bias
     found: npt.NDArray[np.float64] = 1 / (1 + np.exp(-logits))
+    found[one.is_same] = np.maximum(found[one.is_same], SAME_WORDS)
     found[~one.is_open] = FORBIDDEN
     return found
 
 
-def choose(sets: list[TrainingPairs], coefficients: dict[str, float], bias: float) -> float:
-    """Choose the threshold by the first set, and lower the coefficient of `other` until the second set is as precise.
-
-    Names of diseases, processes and the like have more siblings than names of persons and places, and dense ones: with
-    as many names again, each has more near names that mean something else.
-    """
+def choose(sets: list[TrainingPairs], coefficients: dict[str, float], bias: float) -> dict[str, float]:
+    """The lowest threshold of each precision at which the clusters of the sets have it together."""
+    probabilities = [probabilities_of(one, coefficients, bias) for one in sets]
+    found: dict[str, float] = {}
     threshold = 0.5
-    coefficients.setdefault("other", 0.0)
-    while precision_at(sets[0], probabilities_of(sets[0], coefficients, bias), threshold) < PRECISION:
-        threshold += 0.025
-    while (found := precision_at(sets[1], probabilities_of(sets[1], coefficients, bias), threshold)) < PRECISION:
-        _log.info("threshold %.3f, other %.2f: pairwise precision %.4f", threshold, coefficients["other"], found)
-        coefficients["other"] -= 0.5
-    return threshold
+    for wanted in PRECISIONS:
+        precision = 0.0
+        while precision < wanted:
+            right, total = np.sum(
+                [merges_at(one, p, threshold) for one, p in zip(sets, probabilities, strict=True)], axis=0
+            )
+            precision = right / total
+            threshold += (1 - threshold) / 20 * (precision < wanted)
+        found[str(wanted)] = round(float(threshold), 4)
+    return found
 
 
 @click.command()
@@ -193,7 +203,9 @@ def main(data: Path, out: Path, model: str, work: Path | None, only: str | None)
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
     sets = []
-    for stem, names in training_sets(data).items():
+    near = near_words(load_encoder(model, device="cpu"))
+    every = {**training_sets(data), **graph_sets(data, TRAIN_SPLITS, near, "train", GRAPH_SIZE)}
+    for stem, names in every.items():
         if only not in (None, stem):
             continue
         kept = None if work is None else work / f"{stem}.pickle"  # of our own making
@@ -208,7 +220,7 @@ def main(data: Path, out: Path, model: str, work: Path | None, only: str | None)
     if only is not None:
         return
     coefficients, bias = fit(sets)
-    threshold = choose(sets, coefficients, bias)
+    thresholds = choose(sets[2:], coefficients, bias)
     probabilities = [probabilities_of(one, coefficients, bias) for one in sets]
     probable = np.concatenate([one.features[p >= 0.5] for one, p in zip(sets, probabilities, strict=True)])
     dense, lexical = (probable[:, FEATURES.index(name)] for name in ("dense", "lexical"))
@@ -216,8 +228,7 @@ def main(data: Path, out: Path, model: str, work: Path | None, only: str | None)
     text = {
         "terms": {name: round(value, 4) for name, value in coefficients.items()},
         "bias": round(bias, 4),
-        "threshold": round(threshold, 3),
-        "least_agreement": LEAST_AGREEMENT,
+        "thresholds": thresholds,
         "least_dense": round(least_dense, 3),
         "least_lexical": round(float(np.quantile(lexical[dense < np.quantile(dense, 0.1)], 0.5)), 3),
         "model": model,

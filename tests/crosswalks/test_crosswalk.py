@@ -107,6 +107,7 @@ def test_sssom_has_a_header_and_curies(tmp_path: Path) -> None:
     assert [row[columns.index("subject_id")] for row in rows] == ["DOID:1", "doid:q%201"]
     assert rows[1][columns.index("object_id")] == "my_base:http%3A%2F%2Fe.org%2Fa"
     assert rows[0][columns.index("mapping_justification")] == "semapv:LexicalMatching"
+    assert [row[columns.index("predicate_id")] for row in rows] == ["skos:exactMatch", "skos:closeMatch"]
     assert curie("12", "9 lives") == ("base_9_lives", "12")
 
 
@@ -124,11 +125,13 @@ def test_the_command_writes_tables(run: Run, store: Path, tmp_path: Path) -> Non
     base = tmp_path / "ours.tsv"
     base.write_text("id\tname\nX:2\theart attack\nX:3\tzzzz qqqq\n")
     out, sssom = tmp_path / "out.tsv", tmp_path / "out.sssom.tsv"
-    done = run("crosswalk", str(base), "base", "--store", str(store), "--out", str(out), "--sssom", str(sssom))
+    written = ("--out", str(out), "--sssom", str(sssom), "--license", "https://example.org/licence")
+    done = run("crosswalk", str(base), "base", "--store", str(store), *written)
     assert done.status == 0, done.err
     assert "2 entities, 1 found, 1 NIL" in done.err
     assert [line.split("\t")[2] for line in out.read_text().splitlines()] == ["object_id", "mi", ""]
     assert [line.split("\t")[3] for line in sssom.read_text().splitlines() if line.startswith("X:")] == ["base:mi"]
+    assert '#license: "https://example.org/licence"' in sssom.read_text().splitlines()
     printed = run("crosswalk", "ours", "base", "--store", str(store), "--json", "--threshold", "0.99")
     assert len([json.loads(line) for line in printed.out.splitlines()]) == len(OURS)
     assert run("crosswalk", "ours", "nothing", "--store", str(store)).status == 1

@@ -24,10 +24,15 @@ def table_of(
     return PairTable(pack_pairs(pairs), np.array([probability for *_, probability in ordered]), score)
 
 
+def alike(members: Sequence[int]) -> dict[int, float]:
+    """All names of a cluster are as good to call it by."""
+    return dict.fromkeys(members, 0.0)
+
+
 def run(known: Sequence[tuple[int, int, float]], **options: object) -> list[list[int]]:
     """Members of the clusters at a threshold of 0.6; pairs that are not known have 0."""
     table = table_of(known)
-    found = cluster_names(table, 0.6, least_agreement=0.3, weights={}, **options)  # type: ignore[arg-type]
+    found = cluster_names(table, 0.6, prefer=alike, **options)  # type: ignore[arg-type]
     return sorted(cluster.members for cluster in found)
 
 
@@ -55,7 +60,7 @@ def test_missing_pairs_are_scored() -> None:
         return [0.9] * len(pairs)
 
     table = table_of([(0, 1, 0.9), (1, 2, 0.8)], score)
-    found = cluster_names(table, 0.6, least_agreement=0.3, weights={})
+    found = cluster_names(table, 0.6, prefer=alike)
     assert [cluster.members for cluster in found] == [[0, 1, 2]]
     assert asked == [(0, 2)]
 
@@ -81,8 +86,17 @@ def test_groups_with_founders_stay_two() -> None:
 def test_members_agree_with_their_representative() -> None:
     """Each member has the least probability with the representative, or leaves."""
     table = table_of([(0, 1, 0.9), (0, 2, 0.9), (1, 2, 0.9), (0, 3, 0.95), (1, 3, 0.9), (2, 3, 0.1)])
-    for cluster in cluster_names(table, 0.5, least_agreement=0.3, weights={}):
-        assert min(cluster.agreement.values()) >= 0.3
+    for cluster in cluster_names(table, 0.5, prefer=alike):
+        assert min(cluster.agreement.values()) >= 0.5
+
+
+def test_the_preferred_name_is_the_representative() -> None:
+    """Of names that agree about as well the preferred one is taken, and never one below 0."""
+    table = table_of([(0, 1, 0.9), (0, 2, 0.9), (1, 2, 0.88)])
+    best = cluster_names(table, 0.5, prefer=lambda members: {0: 1.0, 1: 3.0, 2: 2.0})
+    assert [cluster.representative for cluster in best] == [1]
+    last = cluster_names(table, 0.5, prefer=lambda members: {0: -1.0, 1: -1.0, 2: 0.0})
+    assert [cluster.representative for cluster in last] == [2]
 
 
 def test_features_do_not_depend_on_the_order() -> None:
@@ -140,5 +154,5 @@ def test_the_shipped_model_is_of_this_version() -> None:
     """Every term of the model that ships is known, and its threshold is a probability."""
     model = shipped_model()
     assert isinstance(model, PairModel)
-    assert 0.5 <= model.threshold < 1
+    assert 0.5 <= model.threshold(0.9) <= model.threshold(0.98) < model.threshold(0.999) < model.threshold(1) == 1
     assert join_features.__doc__

@@ -23,6 +23,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.argument("b", metavar="B")
 @click.option("--out", type=_FILE, help="File for the matches (TSV), NIL ones too.  [default: stdout]")
 @click.option("--sssom", type=_FILE, help="File for the matches as SSSOM TSV.")
+@click.option("--license", "license_url", metavar="URL", help="Licence of the mappings, for --sssom.")
 @click.option("--one-to-one", is_flag=True, help="An entity of B is the partner of one entity of A at most.")
 @click.option(
     "--threshold", type=click.FloatRange(0, 1), show_default="0.9", help="Least probability of a match; below it NIL."
@@ -37,6 +38,7 @@ def crosswalk(
     b: str,
     out: Path | None,
     sssom: Path | None,
+    license_url: str | None,
     one_to_one: bool,
     threshold: float | None,
     kind: str,
@@ -74,7 +76,7 @@ def crosswalk(
     if out is not None:
         found.write(out)
     if sssom is not None:
-        found.write_sssom(sssom)
+        found.write_sssom(sssom, license_url=license_url)
     if as_json:
         for one in found.matches:
             echo_json(asdict(one))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -23,7 +24,12 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 @click.command()
 @click.argument("names", type=InputFile(), required=False)
-@click.option("--out", type=_FILE, help="File for the nodes (TSV).  [default: stdout]")
+@click.option("--out", type=click.Path(path_type=Path), help="File for the nodes (TSV), or for the merged graph.")
+@click.option(
+    "--graph",
+    type=click.Path(path_type=Path, exists=True),
+    help="Merge a graph: GraphML, edges (TSV, CSV), a folder of LightRAG, nano-graphrag or GraphRAG.",
+)
 @click.option(
     "--collection",
     "collections",
@@ -44,14 +50,16 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
     type=click.Choice(["hard", "off"]),
     default="hard",
     show_default=True,
-    help="hard: names of different types stay apart; off: ignore types.",
+    help="hard: names of types that differ stay apart, unknown and coarser ones match; off: ignore types.",
 )
 @click.option(
-    "--threshold",
+    "--precision",
     type=click.FloatRange(0, 1),
-    show_default="the model's own",
-    help="Least mean probability of a merge.",
+    default=0.98,
+    show_default=True,
+    help="Share of the merges that should be right; what is less certain goes to --review.",
 )
+@click.option("--propose", is_flag=True, help="Merge nothing: what would be merged goes to --review.")
 @click.option(
     "--link-threshold",
     type=click.FloatRange(0, 1),
@@ -65,13 +73,15 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 def resolve(  # long: each of its options has its line, and help its examples
     names: BinaryIO | None,
     out: Path | None,
+    graph: Path | None,
     collections: tuple[str, ...],
     previous: Path | None,
     review: Path | None,
     decisions: Path | None,
     undo: tuple[str, ...],
     type_mode: str,
-    threshold: float | None,
+    precision: float,
+    propose: bool,
     link_threshold: float | None,
     store: str,
     model: str | None,
@@ -89,28 +99,44 @@ def resolve(  # long: each of its options has its line, and help its examples
     pearl-qdrant resolve names.tsv --previous nodes.tsv --decisions review.tsv --out nodes.tsv
     pearl-qdrant resolve more.tsv --previous nodes.tsv --out nodes.tsv
     pearl-qdrant resolve --previous nodes.tsv --undo "Apple Records" --out nodes.tsv
+    pearl-qdrant resolve --graph rag_storage
     """
-    if names is None and previous is None:
-        raise click.UsageError("Give a file of names, or earlier nodes with --previous.")
+    if names is None and previous is None and graph is None:
+        raise click.UsageError("Give a file of names, a --graph, or earlier nodes with --previous.")
+    if graph is not None and (names is not None or undo or review is not None):
+        raise click.UsageError("--graph has its own names and writes its review beside it; give neither with it.")
     if undo and (previous is None or names is not None):
         raise click.UsageError("--undo changes the nodes of --previous; give no names with it.")
     from pearl_qdrant.resolution import Resolution, read_names, resolve
 
     if undo and previous is not None:
         found = Resolution.read(previous).undo(undo)
-    else:
-        found = resolve(
-            () if names is None else read_names(names, name_of(names)),
-            collection=collections or None,
-            store=store,
-            model=model,
-            device=device,
-            type_mode=cast("TypeMode", type_mode),
-            threshold=threshold,
-            link_threshold=link_threshold,
-            previous=previous,
-            decisions=decisions or (),
-        )
+        _write(found, out, review, as_json=as_json)
+        return
+    options = partial(
+        resolve,
+        collection=collections or None,
+        store=store,
+        model=model,
+        device=device,
+        type_mode=cast("TypeMode", type_mode),
+        precision=precision,
+        propose=propose,
+        link_threshold=link_threshold,
+        previous=previous,
+        decisions=decisions or (),
+    )
+    if graph is not None:
+        from pearl_qdrant.resolution.graphs import resolve_graph
+
+        merged = resolve_graph(graph, options, out=out)
+        _print(merged.resolution, merged.path, as_json=as_json)
+        echo(f"{merged.report.to_text()}\n{merged.path}; nodes: {merged.nodes}; review: {merged.review}", err=True)
+        return
+    _write(options(() if names is None else read_names(names, name_of(names))), out, review, as_json=as_json)
+
+
+def _write(found: Resolution, out: Path | None, review: Path | None, *, as_json: bool) -> None:
     if out is not None:
         found.write(out, review=review)
     elif review is not None:

@@ -35,72 +35,51 @@ _SMALL = frozenset("the of and in de a an for la le el at on to di du des der vo
 """Words that names in cut words leave out."""
 
 _GENERATIONS = frozenset("jr junior ii iii iv".split())
-_TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
+TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
+
+_EXCLUSIVE = """
+north south east west central/northern southern eastern western central/northeast northwest southeast southwest
+left right bilateral/upper lower middle/anterior posterior/dorsal ventral/superior inferior/internal external
+inner outer/inside outside/proximal distal/medial lateral/ascending descending/afferent efferent/top bottom/up down
+acute chronic subacute/mild moderate severe/benign malignant/primary secondary tertiary/positive negative
+increased decreased/increase decrease/growth decline/upregulation downregulation/upregulated downregulated
+deletion duplication/monosomy trisomy/hypo hyper/systolic diastolic/arterial venous/dominant recessive/type1 type2
+mature immature/adult juvenile infantile neonatal fetal/adult pediatric/adult childhood/maternal paternal/male female
+men women boys girls/boy girl/man woman/mother father/son daughter/brother sister/husband wife/uncle aunt
+nephew niece/grandfather grandmother/king queen/prince princess/duke duchess/lord lady/actor actress/mr mrs miss/mr ms
+first second third fourth fifth sixth last 1st 2nd 3rd 4th 5th 6th/single double triple
+alpha beta gamma delta epsilon kappa
+january february march april may june july august september october november december/spring summer autumn winter
+monday tuesday wednesday thursday friday saturday sunday/daily weekly monthly quarterly yearly
+hourly daily weekly monthly quarterly annual
+morning afternoon evening night/day night/breakfast lunch dinner/past present future/ancient modern/early late
+start end/entry exit/arrival departure/opening closing/draft final/open closed/active inactive/enabled disabled
+free paid/inbound outbound/import export/inpatient outpatient/public private/domestic international foreign
+buyer seller/buy sell/supply demand/debit credit/asset liability/profit loss/gross net/bull bear/bid ask
+long short/high low/old new/young old/major minor/senior junior/big small/large small/big little
+city state county province republic kingdom/tall short/wide narrow/deep shallow
+hot cold/wet dry/light heavy/light dark/hard soft/strong weak/fast slow/good bad/best worst/full empty partial
+rich poor/black white red green blue yellow orange purple brown pink gray/winner loser/success failure/life death
+plus minus
+indoor outdoor/wired wireless/online offline/input output/upload download/read write/push pull/client server
+frontend backend/manual automatic/static dynamic/local global regional/micro macro/minimum maximum/min max
+absolute relative/direct indirect/horizontal vertical/forward backward/analog digital/legal illegal/formal informal
+solid liquid gas/urban rural/offense defense/offensive defensive/war peace/cause effect/question answer
+teacher student/doctor patient/employer employee/host guest/parent child/qualitative quantitative/democratic federal
+"""
+"""Groups of words that exclude each other: names that have two of one group are two things."""
 
 _GROUPS: tuple[frozenset[str], ...] = tuple(
-    frozenset(group.split())
-    for group in (
-        "north south east west central",
-        "northern southern eastern western central",
-        "northeast northwest southeast southwest",
-        "left right bilateral",
-        "upper lower middle",
-        "anterior posterior",
-        "internal external",
-        "inner outer",
-        "acute chronic subacute",
-        "mild moderate severe",
-        "benign malignant",
-        "primary secondary tertiary",
-        "positive negative",
-        "plus minus",
-        "increased decreased",
-        "increase decrease",
-        "high low",
-        "early late",
-        "male female",
-        "men women boys girls",
-        "maternal paternal",
-        "adult juvenile",
-        "dominant recessive",
-        "first second third fourth fifth sixth 1st 2nd 3rd 4th 5th 6th",
-        "free paid",
-        "inbound outbound",
-        "import export",
-        "inpatient outpatient",
-        "public private",
-        "long short",
-        "old new",
-        "young old",
-        "major minor",
-        "big small large",
-        "spring summer autumn winter",
-        "january february march april may june july august september october november december",
-        "monday tuesday wednesday thursday friday saturday sunday",
-        "alpha beta gamma delta epsilon kappa",
-        "active inactive",
-        "open closed",
-        "hypo hyper",
-        "type1 type2",
-        "proximal distal",
-        "medial lateral",
-        "ascending descending",
-        "systolic diastolic",
-        "arterial venous",
-        "input output",
-        "buyer seller",
-        "senior junior",
-        "day night",
-        "domestic international foreign",
-        "hot cold",
-        "indoor outdoor",
-        "wired wireless",
-        "democratic federal",
-    )
+    frozenset(group.split()) | frozenset(variant_words(group.split()))
+    for line in _EXCLUSIVE.strip().splitlines()
+    for group in line.split("/")
 )
 _GROUPS_OF: dict[str, frozenset[int]] = {
     word: frozenset(i for i, group in enumerate(_GROUPS) if word in group) for word in frozenset().union(*_GROUPS)
 }
+
+_NEGATING = frozenset("not no non without anti former ex".split())
+"""Words with which a name is another thing."""
 
 _OTHER_PLACE = ("new north south east west northern southern eastern western upper lower inner outer central").split()
 """Words before the name of a place that make another place, though a few places have such an alias."""
@@ -245,7 +224,12 @@ def _added_words() -> dict[tuple[str, bool], float]:
 
 
 def name_differences(
-    mention: StringFeatures, name: StringFeatures, *, canonical_name: str = "", is_person: bool
+    mention: StringFeatures,
+    name: StringFeatures,
+    *,
+    canonical_name: str = "",
+    is_person: bool,
+    are_names: bool = False,
 ) -> NameDifferences:
     """What a mention and a name do not share.
 
@@ -253,8 +237,9 @@ def name_differences(
         mention, name: The two strings.
         canonical_name: That of the entity; what it has in brackets tells the entity from others, also by other names.
         is_person: Whether the name is that of a person, by its type.
+        are_names: Whether both are names and none is a piece of a text: then letter case says nothing of further words.
     """
-    if mention.folded == name.folded or _have_nothing_in_common(mention, name):
+    if mention.folded == name.folded or (not are_names and _have_nothing_in_common(mention, name)):
         return _NO_DIFFERENCE
     text = mention.text
     a = name_parts(text, mention.folded, mention.content)
@@ -266,14 +251,14 @@ def name_differences(
     if a == b:
         return _NO_DIFFERENCE
     shared = set(a.normal).intersection(b.normal)
-    further = _further_words(text, a, b, shared, is_person) if shared else _NO_FURTHER_WORDS
+    further = _further_words(text, a, b, shared, is_person, are_names) if shared else _NO_FURTHER_WORDS
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
     is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
     return NameDifferences(
         *brackets,
         *(_numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _NO_NUMBERS),
         float(is_opposite),
-        *((0.0, 0.0, 0.0) if is_same else _persons(a.words, b.words, is_person)),
+        *((0.0, 0.0, 0.0) if is_same else _persons(a.words, b.words, is_person, are_names)),
         float(not is_opposite and _may_be_cut(a, b) and _are_cut(a.words, b.words)),
         *further[:-1],
         further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
@@ -360,7 +345,7 @@ def _opposite(a: NameParts, b: NameParts) -> bool:
     ours, theirs = ours - theirs, theirs - ours
     if any_exclude(ours, theirs) or _are_letters(ours, theirs, a, b):
         return True
-    return ("without" in ours) != ("without" in theirs)
+    return not _NEGATING.isdisjoint(ours ^ theirs) and (len(ours) < 2 or len(theirs) < 2)
 
 
 @lru_cache(maxsize=100)
@@ -373,7 +358,7 @@ def _proper_words(text: str) -> frozenset[str]:
 
 
 def _further_words(
-    text: str, a: NameParts, b: NameParts, shared: set[str], is_person: bool
+    text: str, a: NameParts, b: NameParts, shared: set[str], is_person: bool, are_names: bool
 ) -> tuple[float, float, float, float, float, bool]:
     """`family_name_differs`, `added_apart`, ..., `missing_same`, `added_head`; whether they begin with capitals."""
     n_ours, n_theirs = len(a.normal) - len(shared), len(b.normal) - len(shared)
@@ -382,7 +367,7 @@ def _further_words(
         return (0.0, 0.0, 0.0, max(0.0, min(theirs)), 0.0, False) if theirs else _NO_FURTHER_WORDS
     if n_theirs > 0 or n_ours <= 0 or not (ours := _values(a.normal, shared)):
         return _NO_FURTHER_WORDS
-    is_proper = _proper_words(text).issuperset(set(a.normal) - shared)
+    is_proper = are_names or _proper_words(text).issuperset(set(a.normal) - shared)
     # Words in small letters around a name are no part of another one.
     apart = max(0.0, -min(ours)) if is_proper or text.islower() else 0.0
     same, last = max(0.0, min(ours)), a.words[-1]
@@ -404,10 +389,11 @@ def _values(words: Sequence[str], shared: set[str]) -> list[float]:
     return values
 
 
-def _persons(a: Sequence[str], b: Sequence[str], is_person: bool) -> tuple[float, float, float]:
+def _persons(a: Sequence[str], b: Sequence[str], is_person: bool, are_names: bool) -> tuple[float, float, float]:
     """`first_name_differs`, `initials_fit`, `generation_differs`."""
-    mine, of_mine = _without_generation(a)
-    other, of_other = _without_generation(b)
+    longest = 1 if are_names else 2  # words of which none is taken for a title
+    mine, of_mine = _without_generation(a, longest)
+    other, of_other = _without_generation(b, longest)
     generation = float(of_mine != of_other) if of_mine or of_other else 0.0
     if not (2 <= len(mine) <= 4 and 2 <= len(other) <= 4):
         return 0.0, 0.0, generation
@@ -426,9 +412,9 @@ def _persons(a: Sequence[str], b: Sequence[str], is_person: bool) -> tuple[float
     return float(is_person), 0.0, generation
 
 
-def _without_generation(words: Sequence[str]) -> tuple[list[str], str]:
+def _without_generation(words: Sequence[str], longest: int) -> tuple[list[str], str]:
     """Words without titles and generation; and the generation, which is none for `Sr.`: most leave that out."""
-    kept = [word for word in words if word not in _TITLES] if len(words) > 2 else list(words)
+    kept = [word for word in words if word not in TITLES] if len(words) > longest else list(words)
     if len(kept) > 2 and kept[-1] in ("sr", "senior"):
         return kept[:-1], ""
     if len(kept) > 2 and kept[-1] in _GENERATIONS:
@@ -452,6 +438,9 @@ _NICKNAMES: dict[str, str] = {
     for short in shorts
 }
 """Short forms of first names; of those of several names, one."""
+
+FIRST_NAMES = frozenset((*_NICKNAMES, *_NICKNAMES.values()))
+"""The first names of this list."""
 
 
 def _fit(a: Sequence[str], b: Sequence[str]) -> bool:

@@ -18,10 +18,10 @@ from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.clusters import pack_pairs
 from pearl_qdrant.resolution.names import Forms, is_acronym_like
+from pearl_qdrant.resolution.pairs.doubts import doubt
 from pearl_qdrant.resolution.pairs.features import (
     Form,
     ScorePart,
-    forbids,
     form_of,
     has_legal_form,
     join_features,
@@ -30,7 +30,10 @@ from pearl_qdrant.resolution.pairs.features import (
     string_pair,
 )
 from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
+from pearl_qdrant.resolution.pairs.same_words import have_same_words
+from pearl_qdrant.resolution.pairs.slots import Slots
 from pearl_qdrant.resolution.pairs.word_vectors import WordVectors, mapped_vectors
+from pearl_qdrant.resolution.types import Types
 
 N_NEIGHBOURS = 16
 """Neighbours by vector that are kept of each name."""
@@ -72,24 +75,44 @@ class Comparison:
         cosines = self._nearest.cosines[:, CROWD]
         self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)
         self._weighted = weighted_rows(forms.folded, IdfTable.from_names(self._names[:: max(1, len(forms) // 100_000)]))
-        self._type_codes = np.unique(np.array([key[1] for key in forms.keys]), return_inverse=True)[1]
+        self.types = Types([key[1] for key in forms.keys])
         self._words = WordVectors(forms.folded, encoder, self._baseline)
         self.form = lru_cache(maxsize=50_000)(self._form)
+        self._slots = Slots(self._distinct_contents())
         self._together = self._found_together()
 
     def _form(self, number: int) -> Form:
         return form_of(self._names[number], self.forms.folded[number])
 
+    def _distinct_contents(self) -> Iterator[Sequence[str]]:
+        """The content words of the forms, each once."""
+        last: tuple[str, ...] = ()
+        for number in range(len(self.forms)):
+            content = self.form(number).strings.content
+            if content != last:  # forms are sorted by their spelling
+                yield content
+            last = content
+
     def candidates(self) -> IntArray:
-        """Pairs of forms of equal types that may mean the same, as `clusters.pack_pairs` packs them, ascending."""
+        """Pairs of forms of types that agree that may mean the same, as `clusters.pack_pairs` packs them, ascending."""
         keys = np.concatenate([pack_pairs(pairs) for pairs in self._proposals()])
         keys.sort()
         is_first = np.ones(len(keys), bool)
         is_first[1:] = keys[1:] != keys[:-1]
         keys = keys[is_first]
         a, b = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
-        packed: IntArray = keys[(a != b) & (self._type_codes[a] == self._type_codes[b])]
+        packed: IntArray = keys[(a != b) & self.types.agree(a, b)]
         return packed
+
+    def namesakes(self) -> Iterator[range]:
+        """The forms of each spelling that has several types; they lie side by side."""
+        keys = self.forms.keys
+        start = 0
+        for i in range(1, len(keys) + 1):
+            if i == len(keys) or keys[i][0] != keys[start][0]:
+                if i - start > 1:
+                    yield range(start, i)
+                start = i
 
     def _proposals(self) -> Iterator[IntArray]:
         n = len(self.forms)
@@ -105,6 +128,8 @@ class Comparison:
         yield from ngram_pairs(rows, features=SKELETON_FEATURES, k=SKELETON_PAIRS)
         if self._together:
             yield np.array(sorted(self._together), np.int64)
+        for group in self.namesakes():
+            yield np.array([(a, b) for a in group for b in group if a < b], np.int64)
 
     def _found_together(self) -> set[tuple[int, int]]:
         """Pairs of an acronym and what it stands for that one source has, or one context defines."""
@@ -124,13 +149,40 @@ class Comparison:
                 }
         return found
 
-    def is_forbidden(self, a: int, b: int) -> bool:
-        """Whether types, numbers or letters forbid that two forms mean the same."""
-        if self._type_codes[a] != self._type_codes[b]:
+    def is_equal(self, a: int, b: int) -> bool:
+        """Whether two forms have one spelling, and differ in type."""
+        return self.forms.keys[a][0] == self.forms.keys[b][0]
+
+    def differ_in_signs(self, a: int, b: int) -> bool:
+        """Whether two forms have the same letters, and signs that tell them apart: `C`, `C++`; `.NET`, `Net`."""
+        return not self.is_equal(a, b) and self.form(a).strings.joined == self.form(b).strings.joined
+
+    def is_person(self, a: int, b: int) -> bool:
+        """Whether both are names of persons, by their types; else by their titles or the predicted types."""
+        known = [one for one in (self.types.is_person(a), self.types.is_person(b)) if one is not None]
+        if known:
+            return all(known)
+        if any(not _TITLES.isdisjoint(self.form(one).strings.words) for one in (a, b)):
             return True
-        if (min(a, b), max(a, b)) in self._together:
+        return self._types is not None and self._types[a, _PERSON] * self._types[b, _PERSON] > _BOTH
+
+    def have_same_words(self, a: int, b: int) -> bool:
+        """Whether two forms have the same words (`features.have_same_words`)."""
+        return have_same_words(self.form(a), self.form(b), is_person=self.is_person(a, b))
+
+    def doubt(self, a: int, b: int, *, is_same: bool) -> str:
+        """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""
+        if self.types.is_loose(a, b) and not is_same:
+            return "another type"
+        if self._is_company_of_person(a, b):
+            return "a company and a person"
+        return doubt(self.form(a), self.form(b), is_same=is_same, are_unknown_places=self._are_unknown_places(a, b))
+
+    def _are_unknown_places(self, a: int, b: int) -> bool:
+        """Whether both have the type of a place, and the model does not know both as one."""
+        if self._types is None or not (self.types.is_place(a) and self.types.is_place(b)):
             return False
-        return forbids(self.form(a), self.form(b)) or self._is_company_of_person(a, b)
+        return any(self._types[one, _PLACES].sum() < _KNOWN for one in (a, b))
 
     def _is_company_of_person(self, a: int, b: int) -> bool:
         """Whether one has the legal form of a company, and the other is probably a person."""
@@ -169,13 +221,14 @@ class Comparison:
         rank_a = (self._nearest.cosines[a] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
         rank_b = (self._nearest.cosines[b] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
         none: FloatArray = np.zeros(len(pairs), np.float32)
-        types, person, other, replaced_dense = none, none, none, none
+        types, person, other, replaced_dense, fillers = none, none, none, none, none
         if self._types is not None:
             both = np.asarray(self._types[a], np.float32) * np.asarray(self._types[b], np.float32)
             types, person, other = np.sqrt(both).sum(axis=1), both[:, _PERSON], both[:, _OTHER]
         if with_words:
-            forms = ((self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist())
+            forms = [(self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist()]
             replaced_dense = self._words.cosines([replaced_words(one, two) for one, two in forms])
+            fillers = np.array([self._slots.share(one.content, two.content) for one, two in forms], np.float32)
         return ScorePart(
             dense=(cosines - self._baseline) / (1 - self._baseline),
             lexical=lexical.cosine,
@@ -188,15 +241,24 @@ class Comparison:
             person=person,
             other=other,
             replaced_dense=replaced_dense,
+            fillers=fillers,
         )
 
     def _block(self, pairs: IntArray) -> FloatArray:
-        strings = [string_pair(self.form(a), self.form(b)) for a, b in pairs.tolist()]
+        strings = [string_pair(self.form(a), self.form(b), is_person=self.is_person(a, b)) for a, b in pairs.tolist()]
         return join_features(self.scores(pairs), np.array(strings, np.float32))
 
 
 _SAME_COSINE = 1e-3  # half floats
-_PROBABLY = 0.5
+_PROBABLY = 0.95
+"""Predicted probability of a person from which a name with a legal form more is asked: `Ford`, `Ford Inc`."""
+_BOTH = 0.25
+_KNOWN = 0.85
+"""Predicted probability of a place from which it is a known one: that of countries and capitals is 0.88 and more."""
+_PLACES = [ENTITY_TYPES.index(one) for one in ("GPE", "LOC")]
+_TITLES = frozenset("mr mrs ms miss dr prof sir".split())
+"""What only persons have before their names."""
+
 _PERSON, _OTHER = ENTITY_TYPES.index("PERSON"), ENTITY_TYPES.index("OTHER")
 
 

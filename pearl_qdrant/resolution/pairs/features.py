@@ -7,6 +7,7 @@ Features of strings are those of the linker's ranking (`linking.ranking`), taken
     initials         equal words, but for initials of the other's: J. B. Todd, John Blair Todd
     crowd            cosine to the names further away, which is high where many names are alike
     rank             how near each is among the other's neighbours
+    fillers          how many names have another word where the two differ: Marley's face, Marley's voice, Marley's hand
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from rapidfuzz.distance import OSA
 
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity, slips, sorted_similarity, word_changes
+from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
     equal_core,
@@ -30,6 +32,8 @@ from pearl_qdrant.linking.ranking.string_features import (
 )
 
 FloatArray = npt.NDArray[np.float64]
+
+DIFFERENCES = NameDifferences._fields[:-1]
 
 FROM_STRINGS = (
     "same_words",
@@ -51,14 +55,16 @@ FROM_STRINGS = (
     "number_more",
     "equal_numbers",
     "code",
+    "other_code",
     "acronym",
     "first_word",
     "last_word",
     "one_word",
     "length",
     "length_gap",
+    *DIFFERENCES,
 )
-"""Features of two strings alone."""
+"""Features of two strings alone; the last ones are those of the link decision (`linking.ranking.name_differences`)."""
 
 FROM_SCORES = (
     "dense",
@@ -72,10 +78,12 @@ FROM_SCORES = (
     "person",
     "other",
     "replaced_dense",
+    "fillers",
 )
 """Features of vectors, n-grams and predicted types."""
 
 FEATURES = (*FROM_SCORES, *FROM_STRINGS)
+COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
 
 _LONGEST = 30
 """Letters and digits beyond which a name counts as no longer."""
@@ -120,7 +128,15 @@ def form_of(name: str, folded: str) -> Form:
     return Form(string_features(name, folded), skeleton(folded))
 
 
-def string_pair(a: Form, b: Form) -> tuple[float, ...]:
+def differences(a: Form, b: Form, *, is_person: bool) -> tuple[float, ...]:
+    """What two names do not share, in the order of `DIFFERENCES`; the same for (b, a)."""
+    one, two = a.strings, b.strings
+    there = name_differences(one, two, is_person=is_person, are_names=True)
+    back = name_differences(two, one, is_person=is_person, are_names=True)
+    return tuple(map(max, there[:-1], back[:-1]))
+
+
+def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ...]:
     """Features in the order of `FROM_STRINGS`; the same for (b, a)."""
     one, two = a.strings, b.strings
     similarity = edit_similarity(one.joined, two.joined)
@@ -152,12 +168,14 @@ def string_pair(a: Form, b: Form) -> tuple[float, ...]:
         float(one.numbers != two.numbers),
         equal_numbers(one, two),
         float(there.is_code or back.is_code),
+        float(_has_other_code(one, two)),
         max(is_acronym(one, two), is_acronym(two, one)),
         equal_first_word(one, two),
         float(bool(words_one) and bool(words_two) and words_one[-1] == words_two[-1]),
         float(n_one == 1 and n_two == 1),
         min(len(one.joined), len(two.joined), _LONGEST) / _LONGEST,
         abs(len(one.joined) - len(two.joined)) / max(len(one.joined), len(two.joined), 1),
+        *differences(a, b, is_person=is_person),
     )
 
 
@@ -186,20 +204,6 @@ def _has_initials(short: Sequence[str], long: Sequence[str]) -> bool:
     return 0 < n_initials < len(short)
 
 
-def forbids(a: Form, b: Form) -> bool:
-    """Whether numbers, codes or a legal form forbid that two names mean the same.
-
-    Each has a number that the other does not have (`Type I`, `Type II`; `2019`, `2020`), or each a single letter
-    (`hepatitis A`, `hepatitis B`), or one is the acronym of the other, which only a common source or context allows.
-    """
-    one, two = a.strings, b.strings
-    if one.joined == two.joined:  # they are two forms for a reason: `C`, `C++`
-        return True
-    if one.joined in two.initials or two.joined in one.initials:
-        return True
-    return numbers_forbid(one, two) or letters_forbid(one, two) or opposites_forbid(one, two)
-
-
 def has_legal_form(form: Form) -> bool:
     """Whether a name ends in the legal form of a company: `Inc`, `GmbH`."""
     words = form.strings.folded.split()
@@ -209,13 +213,6 @@ def has_legal_form(form: Form) -> bool:
 _LEGAL_FORMS = frozenset("inc incorporated corp corporation co company ltd limited llc plc gmbh ag sa nv".split())
 
 
-def numbers_forbid(one: StringFeatures, two: StringFeatures) -> bool:
-    """Whether each of two names has a number, or another code, that the other does not have."""
-    if bool(one.numbers - two.numbers) and bool(two.numbers - one.numbers):
-        return True
-    return bool(one.codes - two.content_set) and bool(two.codes - one.content_set)
-
-
 def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str], list[str]]:
     """The words that only one name has, and those that only the other has; both empty unless both have some."""
     ours = [word for word in one.content if word not in two.content_set]
@@ -223,44 +220,43 @@ def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str],
     return (ours, theirs) if ours and theirs else ([], [])
 
 
-def letters_forbid(one: StringFeatures, two: StringFeatures) -> bool:
-    """Whether two names are equal but for a single letter as a word on each side."""
+def _has_other_code(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether each has a code that the other lacks, or they are equal but for a letter: `hepatitis B`, `... C`."""
+    if is_plural_of_letters(one.text, two.text):
+        return False
+    if bool(one.codes - two.content_set) and bool(two.codes - one.content_set):
+        return True
     if len(one.content) != len(two.content) or len(one.content) < 2:
         return False
     changed = [(x, y) for x, y in zip(one.content, two.content, strict=True) if x != y]
     return len(changed) == 1 and len(changed[0][0]) == len(changed[0][1]) == 1
 
 
-def opposites_forbid(one: StringFeatures, two: StringFeatures) -> bool:
-    """Whether each has the opposite of a word of the other: `left lung`, `right lung`."""
-    ours, theirs = one.content_set - two.content_set, two.content_set - one.content_set
-    return any(not _OPPOSITES.get(word, _NO_WORDS).isdisjoint(theirs) for word in ours)
+def is_plural_of_letters(a: str, b: str) -> bool:
+    """Whether one name is the plural of the other, an abbreviation: `LLM`, `LLMs`; but not `HTTPS`."""
+    short, long = (a, b) if len(a) < len(b) else (b, a)
+    return short.isupper() and long == f"{short}s"
 
 
-_NO_WORDS: frozenset[str] = frozenset()
+CONTRADICTIONS: dict[str, str] = {
+    "number_differs": "another number",
+    "bracket_number": "another number",
+    "code_differs": "another code",
+    "other_code": "another code",
+    "opposite": "words that exclude each other",
+    "generation_differs": "another generation",
+    "first_name_differs": "another first name",
+    "bracket_differs": "other words in brackets",
+}
+"""Features that no two names of one thing have, and their words."""
+
+_CONTRADICTING = [COLUMN[name] for name in CONTRADICTIONS]
 
 
-def _opposites() -> dict[str, frozenset[str]]:
-    pairs = [pair.split("/") for pair in _PAIRS_OF_OPPOSITES.split()]
-    return {word: frozenset(other for pair in pairs if word in pair for other in pair if other != word)
-            for pair in pairs for word in pair}  # fmt: skip
-
-
-_PAIRS_OF_OPPOSITES = (
-    "left/right upper/lower north/south/east/west northern/southern/eastern/western northeast/northwest "
-    "southeast/southwest up/down upregulation/downregulation upregulated/downregulated positive/negative "
-    "mature/immature male/female men/women boy/girl mother/father son/daughter brother/sister husband/wife "
-    "adult/juvenile/pediatric/infantile/childhood/neonatal/fetal dominant/recessive primary/secondary/tertiary "
-    "acute/chronic benign/malignant major/minor anterior/posterior dorsal/ventral medial/lateral superior/inferior "
-    "proximal/distal internal/external inner/outer inside/outside deletion/duplication monosomy/trisomy "
-    "hyperthyroidism/hypothyroidism hypertension/hypotension hyperglycemia/hypoglycemia import/export "
-    "ascending/descending afferent/efferent hot/cold new/old high/low first/second/third/last junior/senior "
-    "summer/winter/spring/autumn monday/tuesday/wednesday/thursday/friday/saturday/sunday "
-    "january/february/march/april/may/june/july/august/september/october/november/december"
-)
-"""Words that are no two names of one thing, in the normal spelling of `lexical.spelling_variants`."""
-
-_OPPOSITES = _opposites()
+def contradict(features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+    """Which of p pairs cannot mean the same, (p,), from (p, len(FEATURES))."""
+    found: npt.NDArray[np.bool_] = np.any(features[:, _CONTRADICTING] > 0, axis=1)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +272,7 @@ class ScorePart:
         types: Agreement of the predicted types, in [0, 1].
         person, other: Probability that both are persons, or of no special type (diseases, genes, concepts).
         replaced_dense: Cosine of the words that only one and that only the other has, as `dense`; 0 where one has none.
+        fillers: How many other names have something else where the two differ, in [0, 1] (`slots.Slots`).
     """
 
     dense: npt.NDArray[np.floating]
@@ -289,6 +286,7 @@ class ScorePart:
     person: npt.NDArray[np.floating]
     other: npt.NDArray[np.floating]
     replaced_dense: npt.NDArray[np.floating]
+    fillers: npt.NDArray[np.floating]
 
 
 def join_features(scores: ScorePart, strings: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -310,6 +308,7 @@ def join_features(scores: ScorePart, strings: npt.NDArray[np.float32]) -> npt.ND
         scores.person,
         scores.other,
         scores.replaced_dense,
+        scores.fillers,
         strings,
     ]
     return np.column_stack(columns).astype(np.float32)

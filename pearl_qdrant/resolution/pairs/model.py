@@ -20,7 +20,7 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.resolution.pairs.features import FEATURES
+from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES
 
 MODEL_FILE = "resolution.json"
 
@@ -35,16 +35,14 @@ class PairModel:
         terms: What is computed from the features.
         weights: (terms,).
         bias: Logit of a pair whose terms are 0.
-        threshold: Least mean probability between two clusters, in [0, 1].
-        least_agreement: Least probability of a name and the representative of its cluster, in [0, 1].
+        thresholds: Least mean probability between two clusters, by the precision of merges; both in [0, 1], ascending.
         least_dense, least_lexical: Pairs below both are not compared further: hardly one of them is a merge.
     """
 
     terms: tuple[str, ...]
     weights: FloatArray
     bias: float
-    threshold: float
-    least_agreement: float
+    thresholds: tuple[tuple[float, float], ...]
     least_dense: float
     least_lexical: float
 
@@ -58,12 +56,19 @@ class PairModel:
         weights = stored["terms"]
         if not isinstance(weights, dict):
             raise TypeError("the terms of a model are names with numbers")
-        numbers = {
-            name: float(str(stored[name]))
-            for name in ("bias", "threshold", "least_agreement", "least_dense", "least_lexical")
-        }
+        numbers = {name: float(str(stored[name])) for name in ("bias", "least_dense", "least_lexical")}
+        thresholds = stored["thresholds"]
+        if not isinstance(thresholds, dict):
+            raise TypeError("the thresholds of a model are precisions with probabilities")
+        by_precision = tuple(sorted((float(precision), float(value)) for precision, value in thresholds.items()))
         compute_terms(np.zeros((1, len(FEATURES)), np.float32), list(weights))
-        return cls(tuple(weights), np.array([float(value) for value in weights.values()]), **numbers)
+        values = np.array([float(value) for value in weights.values()])
+        return cls(tuple(weights), values, thresholds=by_precision, **numbers)
+
+    def threshold(self, precision: float) -> float:
+        """The least probability at which that share of the merges is right; between the measured ones, on a line."""
+        precisions, thresholds = zip(*self.thresholds, strict=True)
+        return float(np.interp(precision, (*precisions, 1.0), (*thresholds, 1.0)))
 
     def probabilities(self, features: npt.NDArray[np.float32]) -> FloatArray:
         """Probabilities of p pairs, (p,), from (p, features)."""
@@ -98,9 +103,9 @@ def _term(features: npt.NDArray[np.float32], term: str) -> npt.NDArray[np.float3
 
 
 def _feature(features: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    if name not in FEATURES:
+    if name not in COLUMN:
         raise ValueError(f"the model has a feature that this version does not know: {name!r}")
-    column: npt.NDArray[np.float32] = features[:, FEATURES.index(name)]
+    column: npt.NDArray[np.float32] = features[:, COLUMN[name]]
     return column
 
 

@@ -1,0 +1,148 @@
+"""Working folders of LightRAG and nano-graphrag: the graph, and what else has names of its nodes.
+
+    graph_chunk_entity_relation.graphml     the graph
+    vdb_entities.json                       a vector for each entity (nano-vectordb): `entity_name`
+    vdb_relationships.json                  a vector for each edge: `src_id`, `tgt_id`
+    kv_store_full_entities.json, kv_store_full_relations.json, kv_store_entity_chunks.json,
+    kv_store_relation_chunks.json           which names a document has, and which chunks a name has
+
+Of merged entities the vector of the one that gives the name is kept; those of its other names go, since LightRAG looks
+a name up in the graph. All other files, reports of communities and cached answers among them, are copied as they are.
+
+Sources: github.com/HKUDS/LightRAG (operate.py, kg/nano_vector_db_impl.py), github.com/gusye1234/nano-graphrag.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from hashlib import md5
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.resolution.graphs.graphml import SEPARATOR, read_graphml, unquoted, write_graphml
+from pearl_qdrant.resolution.graphs.records import Graph
+
+GRAPH_FILE = "graph_chunk_entity_relation.graphml"
+
+
+def read_folder(folder: Path) -> Graph:
+    """Read the graph of a working folder."""
+    return read_graphml(folder / GRAPH_FILE)
+
+
+def write_folder(folder: Path, out: Path, graph: Graph, new_keys: Mapping[str, str]) -> None:
+    """Copy a working folder with the merged graph, and with the new names in what is kept by name.
+
+    Args:
+        folder: The folder that was read.
+        out: A folder that does not exist.
+        graph: The merged graph.
+        new_keys: The new key of each old one.
+    """
+    shutil.copytree(folder, out)
+    write_graphml(out / GRAPH_FILE, graph)
+    names = {**{unquoted(old): unquoted(new) for old, new in new_keys.items()}, **new_keys}
+    for file, change in _CHANGES.items():
+        path = out / file
+        if path.exists():
+            try:
+                content = json.loads(path.read_text("utf-8"))
+            except ValueError as error:
+                raise FormatError(str(folder / file), 1, f"not JSON ({error})") from error
+            path.write_text(json.dumps(change(content, names), ensure_ascii=False), encoding="utf-8")
+
+
+def _entities(content: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    def changed(row: dict[str, Any]) -> dict[str, Any] | None:
+        old = row.get("entity_name", "")
+        return row if names.get(old, old) == old else None
+
+    return _vectors(content, changed)
+
+
+def _relationships(content: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    seen: set[tuple[str, ...]] = set()
+
+    def changed(row: dict[str, Any]) -> dict[str, Any] | None:
+        old = (row.get("src_id", ""), row.get("tgt_id", ""))
+        source, target = (names.get(end, end) for end in old)
+        ends = tuple(sorted((source, target)))
+        if ends in seen or (source == target and old[0] != old[1]):
+            return None
+        seen.add(ends)
+        if (source, target) == old:
+            return row
+        digest = md5((source + target).encode(), usedforsecurity=False).hexdigest()
+        return {**row, "__id__": f"rel-{digest}", "src_id": source, "tgt_id": target}
+
+    # Rows whose ends keep their names come first: their vector and id are right as they are.
+    rows = content.get("data", [])
+    order = sorted(
+        range(len(rows)),
+        key=lambda i: any(names.get(rows[i].get(end, ""), rows[i].get(end, "")) != rows[i].get(end, "")
+                          for end in ("src_id", "tgt_id")),
+    )  # fmt: skip
+    return _vectors(content, changed, order)
+
+
+def _vectors(
+    content: dict[str, Any],
+    changed: Callable[[dict[str, Any]], dict[str, Any] | None],
+    order: list[int] | None = None,
+) -> dict[str, Any]:
+    """Some rows of a nano-vectordb, with their rows of its matrix (base64 of float32)."""
+    rows = content.get("data", [])
+    kept = [(i, new) for i in (range(len(rows)) if order is None else order) if (new := changed(rows[i])) is not None]
+    found = {**content, "data": [row for _, row in kept]}
+    if content.get("matrix") and rows:
+        matrix = np.frombuffer(base64.b64decode(content["matrix"]), np.float32).reshape(len(rows), -1)
+        found["matrix"] = base64.b64encode(matrix[[i for i, _ in kept]].tobytes()).decode()
+    return found
+
+
+def _of_documents(content: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The lists of names (`entity_names`) or of pairs of names (`relation_pairs`) of each document."""
+    found = {}
+    for document, row in content.items():
+        new = dict(row)
+        if "entity_names" in row:
+            new["entity_names"] = list(dict.fromkeys(names.get(name, name) for name in row["entity_names"]))
+            new["count"] = len(new["entity_names"])
+        if "relation_pairs" in row:
+            pairs = dict.fromkeys(tuple(names.get(name, name) for name in pair) for pair in row["relation_pairs"])
+            new["relation_pairs"] = [list(pair) for pair in pairs if len(set(pair)) > 1]
+            new["count"] = len(new["relation_pairs"])
+        found[document] = new
+    return found
+
+
+def _of_names(content: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The chunks of each name, or of each pair of names that is joined by `<SEP>`."""
+    found: dict[str, Any] = {}
+    for key, row in content.items():
+        parts = [names.get(name, name) for name in key.split(SEPARATOR)]
+        if len(parts) > 1 and len(set(parts)) == 1 and len(set(key.split(SEPARATOR))) > 1:
+            continue
+        new_key = SEPARATOR.join(parts)
+        known = found.get(new_key)
+        chunks = list(dict.fromkeys([*(known or {}).get("chunk_ids", []), *row.get("chunk_ids", [])]))
+        found[new_key] = {**row, **({"chunk_ids": chunks, "count": len(chunks)} if chunks else {})}
+        if "_id" in row:
+            found[new_key]["_id"] = new_key
+    return found
+
+
+_CHANGES: dict[str, Callable[[dict[str, Any], Mapping[str, str]], dict[str, Any]]] = {
+    "vdb_entities.json": _entities,
+    "vdb_relationships.json": _relationships,
+    "kv_store_full_entities.json": _of_documents,
+    "kv_store_full_relations.json": _of_documents,
+    "kv_store_entity_chunks.json": _of_names,
+    "kv_store_relation_chunks.json": _of_names,
+}

@@ -1,0 +1,127 @@
+"""Asks a function of the user's about the pairs that are for review, so that a language model can decide.
+
+The function gets a batch of questions and returns "same", "different" or None for each. Answers are kept by the content
+of their question, in a file if one is given: a question that was answered costs nothing again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+
+from pearl_qdrant.resolution.decided import apply_to_nodes
+from pearl_qdrant.resolution.files import VERDICTS
+from pearl_qdrant.resolution.records import Decision, ReviewPair, Verdict
+from pearl_qdrant.resolution.resolution import Resolution
+
+BATCH = 32
+"""Questions that the function gets at once, at most."""
+
+DEFAULT_BUDGET = 1000
+"""Questions that the function gets in one run, at most; answers that are kept do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether two names mean the same.
+
+    Attributes:
+        pair: The names with their types, the probability, and why they were not merged.
+        description, other_description: What the graph says of each, or "".
+    """
+
+    pair: ReviewPair
+    description: str = ""
+    other_description: str = ""
+
+    @property
+    def key(self) -> str:
+        """A hash of the names, types and descriptions, whichever comes first."""
+        pair = self.pair
+        sides = sorted(
+            ([pair.name, pair.type, self.description], [pair.other, pair.other_type, self.other_description])
+        )
+        return blake2b(json.dumps(sides).encode(), digest_size=16).hexdigest()
+
+
+Judge = Callable[[Sequence[Question]], Sequence[Verdict | None]]
+"""Decides questions: "same", "different", or None where it cannot tell."""
+
+
+def apply_judge(
+    found: Resolution,
+    judge: Judge,
+    *,
+    budget: int = DEFAULT_BUDGET,
+    cache: str | os.PathLike[str] | None = None,
+    descriptions: Mapping[tuple[str, str], str] | None = None,
+) -> Resolution:
+    """Ask the judge about the pairs for review, in their order, and do what it decides.
+
+    Args:
+        found: A resolution with pairs for review.
+        judge: Gets at most `BATCH` questions at once.
+        budget: Questions that it gets, at most.
+        cache: File of earlier answers (JSON Lines), to which new ones are added as they come.
+        descriptions: What is known of names, by name and type.
+
+    Raises:
+        ValueError: If the judge returns another number of answers than it got questions, or another answer.
+    """
+    known = {} if cache is None else _read(Path(cache))
+    said = descriptions or {}
+    questions = [
+        Question(pair, said.get((pair.name, pair.type), ""), said.get((pair.other, pair.other_type), ""))
+        for pair in found.review
+    ]
+    new = [question for question in questions if question.key not in known][:budget]
+    for start in range(0, len(new), BATCH):
+        batch = new[start : start + BATCH]
+        answers = list(judge(batch))
+        _check(batch, answers)
+        known.update({question.key: answer for question, answer in zip(batch, answers, strict=True)})
+        if cache is not None:
+            with Path(cache).open("a", encoding="utf-8") as file:
+                file.writelines(
+                    json.dumps({"key": question.key, "answer": answer}) + "\n"
+                    for question, answer in zip(batch, answers, strict=True)
+                )
+    decided = [(question.pair, known.get(question.key)) for question in questions]
+    decisions = [_decision(pair, verdict) for pair, verdict in decided if verdict is not None]
+    names = apply_to_nodes(found.names, decisions)
+    node_of = {(one.name, one.type): one.node_id for one in names}
+    left = [
+        replace(pair, node_id=node_of[pair.name, pair.type], other_node_id=node_of[pair.other, pair.other_type])
+        for pair, verdict in decided
+        if verdict is None
+    ]
+    return replace(
+        found,
+        names=tuple(sorted(names, key=lambda one: (one.node_id, not one.founded, one.name))),
+        review=tuple(pair for pair in left if pair.node_id != pair.other_node_id),
+    )
+
+
+def _decision(pair: ReviewPair, verdict: Verdict) -> Decision:
+    return Decision(pair.name, pair.other, verdict, pair.type, pair.other_type, pair.other_node_id)
+
+
+def _check(batch: Sequence[Question], answers: Sequence[object]) -> None:
+    if len(answers) != len(batch):
+        raise ValueError(
+            f"the judge got {len(batch)} questions and returned {len(answers)} answers; return one for each"
+        )
+    wrong = [answer for answer in answers if answer not in ("same", "different", None)]
+    if wrong:
+        raise ValueError(f"the judge returned {wrong[0]!r}; an answer is 'same', 'different' or None")
+
+
+def _read(path: Path) -> dict[str, Verdict | None]:
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.endswith("}")]
+    return {row["key"]: VERDICTS.get(row["answer"]) if row["answer"] else None for row in rows}

@@ -1,0 +1,95 @@
+"""Doubts about two names: they are not merged by themselves, however near they are, and a person is asked.
+
+the housemaid / the housemaid's cousin      what belongs to it
+Mrs. Hudson / Hudson                        title of another person
+stairs / stars                              two words that are spelt alike
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rapidfuzz.distance import OSA
+
+from pearl_qdrant.lexical.spelling_variants import IGNORED
+from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.linking.ranking.edit_features import ONE_EDIT_LETTERS
+from pearl_qdrant.linking.ranking.name_differences import TITLES
+from pearl_qdrant.linking.ranking.string_features import StringFeatures
+from pearl_qdrant.resolution.pairs.features import Form
+
+_DIGIT = re.compile(r"\d")
+
+_WOMEN = frozenset("mrs ms miss lady dame madam madame".split())
+"""Titles of a person who is not the one with the family name alone: `Mrs. Hudson`, `Hudson`."""
+
+_OWNER = re.compile(r"(?:['\u2019]s|s['\u2019])\s+\S", re.IGNORECASE)
+
+_LEAST_LETTERS = 8
+"""Letters from which a single word may be another spelling of a word: fewer make other names."""
+
+
+def doubt(a: Form, b: Form, *, is_same: bool, are_unknown_places: bool = False) -> str:
+    """Why a person should decide whether two names mean the same, or "".
+
+    Args:
+        a, b: The names.
+        is_same: Whether their words are the same (`same_words`).
+        are_unknown_places: Whether both are places, and at least one is not a known one: transliterations of one name
+            are spelt alike, and so are `Austria` and `Australia`.
+    """
+    one, two = a.strings, b.strings
+    if not is_same and (one.joined in two.initials or two.joined in one.initials):
+        return "acronym that no source has with its long form"
+    if _is_titled_woman(one, two):
+        return "title of another person"
+    ours = [word for word in one.content if word not in two.content_set]
+    theirs = [word for word in two.content if word not in one.content_set]
+    if is_same:
+        return ""
+    if not ours and not theirs:
+        return "the same words but for a letter"
+    if _OWNER.search(one.text) or _OWNER.search(two.text):
+        return "what belongs to it"
+    if not ours or not theirs:
+        if _are_letters(ours or theirs, one, two):
+            return "one has an abbreviation"
+        if bool(_DIGIT.search(one.core)) != bool(_DIGIT.search(two.core)):
+            return "one has a number"
+        return ""
+    return _spelling(one, two, ours, theirs, are_unknown_places)
+
+
+def _are_letters(words: Sequence[str], one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether the words that only one has are abbreviations, which are no initials of the other's: `B2B`, `B2B PR`."""
+    if min(len(one.text.split()), len(two.text.split())) > 1:
+        return False
+    return all(len(word) == 2 and word.isalpha() and word not in one.initials | two.initials for word in words)
+
+
+def _is_titled_woman(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether one has the title of a woman before a family name, and the other is that name without such a title."""
+    for titled, other in ((one, two), (two, one)):
+        if not _WOMEN.isdisjoint(titled.words) and _WOMEN.isdisjoint(other.words):
+            return len([word for word in titled.words if word not in TITLES | _WOMEN | IGNORED]) < 2
+    return False
+
+
+def _spelling(
+    one: StringFeatures, two: StringFeatures, ours: Sequence[str], theirs: Sequence[str], are_unknown_places: bool
+) -> str:
+    """Why a word that is spelt like another one may be another word, or ""."""
+    if len(ours) > 1 or len(theirs) > 1:
+        return ""
+    word, other = ours[0], theirs[0]
+    if word == other:
+        return ""
+    is_alone = len(one.content) == len(two.content) == 1
+    least = ONE_EDIT_LETTERS if are_unknown_places else _LEAST_LETTERS
+    if is_alone and min(len(word), len(other)) < least:
+        return "short words that are spelt alike"
+    near = OSA.distance(word, other, score_cutoff=2) <= 2
+    if near and word_rarity(word) < 1.0 and word_rarity(other) < 1.0:
+        return "two words that are spelt alike"
+    return ""

@@ -1,0 +1,143 @@
+"""Names that are one but for what does not matter: articles, legal forms, plurals, order, titles, middle names.
+
+Acme Robotics / Robotics GmbH, Acme          the same words
+President Ada Berg / Ada K. Berg             titles and middle names that do not contradict
+Ada Berg / Berg                              a part of the name of a person
+PostgreSQL / Postgres                        a camel-case name without the abbreviation at its end
+U.S.A. / United States                       countries and unions by their letters
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pearl_qdrant.lexical.keys import SMALL_WORDS
+from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
+from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES
+from pearl_qdrant.linking.ranking.string_features import StringFeatures
+from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters
+
+_PLAIN_TITLES = frozenset("mr mister master dr doctor prof professor sir".split())
+_TITLES = _PLAIN_TITLES | frozenset(
+    "president senator governor mayor minister judge king queen prince princess emperor pope saint st duke duchess "
+    "count baron lord captain general colonel major lieutenant sergeant reverend rev father rabbi sen gov capt gen "
+    "col".split()
+)
+_LONG = {"st": "saint", "gen": "general", "capt": "captain", "col": "colonel", "gov": "governor", "sen": "senator",
+         "mister": "mr", "doctor": "dr", "professor": "prof", "rev": "reverend"}  # fmt: skip
+"""Titles before names of persons; the plain ones stand before a family name alone, too."""
+
+_TITLE_SIGNS = re.compile(
+    "(主席|总统|總統|先生|女士|教授|博士|总理|總理|首相|部长|部長|大統領|氏|さん|대통령|교수|박사)$"
+)
+"""Titles in scripts without spaces, after a name, or after a country before it."""
+
+_SMALL = (SMALL_WORDS | IGNORED) - _TITLES - {"a", "y"}
+
+_UNIONS = {
+    "usa": "united states", "u s a": "united states", "us": "united states", "u s": "united states",
+    "united states of america": "united states", "uk": "united kingdom", "u k": "united kingdom",
+    "uae": "united arab emirates", "eu": "european union", "un": "united nations", "u n": "united nations",
+    "ussr": "soviet union", "prc": "people s republic of china",
+}  # fmt: skip
+
+_CAMEL = re.compile(r"(?P<name>[A-Z][a-z]{3,})(?P<letters>[A-Z]{2,3}|\.?js|JS)$")
+
+
+def have_same_words(a: Form, b: Form, *, is_person: bool) -> bool:
+    """Whether two names have the same words but for what does not matter.
+
+    Names of persons have no plural (`Owen`, `Owens`).
+    """
+    one, two = a.strings, b.strings
+    if not one.content or not two.content:
+        return False
+    if is_person:
+        return _are_one_person(one, two)
+    if is_plural_of_letters(one.text, two.text):
+        return True
+    if one.words_key == two.words_key:
+        differing = one.words ^ two.words
+        return not any(len(word) == 1 and word != "a" for word in differing) and not _is_protocol(one, two)
+    if _UNIONS.get(one.folded, one.folded) == _UNIONS.get(two.folded, two.folded):
+        return True
+    if len(one.content) == len(two.content) == 1:
+        return _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) or _is_titled(one.folded, two.folded)
+    return False
+
+
+def _is_protocol(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether a name of letters has a capital S more, which is no plural: `HTTP`, `HTTPS`, but `LLM`, `LLMs`."""
+    longer = one.text if len(one.text) > len(two.text) else two.text
+    return longer.isupper() and longer.endswith("S") and " " not in longer and not re.search("[AEIOUY]", longer)
+
+
+def _has_other_ending(a: str, b: str) -> bool:
+    """Whether two words are one with the ending of another language, or of a pet name: `Italy`, `Italie`."""
+    return a != b and min(len(a), len(b)) > 4 and re.sub("ie$", "y", a) == re.sub("ie$", "y", b)
+
+
+def _is_clipped(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether one ends in an abbreviation that the other leaves out, or a part of it: `PostgreSQL`, `Postgres`."""
+    short, long = (one, two) if len(one.joined) < len(two.joined) else (two, one)
+    found = _CAMEL.match(long.text)
+    return found is not None and long.joined.startswith(short.joined) and len(short.joined) >= len(found["name"])
+
+
+def _is_titled(a: str, b: str) -> bool:
+    """Whether one is the other with a title in a script without spaces."""
+    short, long = (a, b) if len(a) < len(b) else (b, a)
+    if short.isascii() or len(short) < 2:
+        return False
+    rest = long[len(short) :] if long.startswith(short) else long[: -len(short)] if long.endswith(short) else ""
+    return _TITLE_SIGNS.search(rest) is not None
+
+
+def _are_one_person(one: StringFeatures, two: StringFeatures) -> bool:
+    (ours, titles), (theirs, others) = _person(one), _person(two)
+    if (
+        not ours
+        or not theirs
+        or (titles != others and titles and others)
+        or ("and" in one.words) != ("and" in two.words)
+    ):
+        return False
+    if ours == theirs:
+        return len(ours) > 1 or titles ^ others <= _PLAIN_TITLES
+    return _fit_in_the_middle(ours, theirs) or _is_part(ours, theirs)
+
+
+def _person(strings: StringFeatures) -> tuple[list[str], set[str]]:
+    """The words of a name without titles before it, the family name last; and these titles."""
+    words = strings.folded.split()
+    if strings.text.count(",") == 1:
+        n = len(strings.text.partition(",")[0].split())
+        words = words[n:] + words[:n]
+    titles = set()
+    while len(words) > 1 and (words[0] in _TITLES or words[0] in ("the", "and")):
+        titles.add(_LONG.get(words[0], words[0]))
+        words = words[1:]
+    return [word for word in words if word not in _SMALL], titles - {"the", "and"}
+
+
+def _fit_in_the_middle(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether two names differ in middle names alone, which do not contradict: `Ada K. Berg`, `Ada Berg`."""
+    short, long = sorted((ours, theirs), key=len)
+    if len(short) < 2 or short[0] != long[0] or short[-1] != long[-1] or len(short[0]) < 2:
+        return False
+    middle = iter(long[1:-1])
+    return all(any(word.startswith(one) or one.startswith(word) for word in middle) for one in short[1:-1])
+
+
+def _is_part(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether one is the first or the last word of the other, and all are words that only names are.
+
+    `Ada`, `Ada Berg`, but not `gentleman`, `red-faced gentleman`. The list says whether several names have the word.
+    """
+    short, long = sorted((ours, theirs), key=len)
+    is_end = len(short) == 1 < len(long) <= 4 and len(short[0]) > 2 and short[0] in (long[0], long[-1])
+    return is_end and all(
+        len(word) == 1 or word in FIRST_NAMES or word_rarity(variant_word(word)) == 1.0 for word in long
+    )
