@@ -149,7 +149,7 @@ def load_trained(network: PearlNetwork, path: Path) -> None:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _option(flag: str, *, is_made: bool = False) -> Callable[[F], F]:
+def path_option(flag: str, *, is_made: bool = False) -> Callable[[F], F]:
     """A required path: of an input, or of what is made."""
     return click.option(flag, type=click.Path(path_type=Path, exists=not is_made), required=True)
 
@@ -160,9 +160,9 @@ def main() -> None:
 
 
 @main.command()
-@_option("--data")
-@_option("--wordnet")
-@_option("--out", is_made=True)
+@path_option("--data")
+@path_option("--wordnet")
+@path_option("--out", is_made=True)
 def prepare(data: Path, wordnet: Path, out: Path) -> None:
     """Write the sources to one file, some 9 MB, which can travel to the machine with the GPU."""
     first = first_sources(data, wordnet)
@@ -177,10 +177,10 @@ def prepare(data: Path, wordnet: Path, out: Path) -> None:
 
 
 @main.command()
-@_option("--base")
+@path_option("--base")
 @click.option("--characters", type=click.Path(path_type=Path, exists=True), help="Character encoder, if any.")
-@_option("--sources")
-@_option("--out", is_made=True)
+@path_option("--sources")
+@path_option("--out", is_made=True)
 @click.option("--initial", type=click.Path(path_type=Path, exists=True), help="Trained tensors to go on from.")
 @click.option("--stacked", is_flag=True, help="Each layer twice.")
 @click.option("--device", default="cuda")
@@ -229,13 +229,13 @@ def train(
 
 
 @main.command()
-@_option("--base")
-@_option("--characters")
-@_option("--sources")
-@_option("--trained")
-@_option("--data")
-@_option("--work", is_made=True)
-@_option("--out", is_made=True)
+@path_option("--base")
+@path_option("--characters")
+@path_option("--sources")
+@path_option("--trained")
+@path_option("--data")
+@path_option("--work", is_made=True)
+@path_option("--out", is_made=True)
 @click.option("--ratio", type=float, default=0.7, help="Share of the trained weights in the average.")
 @click.option("--steps", type=int, default=20_000, help="How many steps were taken, for the model card.")
 def finish(
@@ -268,8 +268,8 @@ def finish(
 
 
 @main.command()
-@_option("--model")
-@_option("--out", is_made=True)
+@path_option("--model")
+@path_option("--out", is_made=True)
 def share(model: Path, out: Path) -> None:
     """Write a copy of a finished model whose share of the characters grows; its type head is to be fitted again."""
     least, most = GROWING_SHARE
@@ -277,10 +277,10 @@ def share(model: Path, out: Path) -> None:
 
 
 @main.command()
-@_option("--model")
-@_option("--sources")
-@_option("--data")
-@_option("--out", is_made=True)
+@path_option("--model")
+@path_option("--sources")
+@path_option("--data")
+@path_option("--out", is_made=True)
 def head(model: Path, sources: Path, data: Path, out: Path) -> None:
     """Write a copy of a finished model whose type head is fitted again."""
     write_head(model, out, load_sources(sources)[0], data)

@@ -19,18 +19,30 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 4
+VERSION = 5
 """Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`, `parts.py`). A
 collection of another one has to be ingested again."""
 
 N = 3
 
 _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi"
-_LETTERS = {0x3B1 + i + (i > 16): name for i, name in enumerate([*_GREEK.split(), "chi", "psi", "omega"])}
-_LETTERS[0x3C2] = "sigma"  # at the end of a word
-_LETTERS[0x2212] = "-"  # the minus sign, to which superscript ones are decomposed
+_GREEK_LETTERS = {0x3B1 + i + (i > 16): name for i, name in enumerate([*_GREEK.split(), "chi", "psi", "omega"])}
+_SYMBOLS = re.compile("(?<![\u03b1-\u03c9])[\u03b1-\u03c9]{1,3}(?![\u03b1-\u03c9])")
+"""Greek letters that are symbols, as in TNF\u03b1, and no word."""
 # Letters that Unicode does not decompose.
-_LETTERS |= {ord(a): b for a, b in zip("æœøłđðþıħŋ", "ae oe o l d d th i h n".split(), strict=True)}
+_LETTERS: dict[int, int | str] = {
+    ord(a): b for a, b in zip("æœøłđðþıħŋς", "ae oe o l d d th i h n σ".split(), strict=True)
+}
+# Arabic letters that Persian and Urdu write in another form, or that are often written for each other; the stroke that
+# lengthens a word.
+_LETTERS |= dict(zip(map(ord, "\u0649\u06cc\u06d2\u06a9\u0629\u06c1\u06be\u06d5"), "ييي" + "ك" + "ه" * 4, strict=True))
+_LETTERS[0x640] = ""
+_LETTERS[0x2212] = "-"  # the minus sign, to which superscript ones are decomposed
+_LETTERS |= {kana: kana + 0x60 for kana in range(0x3041, 0x3097)}  # Hiragana to Katakana
+# Long i and u and the sign of a nasal vowel are often confused with short ones and with the other sign. The blocks of
+# nine Indic scripts have one order.
+_CONFUSED = {0x01: 0x02, 0x08: 0x07, 0x0A: 0x09, 0x40: 0x3F, 0x42: 0x41}
+_LETTERS |= {block + a: block + b for block in range(0x900, 0xD80, 0x80) for a, b in _CONFUSED.items()}
 
 _ROMAN = {name: str(i) for i, name in enumerate("ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi".split(), start=2)}
 _AMBIGUOUS = frozenset(("v", "x"))  # letters, unless the word before announces a number
@@ -38,7 +50,11 @@ _ROMAN_AFTER = frozenset(
     "type stage class grade phase group part volume chapter factor war ww level category generation mark".split()
 )
 
+_MARKED = re.compile("[\u0900-\u1aaf\u3099\u309a\ua800-\uabff\U00011000-\U00011fff]")
+"""Scripts whose marks are letters: Indic ones, Thai and their like, and the marks of voiced Kana."""
+
 _LONG = 256  # characters; up to this length, sorting a run of combining marks takes no noticeable time
+_MARKS = 16
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _POSSESSIVE = re.compile(r"['\u2019](?=s\b)")
@@ -101,10 +117,11 @@ def join_rows(tables: Sequence[SparseRows]) -> SparseRows:
 def fold_name(name: str) -> str:
     """The folded form of a name: its normalised words, joined by spaces. Spellings of one name have equal forms.
 
-    Case, accents, ligatures and width are removed. Greek letters are spelled out. Punctuation separates words, and so
-    does a change between letters and digits ("IL2" and "IL-2" become "il 2"). Roman numerals from II on become Arabic,
-    and numbers lose leading zeros. Signs at the end of a word that tell names apart are read ("C++" is "c plus plus",
-    "CD4- T cell" is "cd 4 minus t cell"). A name without letters and digits gives "".
+    Case, accents, vowel points, ligatures and width are removed, and so are the forms that Arabic letters have in other
+    languages; Hiragana becomes Katakana. Greek letters that are no words are spelled out. Punctuation separates words,
+    and so does a change between letters and digits ("IL2" and "IL-2" become "il 2"). Roman numerals from II on become
+    Arabic, and numbers lose leading zeros. Signs at the end of a word that tell names apart are read ("C++" is "c plus
+    plus", "CD4- T cell" is "cd 4 minus t cell"). A name without letters and digits gives "".
     """
     return " ".join(_words(name))
 
@@ -124,14 +141,21 @@ def _words(name: str) -> list[str]:
 
 
 def _words_of_unicode(name: str) -> list[str]:
-    """Words of a name that is not ASCII: decomposed (NFKD), case-folded, without combining marks."""
+    """Words of a name that is not ASCII: decomposed (NFKD), case-folded, without accents and vowel points."""
     text = _POSSESSIVE.sub("", name).casefold()
     if len(text) > _LONG:
-        text = _without_marks(text)
+        text = _with_short_runs(text)
     text = unicodedata.normalize("NFKD", text)
     text = unicodedata.normalize("NFKD", text.casefold())  # case folding can create new composed characters
-    kept = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
-    return _WORD.findall(_read_signs(kept.translate(_LETTERS)))
+    has_letters = _MARKED.search(text) is not None
+    kept = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Cf") or (has_letters and _is_letter(c)))
+    kept = _SYMBOLS.sub(lambda found: found[0].translate(_GREEK_LETTERS), kept.translate(_LETTERS))
+    kept = _read_signs(kept)
+    if not has_letters:
+        return _WORD.findall(kept)
+    # To `re`, a vowel of an Indic script is no letter.
+    letters = "".join("a" if _is_letter(c) else c for c in kept)
+    return [kept[slice(*found.span())] for found in _WORD.finditer(letters)]
 
 
 def _read_signs(text: str) -> str:
@@ -142,13 +166,26 @@ def _read_signs(text: str) -> str:
     return text
 
 
-def _without_marks(text: str) -> str:
-    """A long text without the marks that are removed later anyway, and with spaces for other combining marks.
+def _is_letter(character: str) -> bool:
+    """Whether a character is a mark that makes another letter: a vowel in Indic scripts and Thai, the voice in Kana.
+
+    The dot of Indic scripts (nukta) is often left out, and is none.
+    """
+    is_mark = unicodedata.category(character) in ("Mn", "Mc") and unicodedata.combining(character) != 7
+    return is_mark and _MARKED.match(character) is not None
+
+
+def _with_short_runs(text: str) -> str:
+    """A long text with at most `_MARKS` combining marks in a row.
 
     Unicode normalisation sorts each run of marks, in time quadratic in its length; a hostile name could take minutes.
     """
-    kept = (c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
-    return "".join(" " if unicodedata.combining(c) else c for c in kept)
+    kept, run = [], 0
+    for character in text:
+        run = run + 1 if unicodedata.combining(character) else 0
+        if run <= _MARKS:
+            kept.append(character)
+    return "".join(kept)
 
 
 def _number(word: str, before: str) -> str:

@@ -11,11 +11,18 @@ import numpy.typing as npt
 import onnxruntime as ort
 import pytest
 import torch
-from character_models import CHAR_DIM, FAMILIES, make_character_encoder, make_network, tiny_config
+from character_models import (
+    CHAR_DIM,
+    FAMILIES,
+    make_character_encoder,
+    make_network,
+    tiny_config,
+    tokenised,
+    words_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import DIM, NAMES, make_bert, make_roberta
-from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.character.network import CharacterEncoder, sinusoids
 from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
@@ -37,29 +44,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def network(folders: dict[str, Path]) -> PearlNetwork:
     """A tiny BERT with a character encoder."""
     return make_network(folders["bert"])
-
-
-def tokenised(folder: Path, names: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and mask of names, padded to the longest."""
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    pad = next(tokenizer.token_to_id(token) for token in ("[PAD]", "<pad>") if tokenizer.token_to_id(token) is not None)
-    ids = [tokenizer.encode(name).ids for name in names]
-    width = max(map(len, ids))
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
-    return torch.tensor([row + [pad] * (width - len(row)) for row in ids]), mask
-
-
-def words_of(folder: Path, names: list[str]) -> list[list[str]]:
-    """What the encoder reads of each name, word by word: `<characters>` and the number of wordpieces."""
-    encoder = make_character_encoder(folder)
-    found = encoder.words(*tokenised(folder, names))
-    shown: list[list[str]] = [[] for _ in [*names, ""]]
-    letters = ["", "<", ">", *encoder.config.alphabet]
-    for row, codes in zip(found.rows.tolist(), found.codes.tolist(), strict=True):
-        word = "".join(letters[code] for code in codes if code < len(letters))
-        n_pieces = sum(code >= len(letters) for code in codes)
-        shown[row].append(f"{word}{n_pieces}")
-    return shown[:-1]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from tiny_models import DIM, MAX_LENGTH, MAX_POSITIONS, N_HEADS, N_LAYERS, make_albert, make_bert, make_roberta
+from tiny_models import (
+    DIM,
+    MAX_LENGTH,
+    MAX_POSITIONS,
+    N_HEADS,
+    N_LAYERS,
+    make_albert,
+    make_bert,
+    make_multilingual_bert,
+    make_roberta,
+)
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.character.config import CharacterConfig
@@ -62,6 +73,7 @@ FAMILIES = {
     "roberta": make_roberta,
     "albert": make_albert,
     "luke": make_luke,
+    "multilingual": make_multilingual_bert,
 }
 
 
@@ -105,11 +117,36 @@ def make_network(
     return PearlNetwork(load_phrase_encoder(folder), head, character_encoder=encoder).eval()
 
 
-def make_trained(folder: Path, *, seed: int = 0, onnx_path: Path | None = None) -> Path:
+def make_trained(
+    folder: Path, *, seed: int = 0, onnx_path: Path | None = None, make: Callable[..., Path] = make_bert
+) -> Path:
     """A checkpoint with weights for torch and a character encoder, as a stage of training leaves it."""
-    transformer = make_bert(folder.parent / f".{folder.name}-parts", seed=seed)
+    transformer = make(folder.parent / f".{folder.name}-parts", seed=seed)
     counts = (1,) * (len(PHRASE_TYPES) - 1) + (0,)
     config = PearlConfig(name="tiny", dim=DIM, phrase_dim=DIM, label_counts=counts, max_length=MAX_LENGTH)
     return write_network(
         folder, make_network(transformer, seed=seed), config, transformer=transformer, onnx_path=onnx_path
     ).folder
+
+
+def tokenised(folder: Path, names: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and mask of names, padded to the longest."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    pad = next(tokenizer.token_to_id(token) for token in ("[PAD]", "<pad>") if tokenizer.token_to_id(token) is not None)
+    ids = [tokenizer.encode(name).ids for name in names]
+    width = max(map(len, ids))
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
+    return torch.tensor([row + [pad] * (width - len(row)) for row in ids]), mask
+
+
+def words_of(folder: Path, names: list[str]) -> list[list[str]]:
+    """What the encoder reads of each name, word by word: `<characters>` and the number of wordpieces."""
+    encoder = make_character_encoder(folder)
+    found = encoder.words(*tokenised(folder, names))
+    shown: list[list[str]] = [[] for _ in [*names, ""]]
+    letters = ["", "<", ">", *encoder.config.alphabet]
+    for row, codes in zip(found.rows.tolist(), found.codes.tolist(), strict=True):
+        word = "".join(letters[code] for code in codes if code < len(letters))
+        n_pieces = sum(code >= len(letters) for code in codes)
+        shown[row].append(f"{word}{n_pieces}")
+    return shown[:-1]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig, VerifiedCheckpoint
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
@@ -51,6 +51,21 @@ NAMES = [
     "united states of the heart 1234567890",
     "x-ray 3.5",
     "nytimes.com",
+]
+
+NAMES_OF_THE_WORLD = [
+    "Moscow",
+    "Москва",
+    "Αθήνα",
+    "القاهرة",
+    "ירושלים",
+    "नई दिल्ली",
+    "กรุงเทพ",
+    "თბილისი",
+    "東京都",
+    "トウキョウ",
+    "서울",
+    "São Paulo",
 ]
 
 
@@ -150,6 +165,41 @@ def make_albert(folder: Path, *, seed: int = 0) -> Path:
     named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
     config = {**_SHAPE, "vocab_size": len(pieces), "embedding_size": 16, "max_position_embeddings": MAX_POSITIONS}
     _save_model(folder, "Albert", config, seed=seed)
+    _save_tokenizer(folder, tokenizer, named)
+    return folder
+
+
+def make_multilingual_bert(folder: Path, *, seed: int = 0) -> Path:
+    """A BERT with a tokenizer as XLM-R has it, whose word embeddings are 4-bit blocks: multilingual-e5-small in small.
+
+    Words take half a byte a weight, and a half-precision scale for 32 of them; id 0 is <s> and not padding.
+    """
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    letters = sorted({letter for name in NAMES_OF_THE_WORLD for letter in name if letter != " "} | set(_LETTERS))
+    pieces = [(token, 0.0) for token in special] + [("\u2581", -3.0), *((letter, -6.0) for letter in letters)]
+    pieces += [*[(f"▁{word}", -4.0) for name in NAMES_OF_THE_WORLD for word in name.split()][::2], ("<mask>", 0.0)]
+    tokenizer = Tokenizer(models.Unigram(list(dict(pieces).items()), unk_id=3, byte_fallback=False))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    named = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
+    named |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    n_tokens = tokenizer.get_vocab_size()
+    weights = _bert_weights(n_tokens, seed)
+    rng = np.random.default_rng(seed)
+    blocks = rng.integers(-8, 8, (n_tokens, DIM // 32, 32))
+    blocks[..., 0] = -8  # the largest of a block is -8 times its scale
+    scales = rng.normal(scale=0.03, size=(n_tokens, DIM // 32, 1)).astype(np.float16)
+    weights["embeddings.word_embeddings.weight"] = (blocks * scales.astype(np.float32)).reshape(n_tokens, DIM)
+    weights["embeddings.word_embeddings.weight"] = weights["embeddings.word_embeddings.weight"].astype(np.float32)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    shape = {**_SHAPE, "vocab_size": n_tokens, "max_position_embeddings": MAX_POSITIONS, "type_vocab_size": 2}
+    config = {"architectures": ["BertModel"], "model_type": "bert", **shape, "pad_token_id": 0}
+    write_json(folder / "config.json", config)
     _save_tokenizer(folder, tokenizer, named)
     return folder
 

@@ -131,6 +131,33 @@ def quantize_rows(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
     return _rounded(table, scales[:, None], 127).astype(np.int8), scales.astype(np.float32)
 
 
+BLOCK_4BIT = 32
+"""Weights of a row that share a half-precision scale in 4 bits: the blocks of llama.cpp's Q4_0."""
+
+
+def read_blocks(table: Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]] | None:
+    """Return a table as the 4-bit blocks that it was unpacked from; None unless these give exactly its weights.
+
+    The weight of the largest absolute value of such a block is -8 times its scale.
+
+    Args:
+        table: (rows, k).
+
+    Returns:
+        Whole numbers from -8 to 7, (rows, k), and scales, (rows, k / 32).
+    """
+    rows, width = table.shape
+    if width % BLOCK_4BIT:
+        return None
+    blocks = table.reshape(rows, -1, BLOCK_4BIT)
+    largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2, keepdims=True), axis=2)
+    scales = (largest / -8).astype(np.float16)
+    whole = np.rint(blocks / np.where(scales, scales, 1).astype(np.float32))
+    if np.abs(whole + 0.5).max(initial=0) > 8 or not np.array_equal(whole * scales.astype(np.float32), blocks):
+        return None
+    return whole.astype(np.int8).reshape(table.shape), scales[..., 0]
+
+
 def _rounded(values: Array, scales: Array, levels: int) -> Array:
     """Round to whole numbers from -levels to levels."""
     result: Array = np.clip(np.rint(values / scales), -levels, levels)
@@ -177,6 +204,14 @@ class GraphBuilder:
             self._constants[key] = f"{self._prefix}c{len(self._constants)}"
             self.tensors.append(numpy_helper.from_array(array, self._constants[key]))
         return self._constants[key]
+
+    def int4(self, values: npt.NDArray[np.int8]) -> str:
+        """Add a constant of 4-bit integers, (rows, k) with k even, from -8 to 7; returns its name."""
+        low, high = (values.reshape(-1, 2) & 15).astype(np.uint8).T
+        name = f"{self._prefix}t{len(self.tensors)}"
+        packed = (low | high << 4).tobytes()
+        self.tensors.append(TensorProto(name=name, data_type=TensorProto.INT4, dims=values.shape, raw_data=packed))
+        return name
 
     def named(self, name: str, value: Any) -> str:
         """Add a constant with a name by which a reader finds it."""

@@ -14,6 +14,9 @@ The operators around the products can lose the time that the integers save, so e
     SkipLayerNormalization        1400      MultiHeadAttention, mask and bias     2760      BiasGelu      1700
     Sum, LayerNormalization        270      Transposes, MatMuls, Add, Softmax      790      Sum, Gelu      900
 
+The word embeddings are 4-bit blocks where that is exact, as in an encoder unpacked from such blocks whose words stayed
+frozen; otherwise 8 bits with one scale a row.
+
 Hence Sum instead of Add: the optimizer fuses Add into the slow operators. The keys have no bias: it adds the same
 number to all scores of a token, which does not change the softmax.
 
@@ -42,6 +45,7 @@ from pearl_qdrant.errors import CheckpointError
 from training.export import character_graph
 from training.export.character_graph import add_character_encoder, join_parts
 from training.export.graph_builder import (
+    BLOCK_4BIT,
     FUSED,
     IR_VERSION,
     OPSET,
@@ -52,6 +56,7 @@ from training.export.graph_builder import (
     probe_inputs,
     quantize_columns,
     quantize_rows,
+    read_blocks,
 )
 
 PRECISION = "int8-row"
@@ -160,11 +165,8 @@ class _Graph(GraphBuilder):
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
     def _embed(self, size: str) -> _Hidden:
-        """Add word, position and type embeddings. The word table is 8-bit with one scale per row."""
-        ids = self.op("Reshape", "input_ids", self.ints(-1))
-        table, scales = quantize_rows(self._weights["embeddings.word_embeddings.weight"])
-        row = self.op("Gather", self.constant(table), ids, axis=0)
-        words = self.op("DequantizeLinear", row, self.op("Gather", self.floats(scales), ids, axis=0), axis=0)
+        """Add word, position and type embeddings."""
+        words = self._words(self.op("Reshape", "input_ids", self.ints(-1)))
         # Every token has type 0, so that row is added to the positions.
         types = self._weights["embeddings.token_type_embeddings.weight"][0]
         positions = self.floats(self._weights["embeddings.position_embeddings.weight"] + types)
@@ -173,6 +175,18 @@ class _Graph(GraphBuilder):
         summed = self.op("Sum", self.op("Reshape", words, self._by_token), used)
         rows = self.op("Reshape", summed, self.ints(-1, self._dim))
         return self._norm("embeddings", rows, self._attention_readers(0))
+
+    def _words(self, ids: str) -> str:
+        """Look up words: in 4 bits where the table is exactly that, otherwise in 8 bits with one scale per row."""
+        table = self._weights["embeddings.word_embeddings.weight"]
+        if (blocks := read_blocks(table)) is not None:
+            # The product of scale and number has more digits than half precision.
+            scales = self.op("Cast", self.constant(blocks[1]), to=TensorProto.FLOAT)
+            axes = {"gather_axis": 0, "quantize_axis": 1, "block_size": BLOCK_4BIT}
+            return self.op("GatherBlockQuantized", self.int4(blocks[0]), ids, scales, domain=FUSED, **axes)
+        rows, scales_of_rows = quantize_rows(table)
+        row = self.op("Gather", self.constant(rows), ids, axis=0)
+        return self.op("DequantizeLinear", row, self.op("Gather", self.floats(scales_of_rows), ids, axis=0), axis=0)
 
     def _attend(self, i: int, hidden: _Hidden, mask: str) -> _Hidden:
         """Add the self-attention of a layer, its output matrix and the LayerNorm after it."""
@@ -392,12 +406,18 @@ def _weights(graph: _ReadGraph, config: dict[str, Any]) -> Iterator[tuple[str, A
 
 def _embeddings(graph: _ReadGraph, dim: int, n_types: int) -> Iterator[tuple[str, Array]]:
     """Yield the word embeddings, and the positions, which include the row of token type 0."""
+    producers = {node.output[0]: node for node in (*graph.of_kind("Gather"), *graph.of_kind("Cast"))}
+    blocks = next(graph.of_kind("GatherBlockQuantized"), None)
     dequantize = next(graph.of_kind("DequantizeLinear"), None)
-    if dequantize is None:
-        raise ValueError("there is no 8-bit table of words")
-    producers = {node.output[0]: node for node in graph.of_kind("Gather")}
-    table, scales = (graph.tensors[producers[value].input[0]] for value in dequantize.input[:2])
-    yield "embeddings.word_embeddings.weight", table * scales[:, None]
+    if blocks is not None:
+        table = graph.tensors[blocks.input[0]].astype(np.float32)
+        scales = graph.tensors[producers[blocks.input[2]].input[0]].astype(np.float32)
+        yield "embeddings.word_embeddings.weight", table * np.repeat(scales, table.shape[1] // scales.shape[1], axis=1)
+    elif dequantize is not None:
+        table, scales = (graph.tensors[producers[value].input[0]] for value in dequantize.input[:2])
+        yield "embeddings.word_embeddings.weight", table * scales[:, None]
+    else:
+        raise ValueError("there is no table of words in 4 or 8 bits")
     tables = [graph.tensors.get(node.input[0]) for node in graph.of_kind("Slice")]
     (positions,) = [table for table in tables if table is not None and table.shape[1:] == (dim,)]
     yield "embeddings.position_embeddings.weight", positions

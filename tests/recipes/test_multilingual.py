@@ -1,0 +1,158 @@
+"""The multilingual recipe: folds and hard negatives of names in many languages, its measure, and its commands."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+from pathlib import Path
+
+import multilingual_model as recipe
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from development_suite import measure
+from multilingual.data import _sorted, hard_negatives
+from multilingual.names import Entity, held_out_names, script_of
+from multilingual.tasks import multilingual_tasks
+from safetensors.numpy import load_file
+from tiny_models import NAMES, NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
+
+from pearl_qdrant.encoder.loading import load_encoder
+from training.data.batches import ExampleSource
+from training.examples.example import DEVELOPMENT_SPLITS, TEST_SPLITS, TRAIN_SPLITS, Example, split_of
+
+CYRILLIC = str.maketrans("abcdefghijklmnop", "абцдефгхийклмноп")
+
+
+def id_in(splits: range, start: int = 0) -> str:
+    """An id whose fold is in these splits."""
+    return next(str(i) for i in range(start, start + 1_000) if split_of(str(i)) in splits)
+
+
+def made_entities() -> list[Entity]:
+    """Three hundred countries named by letters, in Cyrillic and with an Italian ending."""
+    rng = random.Random(0)
+    names = ["".join(rng.choices("abcdefghijklmnop", k=8)) for _ in range(300)]
+    return [
+        Entity("territory", (f"T{i}",), name, {name.translate(CYRILLIC): "ru", f"{name}a": "it", f"{name}o": "xx"})
+        for i, name in enumerate(names)
+    ] + [Entity("place", (f"P{i}",), name, {name.translate(CYRILLIC): ""}) for i, name in enumerate(names)]
+
+
+def test_an_entity_is_never_trained_on_if_any_list_tests_it() -> None:
+    """The first id decides the fold, but an id of the test keeps the entity out of training and development."""
+    train, test = id_in(TRAIN_SPLITS), id_in(TEST_SPLITS)
+
+    assert Entity("territory", (train,), "A").split in TRAIN_SPLITS
+    assert Entity("territory", (train, test), "A").split in TEST_SPLITS
+    assert Entity("territory", (id_in(DEVELOPMENT_SPLITS), train), "A").split in DEVELOPMENT_SPLITS
+
+
+def test_names_of_held_out_entities_are_held_out() -> None:
+    """All names of a country, but of a place of GeoNames not its English one, which many places share."""
+    held = id_in(DEVELOPMENT_SPLITS)
+    entities = [
+        Entity("territory", (held,), "Moldavia", {"Молдавия": "ru"}),
+        Entity("place", (held,), "Moscow", {"Москва": ""}),
+        Entity("place", (id_in(TRAIN_SPLITS),), "Minsk", {"Мінск": ""}),
+    ]
+
+    assert held_out_names(entities, DEVELOPMENT_SPLITS) == {"moldavia", "молдавия", "москва"}
+
+
+def test_scripts_are_those_of_most_letters() -> None:
+    """Digits and marks have no script."""
+    names = {"Москва 2": "CYRILLIC", "東京 (Tokyo)": "LATIN", "서울": "HANGUL", "São Paulo": "LATIN", "12:30": ""}
+
+    assert {name: script_of(name) for name in names} == names
+
+
+def test_neighbours_in_a_batch_are_of_two_entities() -> None:
+    """The examples of an entity are far apart, each run in alphabetical order."""
+    examples = [Example(name, (f"{name}{i}",), name) for name in ("b", "a", "c") for i in range(2)]
+
+    assert [e.entity for e in _sorted(examples)] == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_hard_negatives_are_in_other_scripts_and_of_neighbours() -> None:
+    """Iran gets what Iraq is called elsewhere, and never a name of its own."""
+    source = ExampleSource([Example("Iran", ("Иран",), "i"), Example("Iraq", ("Ирак", "Irak"), "q")], 1.0)
+
+    assert list(hard_negatives([source], random.Random(0))) == [("Iraq", ["Иран"])]
+
+
+def test_mentions_are_held_out_names_looked_for_among_all_english_ones() -> None:
+    """An encoder that maps letters finds every one; only larger languages are asked for; all folds are searched."""
+    entities = made_entities()
+    tasks = multilingual_tasks(entities)
+    english = {entity.name for entity in entities}
+
+    def encode(names: list[str]) -> np.ndarray:
+        back = str.maketrans("абцдефгхийклмноп", "abcdefghijklmnop")
+        vectors = np.zeros((len(names), 26), dtype=np.float32)
+        for row, name in zip(vectors, names, strict=True):
+            for place, letter in enumerate(name.translate(back)[:8]):
+                row[ord(letter) - ord("a")] += 2**place
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    figures = measure(encode, {1: [task for task in tasks if task.n]})[1]
+    assert set(figures) == {"territory: other scripts", "territory: other languages, Latin", "place: other scripts"}
+    for task in tasks:
+        for search in task.searches:
+            if task.name.startswith("territory"):
+                assert {name for name, _ in search.names} == english
+            assert all(not mention.endswith("o") or mention.isascii() is False for mention, _ in search.mentions)
+            assert all(split_of(min(gold).partition(":")[2]) in DEVELOPMENT_SPLITS for _, gold in search.mentions)
+    assert all(figure.value > 99 for figure in figures.values())
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """What `prepare` writes: an example of each name, and the names to distil."""
+    examples = [(name, [name[::-1]], f"e{i}", [3]) for i, name in enumerate([*NAMES, *NAMES_OF_THE_WORLD])]
+    stored = {
+        "weights": [1.0],
+        "examples": [examples],
+        "plain": [*NAMES, *NAMES_OF_THE_WORLD],
+        "negatives": [(NAMES[0], [NAMES_OF_THE_WORLD[1]])],
+    }
+    with lzma.open(tmp_path / "sources.xz", "wt", encoding="utf-8") as file:
+        json.dump(stored, file)
+    return tmp_path / "sources.xz"
+
+
+def run(command: str, **options: object) -> None:
+    """Run a command of the recipe."""
+    arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    result = CliRunner().invoke(recipe.main, [command, *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+def test_the_recipe_goes_from_a_base_to_a_checkpoint(
+    tmp_path: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start, targets, two sittings of training, average, export; words stay as they were, and the start is centred."""
+    monkeypatch.setattr(recipe, "LAYERS", (1,))
+    base, start, out = make_multilingual_bert(tmp_path / "base"), tmp_path / "start", tmp_path / "run"
+    english = make_pearl(tmp_path / "english").folder
+    run("teacher", base=base, out=tmp_path / "teacher")
+    run("start", base=base, sources=sources, out=start)
+    run("targets", teacher=tmp_path / "teacher", english=english, sources=sources, out=tmp_path / "targets.npz")
+    for steps in (1, 2):
+        made = {"sources": sources, "targets": tmp_path / "targets.npz", "out": out, "pairs": 4, "plain": 4}
+        run("train", start=start, steps=steps, **made)
+    run("average", start=start, state=out / "state.safetensors", ratio=0.5, out=tmp_path / "averaged")
+    run("teacher", base=tmp_path / "averaged", prefix="", out=tmp_path / "model")
+
+    assert len((out / "log.csv").read_text().splitlines()) == 3
+    words = [load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"] for folder in (base, start)]
+    np.testing.assert_array_equal(*words)
+    names = [*NAMES, *NAMES_OF_THE_WORLD]
+    vectors = load_encoder(str(tmp_path / "model")).encode(names).vectors
+    centred, before = (
+        load_encoder(str(f), device="cpu", precision="fp32").encode(names).vectors for f in (start, base)
+    )
+    assert vectors.shape == before.shape
+    assert np.linalg.norm(centred.mean(0)) < np.linalg.norm(before.mean(0))
+    assert not np.allclose(vectors, centred, atol=1e-3)
