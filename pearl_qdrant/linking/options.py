@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TypeMode = Literal["hard", "soft", "off"]
 OnTie = Literal["canonical", "null", "first"]
+CommonWords = Literal["skip", "capitalised", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,9 @@ class AnnotateOptions:
         include_nil: Whether to return spans that look like mentions but have no entity, too.
         nested: Whether to return mentions inside other mentions, too: York in New York.
         document: Whether to link the mentions of a passage together, as those of a document (`linking.documents`).
+        common_words: Whether a frequent word of the language is a mention of the entity with that name: "skip" never,
+            if it stands alone; "capitalised" where it is written as that name is, and not only because it starts a
+            sentence; "all" always, whatever its case.
 
     Raises:
         ValueError: If a value is out of range.
@@ -101,11 +105,14 @@ class AnnotateOptions:
     include_nil: bool = False
     nested: bool = False
     document: bool = False
+    common_words: CommonWords = "capitalised"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
         check_threshold(self.threshold)
         _check_on_tie(self.on_tie)
+        if self.common_words not in ("skip", "capitalised", "all"):
+            raise ValueError(f"common_words is 'skip', 'capitalised' or 'all', not {self.common_words!r}")
 
     @property
     def least_probability(self) -> float:
@@ -127,6 +134,7 @@ class AnnotateKeywords(TypedDict, total=False):
     include_nil: bool
     nested: bool
     document: bool
+    common_words: CommonWords
 
 
 def _as_types(types: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pearl_qdrant import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.name_case import NameCase
+from pearl_qdrant.store.schema import NamePoint
 
 SURE = 0.97
 
@@ -20,6 +22,11 @@ class Names:
         self.names = list(names)
         self.probability = probability
         self.calls: list[tuple[list[str], tuple[str, ...]]] = []
+
+    def name_case(self) -> NameCase:
+        return NameCase.of_points(
+            NamePoint("kb", i, name, name, is_canonical=True, types=("T",)) for name, i in self.names
+        )
 
     def link_batch(
         self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.model import FloatArray, check_parts
 from pearl_qdrant.linking.documents.passage_vectors import Passages
@@ -38,6 +39,7 @@ class DocumentLinker(ABC):
     _learned: LearnedNames
     _warnings: tuple[str, ...]
     _collections: tuple[Collection, ...]
+    _statistics: CollectionStatistics
 
     @property
     @abstractmethod
@@ -54,7 +56,7 @@ class DocumentLinker(ABC):
 
     def _in_process(self) -> InProcessLinker:
         """This linker without worker processes, for what is itself a part of a batch."""
-        return InProcessLinker(self.encoder, self._links, self.known_names)
+        return InProcessLinker(self.encoder, self._links, self.known_names, self._statistics.name_case)
 
     def _links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
         """Links of mentions, in their context if there is one."""

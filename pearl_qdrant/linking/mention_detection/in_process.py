@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.mention_detection.name_case import NameCase
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -19,11 +20,13 @@ class InProcessLinker:
         encoder: The model that encodes mentions.
         links: Links mentions in this process.
         known: Those of some strings that are names, under types.
+        name_case: How the base writes its names.
     """
 
     encoder: Encoder
     links: Callable[[Iterable[str], LinkOptions], Iterator[Link]]
     known: Callable[..., set[str]]
+    name_case: Callable[[], NameCase]
 
     def link_batch(
         self,

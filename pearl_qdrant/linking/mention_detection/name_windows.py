@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from pearl_qdrant.linking.mention_detection.name_case import NameCase
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Span, SpanFinder
 from pearl_qdrant.linking.mention_detection.stop_words import ARTICLES, COMMON_WORDS
 from pearl_qdrant.linking.mention_detection.tokens import Gap
@@ -83,7 +84,11 @@ class _Window(NamedTuple):
 
 
 def find_name_windows(
-    texts: Sequence[str], known_names: KnownNames, *, without: Sequence[set[tuple[int, int]]]
+    texts: Sequence[str],
+    known_names: KnownNames,
+    *,
+    without: Sequence[set[tuple[int, int]]],
+    case: NameCase | None = None,
 ) -> list[list[Span]]:
     """The windows of some texts that are names of the base, in the order of their starts.
 
@@ -95,6 +100,7 @@ def find_name_windows(
         texts: n passages.
         known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
         without: For each passage the places (start, end) of spans that are known already.
+        case: How the base writes its names.
 
     Returns:
         n lists.
@@ -103,7 +109,7 @@ def find_name_windows(
     windows = (
         (finder, window)
         for n, finder in enumerate(map(SpanFinder, texts))
-        for window in _windows(n, finder)
+        for window in _windows(n, finder, case or NameCase())
         if (window.start, window.end) not in without[n]
     )
     while some := list(islice(windows, WINDOWS_AT_ONCE)):
@@ -114,7 +120,7 @@ def find_name_windows(
     return found
 
 
-def _windows(number: int, finder: SpanFinder) -> Iterator[_Window]:
+def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Window]:
     """All windows of a passage."""
     text, words = finder.text, finder.words
     # Once for each word, not for each window.
@@ -140,6 +146,10 @@ def _windows(number: int, finder: SpanFinder) -> Iterator[_Window]:
             if j > i and not no_end[j] and finder.may_cut(j):
                 for start, end in _with_signs(text, first.start, last.end):
                     forms = _forms(finder, i, text[start:end], all_common=all_common, is_small=is_small[i])
+                    if case.is_capitals:
+                        forms = (forms[0].upper(),)
+                    elif not case.has_case:
+                        forms = (forms[0].lower(),)
                     yield _Window(number, start, end, i, j, forms)
             if ends_block[j]:
                 break
@@ -165,7 +175,7 @@ def _forms(finder: SpanFinder, first: int, written: str, *, all_common: bool, is
         return (lowered,)
     if is_small:
         return (written,) if lowered == written else (written, lowered)
-    if not finder.is_cased:
+    if not finder.cased[first]:
         small = written.lower()
         return tuple(dict.fromkeys((written, small, small[0].upper() + small[1:], _title(small))))
     if lowered.islower():

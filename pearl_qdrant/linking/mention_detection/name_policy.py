@@ -1,0 +1,108 @@
+"""Decides whether a span can mention a name at all: by its letter case, by how common its words are, and as a whole.
+
+- **Case.** A proper name has its capitals, unless the text has none: `nature` is not the journal, `who` not the WHO.
+- **Common words.** `Reading` is a place within a sentence; at its start, or where a text has no case, it is a word. A
+  word that is mostly a name (`March`) is one there too.
+- **Whole names.** What is cut out of a longer name is no mention: `Chad` in `Chad Smith`. It is one if all other words
+  of the run are titles (`President Obama`) or other mentions (`German Chancellor Angela Merkel`).
+- **Likeness.** One word that is not a name as it stands must be a form of one: `cardiomyopathies`, not `cup` for a cup
+  of coffee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
+from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
+from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
+from pearl_qdrant.linking.mention_detection.stop_words import ROLES, STOP_WORDS
+from pearl_qdrant.linking.options import CommonWords
+from pearl_qdrant.records import Candidate
+
+_SHORT_CAPITALS = 4
+"""A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
+
+
+def may_mention(
+    span: Span, written: str, candidate: Candidate, case: NameCase, *, is_exact: bool, common_words: CommonWords
+) -> bool:
+    """Whether a span can mention a candidate.
+
+    Args:
+        span: The span.
+        written: Its text, with single spaces.
+        candidate: An entity with the name that is closest to the span.
+        case: How the base writes its names.
+        is_exact: Whether the span is that name, folded.
+        common_words: What counts of common words.
+    """
+    if span.shape is Shape.GIVEN or common_words == "all":
+        return True
+    lowered, name, writing = written.lower(), candidate.name, case.writing_of(candidate)
+    is_word = " " not in written
+    common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
+    if common and (common_words == "skip" or not is_exact):
+        return False
+    if is_word and not is_exact and not _is_form_of(lowered, name.lower()):
+        return False
+    is_cased = span.shape is not Shape.UNCASED
+    if is_word and is_cased and case.has_case and _is_acronym(name) and not _has_capitals(written):
+        return not common and (writing is not Writing.PROPER or written != lowered)
+    if not is_cased:
+        return writing is not Writing.PROPER or not common or is_mostly_name(lowered)
+    if span.shape is Shape.LOWER:
+        return _may_be_lower(span, written, name, writing, common=common)
+    is_in_capitals = common and len(written) <= _SHORT_CAPITALS and _has_capitals(written)
+    return not is_in_capitals or _has_capitals(name) or not case.has_case
+
+
+def _may_be_lower(span: Span, written: str, name: str, writing: Writing, *, common: bool) -> bool:
+    """Whether a span without capitals, but perhaps that of its sentence, can be a name."""
+    if writing is Writing.WORD:
+        return True
+    if span.case_matters:
+        return writing is Writing.CAPITAL and not common
+    if " " in written:
+        return writing is Writing.CAPITAL or written == name
+    return not common or is_mostly_name(written.lower())
+
+
+def _is_acronym(name: str) -> bool:
+    return " " not in name and _has_capitals(name)
+
+
+def _has_capitals(word: str) -> bool:
+    """Whether a word has several capitals and no small letter, but for a plural s."""
+    stem = word.removesuffix("s")
+    return stem == stem.upper() and sum(c.isupper() for c in stem) > 1
+
+
+def _is_form_of(word: str, name: str) -> bool:
+    """Whether a word may be a name's plural, another spelling or a slip: it has its length, about, and most letters."""
+    if " " in name:
+        return False
+    n = min(len(word), len(name))
+    return n > 3 and abs(len(word) - len(name)) <= 2 and word[: n // 2] == name[: n // 2]
+
+
+def is_whole(span: Span, writing: Writing, others: Iterable[Span]) -> bool:
+    """Whether a span is no piece of a longer name.
+
+    Args:
+        span: The span of a mention.
+        writing: How its name is written.
+        others: The spans of all mentions.
+    """
+    run = span.run
+    if run is None or (writing is not Writing.PROPER and span.shape is Shape.UNCASED):
+        return True
+    rest = _uncovered(run, [span, *others])
+    if writing is Writing.PROPER:
+        return ROLES.issuperset(rest)
+    return all(word in ROLES or (is_common(word) and not begins_names(word)) for word in rest)
+
+
+def _uncovered(run: Run, spans: Sequence[Span]) -> list[str]:
+    """The words of a run outside some spans."""
+    return [word for start, end, word in run.words if not any(one.start <= start and end <= one.end for one in spans)]
