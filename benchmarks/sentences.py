@@ -305,7 +305,7 @@ def main(
         sentences = list(make_sentences(*choose_names(owners, generator), n_names, generator))
         if text is not None:
             sentences.append(("no name", without_names(text, set(owners), 1000, generator)))
-        with EntityLinker.open(collection, store=store or folder) as linker:
+        with EntityLinker.open(collection, store=store or folder, read_only=True) as linker:
             click.echo(HEAD)
             started = time.perf_counter()
             for kind, some in sentences:

@@ -4,7 +4,7 @@
 - **Common words.** `Reading` is a place within a sentence; at its start, or where a text has no case, it is a word. A
   word that is mostly a name (`March`) is one there too.
 - **Whole names.** What is cut out of a longer name is no mention: `Chad` in `Chad Smith`. It is one if all other words
-  of the run are titles (`President Obama`) or other mentions (`German Chancellor Angela Merkel`).
+  are mentions too (`Paris France`); titles and roles are no part of a name (`German Chancellor Angela Merkel`).
 - **Likeness.** One word that is not a name as it stands must be a form of one: `cardiomyopathies`, not `cup` for a cup
   of coffee.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
 from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
-from pearl_qdrant.linking.mention_detection.stop_words import ROLES, STOP_WORDS
+from pearl_qdrant.linking.mention_detection.stop_words import STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.records import Candidate
 
@@ -97,10 +97,11 @@ def is_whole(span: Span, writing: Writing, others: Iterable[Span]) -> bool:
     run = span.run
     if run is None or (writing is not Writing.PROPER and span.shape is Shape.UNCASED):
         return True
-    rest = _uncovered(run, [span, *others])
+    counted = [o for o in others if not run.is_linked or (o.start <= span.start and span.end <= o.end)]
+    rest = _uncovered(run, [span, *counted])
     if writing is Writing.PROPER:
-        return ROLES.issuperset(rest)
-    return all(word in ROLES or (is_common(word) and not begins_names(word)) for word in rest)
+        return not rest
+    return all(is_common(word) and not begins_names(word) for word in rest)
 
 
 def _uncovered(run: Run, spans: Sequence[Span]) -> list[str]:

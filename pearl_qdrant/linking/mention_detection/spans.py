@@ -77,9 +77,11 @@ class Run:
 
     Attributes:
         words: Start, end and lower-case form of each word, without the small words inside.
+        is_linked: Whether there are small words inside, which no two names beside each other have.
     """
 
     words: tuple[tuple[int, int, str], ...]
+    is_linked: bool
 
 
 def find_spans(text: str) -> list[Span]:
@@ -154,6 +156,8 @@ class SpanFinder:
             return False
         word = self.lowered[i]
         is_usual = word in STOP_WORDS or (is_common(word) and not begins_names(word))
+        if self._is_within_name(i + 1) and i + 2 < len(self.words):
+            return self.words[i].has_capital and self.words[i + 2].has_capital and not is_usual
         return self.words[i + 1].has_capital and (word in ARTICLES or not is_usual)
 
     def _is_coordinated(self, i: int) -> bool:
@@ -182,19 +186,22 @@ class SpanFinder:
         i = 0
         while i < len(self.words):
             last, places = i, [i]
-            is_title = self.lowered[i] in ROLES
+            is_title = i > 0 and self.lowered[i - 1] in ROLES
             while self._in_name(i) and (following := self._next_in_name(last, is_title=is_title)) is not None:
                 last = following
                 places.append(last)
             if len(places) > 1:
-                run = Run(tuple((self.words[k].start, self.words[k].end, self.lowered[k]) for k in places))
+                words = tuple((self.words[k].start, self.words[k].end, self.lowered[k]) for k in places)
+                run = Run(words, is_linked=last - i >= len(places))
                 runs[i : last + 1] = [run] * (last + 1 - i)
             i = last + 1
         return runs
 
     def _in_name(self, i: int) -> bool:
-        """Whether a word may be part of a name of several words."""
+        """Whether a word may be part of a name of several words; titles and roles stand beside names."""
         word = self.lowered[i]
+        if word in ROLES:
+            return False
         if self.cased[i]:
             return self.capital[i] and not (self.initial[i] and word in ARTICLES)
         if not self.words[i].shape.strip("9mo") or self.words[i].is_unspaced or word in STOP_WORDS:
