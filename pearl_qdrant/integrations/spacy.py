@@ -3,8 +3,9 @@
     import pearl_qdrant.integrations.spacy  # registers the factory
     nlp.add_pipe("pearl_linker", config={"collections": ["umls"]})
 
-Afterwards `ent.kb_id_` is the id of each linked entity, empty for NIL, and `span._.pearl_candidates` its candidates, as
-dictionaries of plain values that `Doc.to_bytes` can write. Needs the extra `spacy`.
+Afterwards `ent.kb_id_` is the id of each linked entity, empty for NIL, `span._.pearl_candidates` its candidates, as
+dictionaries of plain values that `Doc.to_bytes` can write, and `span._.assertion` what the text says of it: affirmed,
+negated, possible, historical or other_person. Needs the extra `spacy`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from pearl_qdrant.settings import DEFAULT_LIMIT
 FACTORY = "pearl_linker"
 
 CANDIDATES = "pearl_candidates"
-"""The extension of spans."""
+ASSERTION = "assertion"
+"""The extensions of spans."""
 
 NO_TYPE = "ENTITY"
 """The label of a found mention whose entity has no type."""
@@ -45,7 +47,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-@Language.factory(FACTORY, default_config=DEFAULTS, assigns=["doc.ents", "span._.pearl_candidates"])
+@Language.factory(FACTORY, default_config=DEFAULTS, assigns=["doc.ents", "span._.pearl_candidates", "span._.assertion"])
 def make_pearl_linker(  # one argument for each key of the configuration
     nlp: Language,
     name: str,
@@ -94,8 +96,9 @@ class PearlLinker:
     _owner: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
-        if not Span.has_extension(CANDIDATES):
-            Span.set_extension(CANDIDATES, default=None)
+        for extension in (CANDIDATES, ASSERTION):
+            if not Span.has_extension(extension):
+                Span.set_extension(extension, default=None)
 
     def __call__(self, doc: Doc) -> Doc:
         """Link the mentions of one document."""
@@ -157,6 +160,7 @@ class PearlLinker:
         link = annotation.link
         linked = Span(doc, span.start, span.end, span.label_, kb_id=link.entity_id or "", span_id=span.id_)
         linked._.set(CANDIDATES, [candidate_metadata(one) for one in link.candidates[: self.limit]])
+        linked._.set(ASSERTION, annotation.assertion)
         return linked
 
     def _set(self, doc: Doc, spans: list[Span]) -> None:

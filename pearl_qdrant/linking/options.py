@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
+from pearl_qdrant.records import Assertion
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from pearl_qdrant.linking.mention_detection.assertions import Triggers
 
 TypeMode = Literal["hard", "soft", "off"]
 OnTie = Literal["canonical", "null", "first"]
@@ -93,6 +96,9 @@ class AnnotateOptions:
         common_words: Whether a frequent word of the language is a mention of the entity with that name: "skip" never,
             if it stands alone; "capitalised" where it is written as that name is, and not only because it starts a
             sentence; "all" always, whatever its case.
+        assertions: Return only mentions of which the text says one of these: "affirmed", "negated", "possible",
+            "historical", "other_person"; empty for all. One string counts as one.
+        triggers: Words that say so, of `mention_detection.assertions.read_triggers`; None for English ones.
 
     Raises:
         ValueError: If a value is out of range.
@@ -106,6 +112,8 @@ class AnnotateOptions:
     nested: bool = False
     document: bool = False
     common_words: CommonWords = "capitalised"
+    assertions: Sequence[Assertion] = ()
+    triggers: Triggers | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
@@ -113,6 +121,11 @@ class AnnotateOptions:
         _check_on_tie(self.on_tie)
         if self.common_words not in ("skip", "capitalised", "all"):
             raise ValueError(f"common_words is 'skip', 'capitalised' or 'all', not {self.common_words!r}")
+        wanted = (self.assertions,) if isinstance(self.assertions, str) else tuple(self.assertions)
+        object.__setattr__(self, "assertions", wanted)
+        if unknown := [one for one in wanted if one not in get_args(Assertion)]:
+            known = ", ".join(get_args(Assertion))
+            raise ValueError(f"assertions are some of {known}, not {unknown[0]!r}")
 
     @property
     def least_probability(self) -> float:
@@ -135,6 +148,8 @@ class AnnotateKeywords(TypedDict, total=False):
     nested: bool
     document: bool
     common_words: CommonWords
+    assertions: Sequence[Assertion]
+    triggers: Triggers | None
 
 
 def _as_types(types: Sequence[str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from pearl_qdrant.linking.documents.model import FloatArray, check_parts
 from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_text
 from pearl_qdrant.linking.mention_detection.in_process import InProcessLinker
 from pearl_qdrant.linking.mentions import check_are_many
@@ -153,11 +154,12 @@ class DocumentLinker(ABC):
         own_text, own_spans = read_text(text)
         given = own_spans if spans is None else spans
         if given is None:
-            alone = replace(options, document=False, include_nil=True)
+            alone = replace(options, document=False, include_nil=True, assertions=())
             given = [(found.start, found.end) for found in annotate(self._in_process(), own_text, alone)]
         chosen = LinkOptions(options.types, threshold=options.least_probability, on_tie=options.on_tie)
         found = self.link_document(own_text, given, chosen)
-        return [one for one in found if options.include_nil or one.link.entity_id is not None]
+        kept = [one for one in found if options.include_nil or one.link.entity_id is not None]
+        return with_assertions(own_text, kept, options.triggers, options.assertions)
 
     def _annotate_documents(
         self, texts: Iterable[str | DocLike], options: AnnotateOptions

@@ -21,6 +21,7 @@ from pearl_qdrant.linking.mention_detection.abbreviations import (
     find_abbreviations,
     find_uses,
 )
+from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_spans, read_text
 from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.name_policy import may_mention
@@ -107,8 +108,8 @@ def annotate(
         keywords: Fields of `AnnotateOptions`; each replaces that field of `options`.
 
     Returns:
-        Annotations in the order of the text. With `spans` and `include_nil`: one for each span, in the order of the
-        spans.
+        Annotations in the order of the text. With `spans` and `include_nil`, but not `assertions`: one for each span,
+        in the order of the spans.
 
     Raises:
         ValueError: If a span is outside the text, an option is out of range, or a context has no encoder.
@@ -203,11 +204,12 @@ def _annotate_group(
     for passage in passages:
         kept = _select_spans(passage, _span_candidates(passage, link_of, case, options), options)
         resolved = [replace(c, link=decide(c.link)) for c in kept]
-        yield [
+        found = [
             Annotation(passage.text[c.span.start : c.span.end], c.span.start, c.span.end, c.link, c.long_form)
             for c in resolved
             if options.include_nil or c.link.entity_id is not None
         ]
+        yield with_assertions(passage.text, found, options.triggers, options.assertions)
 
 
 def _name_case(linker: BatchLinker) -> NameCase:

@@ -1,9 +1,9 @@
 """What a text says of a mention: affirmed, negated, possible, historical, or of another person.
 
-Trigger words decide, in the manner of NegEx (Chapman et al. 2001) and ConText (Harkema et al. 2009). A trigger holds for
-mentions after it (`denies`), before it (`was ruled out`) or both, in its sentence, up to a word that ends its scope
-(`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list. Longer
-triggers win over those inside them: `no increase` is none. Where several hold, the first of `PRECEDENCE` does.
+Trigger words decide, in the manner of NegEx (Chapman et al. 2001) and ConText (Harkema et al. 2009). A trigger holds
+for mentions after it (`denies`), before it (`was ruled out`) or both, in its sentence, up to a word that ends its scope
+(`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list.
+Longer triggers win over those inside them: `no increase` is none. Where several hold, the first of `PRECEDENCE` does.
 
 The table of triggers (`assertion_triggers.tsv`) is English. `read_triggers` reads one for another language.
 """
@@ -13,16 +13,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Literal, cast, get_args
 
 from pearl_qdrant.errors import FormatError, InputError
-
-Assertion = Literal["affirmed", "negated", "possible", "historical", "other_person"]
+from pearl_qdrant.records import Annotation, Assertion
 
 PRECEDENCE: tuple[Assertion, ...] = ("other_person", "possible", "negated", "historical")
 """The one that counts where a text says several: that of another person says least about this one."""
@@ -210,7 +208,7 @@ def read_triggers(path: str | Path) -> Triggers:
 def _parse(lines: Sequence[str], path: str) -> Triggers:
     rows = []
     for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#") or line.startswith("assertion\t"):
+        if not line.strip() or line.startswith(("#", "assertion\t")):
             continue
         cells = line.split("\t")
         if len(cells) != 3 or cells[0] not in _KINDS or not _TOKEN.search(cells[2]):
@@ -236,13 +234,20 @@ def english_triggers() -> Triggers:
     return _parse(path.read_text("utf-8").splitlines(), "assertion_triggers.tsv")
 
 
-def check_assertions(wanted: Sequence[str]) -> tuple[Assertion, ...]:
-    """Some assertions, checked.
+def with_assertions(
+    text: str, found: Sequence[Annotation], triggers: Triggers | None, wanted: Sequence[str] = ()
+) -> list[Annotation]:
+    """Annotations of a text with what it says of each.
 
-    Raises:
-        ValueError: If one is unknown.
+    Args:
+        text: The text.
+        found: Its annotations.
+        triggers: A table of triggers; None for the English one.
+        wanted: Return only annotations with one of these assertions; all if empty.
     """
-    for one in wanted:
-        if one not in get_args(Assertion):
-            raise ValueError(f"assertion is {_one_of(get_args(Assertion))}, not {one!r}")
-    return cast("tuple[Assertion, ...]", tuple(wanted))
+    said = (triggers or english_triggers()).assertions(text, [(one.start, one.end) for one in found])
+    return [
+        replace(one, assertion=assertion, trigger=trigger)
+        for one, (assertion, trigger) in zip(found, said, strict=True)
+        if not wanted or assertion in wanted
+    ]

@@ -44,7 +44,7 @@ def may_mention(
     common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
     if common and (common_words == "skip" or not is_exact):
         return False
-    if is_word and not is_exact and not _is_form_of(lowered, name.lower()):
+    if is_word and not is_exact and not _is_form_of(lowered, name.lower(), writing):
         return False
     is_cased = span.shape is not Shape.UNCASED
     if is_word and is_cased and case.has_case and _is_acronym(name) and not _has_capitals(written):
@@ -78,12 +78,13 @@ def _has_capitals(word: str) -> bool:
     return stem == stem.upper() and sum(c.isupper() for c in stem) > 1
 
 
-def _is_form_of(word: str, name: str) -> bool:
-    """Whether a word may be a name's plural, another spelling or a slip: it has its length, about, and most letters."""
+def _is_form_of(word: str, name: str, writing: Writing) -> bool:
+    """Whether a word may be a name's plural, its adjective, another spelling or a slip: by its length and its start."""
     if " " in name:
         return False
     n = min(len(word), len(name))
-    return n > 3 and abs(len(word) - len(name)) <= 2 and word[: n // 2] == name[: n // 2]
+    more = 4 if writing is Writing.PROPER else 2  # Panama, Panamanian
+    return n > 3 and abs(len(word) - len(name)) <= more and word[: n // 2] == name[: n // 2]
 
 
 def is_whole(span: Span, writing: Writing, others: Iterable[Span]) -> bool:

@@ -193,6 +193,8 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
 
 def _is_better(inner: SpanCandidate, outer: SpanCandidate) -> bool:
     """Whether the inner one of two spans of an entity is the mention."""
+    if outer.is_exact and inner.is_exact and outer.link.mention.startswith("the "):
+        return True
     if outer.is_exact or inner.is_exact:
         # "day pneumonia" is pneumonia, but "Jeffrey Bezos" is more than Bezos.
         added = set(outer.link.mention.split()) - set(inner.link.mention.split())

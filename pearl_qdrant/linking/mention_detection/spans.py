@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from pearl_qdrant.lexical.word_rarity import begins_names, is_common
+from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
 from pearl_qdrant.linking.mention_detection.stop_words import (
     ARTICLES,
     COMMON_WORDS,
     CONNECTORS,
+    DATES,
     HAN_PARTICLES,
     ROLES,
     STOP_WORDS,
@@ -93,8 +94,11 @@ _END = re.compile(r"\++(?![Ulo9])|#(?![Ulo9])")
 _NAME_JOINERS = frozenset("-–.&'")
 """Signs that join words to one name."""
 
-_WITHIN_NAMES = frozenset("of the de del della der des di da do dos du la las los van von y bin ibn al el".split())
+_WITHIN_NAMES = frozenset("of de del della der des di da do dos du la las los van von y bin ibn al el".split())
 """Small words inside a name: University of Washington."""
+
+SHORT_LINE = 50
+"""Characters of a line that is shorter than wrapped text."""
 
 LEAST_IN_CAPITALS = 3
 """A sentence of so many words, all in capitals, has no letter case; fewer may be acronyms."""
@@ -157,6 +161,7 @@ class SpanFinder:
         word = self.lowered[i]
         is_usual = word in STOP_WORDS or (is_common(word) and not begins_names(word))
         if self._is_within_name(i + 1) and i + 2 < len(self.words):
+            is_usual = word in STOP_WORDS or (is_common(word) and not is_mostly_name(word))
             return self.words[i].has_capital and self.words[i + 2].has_capital and not is_usual
         return self.words[i + 1].has_capital and (word in ARTICLES or not is_usual)
 
@@ -200,7 +205,7 @@ class SpanFinder:
     def _in_name(self, i: int) -> bool:
         """Whether a word may be part of a name of several words; titles and roles stand beside names."""
         word = self.lowered[i]
-        if word in ROLES:
+        if word in ROLES or word in DATES:
             return False
         if self.cased[i]:
             return self.capital[i] and not (self.initial[i] and word in ARTICLES)
@@ -216,6 +221,8 @@ class SpanFinder:
         word = self.words[i]
         if i + 1 == len(self.words) or not (word.gap is Gap.SPACE or word.joiner in _NAME_JOINERS):
             return None
+        if self._ends_short_line(i):
+            return None
         if self._in_name(i + 1):
             return i + 1
         k = i + 1
@@ -226,8 +233,18 @@ class SpanFinder:
         is_linked = i + 1 < k < len(self.words) and self.cased[i] and self._in_name(k)
         return k if is_linked and not is_title else None
 
+    def _ends_short_line(self, i: int) -> bool:
+        """Whether a line ends after word i that is too short to be wrapped: a heading, or a row of a table."""
+        end, following = self.words[i].end, self.words[i + 1].start
+        line_end = next((k for k in range(end, following) if self.text[k] in "\r\n"), None)
+        if line_end is None:
+            return False
+        line_start = max(self.text.rfind("\n", 0, line_end), self.text.rfind("\r", 0, line_end))
+        return line_end - line_start <= SHORT_LINE
+
     def _is_within_name(self, k: int) -> bool:
-        return self.lowered[k] in _WITHIN_NAMES and self.words[k].gap is Gap.SPACE
+        is_small = self.lowered[k] in _WITHIN_NAMES or (self.lowered[k] == "the" and self.lowered[k - 1] == "of")
+        return is_small and self.words[k].gap is Gap.SPACE
 
     def _may_start(self, i: int) -> bool:
         """Whether a span may start at word i."""

@@ -88,5 +88,13 @@ champion actor actress singer author writer poet painter former late the
 )
 """Titles and roles, which stand beside a name and are no part of it."""
 
+DATES = frozenset(
+    """
+monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september
+october november december
+""".split()
+)
+"""Words that are no part of a name beside them: Florida May 14."""
+
 HAN_PARTICLES = frozenset("的了是在和与也不有就都而及或但被把对从为这那其之以于他她它们我你很还又再着过吗呢吧啊")
 """Characters that a Chinese name rarely starts or ends with."""
