@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_text
 from pearl_qdrant.linking.mention_detection.in_process import InProcessLinker
+from pearl_qdrant.linking.mention_detection.name_windows import spelled_in
 from pearl_qdrant.linking.mentions import check_are_many
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
@@ -57,7 +59,8 @@ class DocumentLinker(ABC):
 
     def _in_process(self) -> InProcessLinker:
         """This linker without worker processes, for what is itself a part of a batch."""
-        return InProcessLinker(self.encoder, self._links, self.known_names, self._statistics.name_case)
+        spellings = partial(spelled_in, self._collections, self.encoder.info.dim)
+        return InProcessLinker(self.encoder, self._links, self.known_names, self._statistics.name_case, spellings)
 
     def _links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
         """Links of mentions, in their context if there is one."""

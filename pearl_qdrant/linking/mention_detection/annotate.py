@@ -223,6 +223,7 @@ def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options
     known_names = getattr(linker, "known_names", None)
     if known_names is None:
         return
+    known_spellings = getattr(linker, "known_spellings", None)
     is_open = [passage for passage in passages if not passage.is_given]
     places = [{(lookup.span.start, lookup.span.end) for lookup in passage.lookups} for passage in is_open]
     windows = find_name_windows(
@@ -230,6 +231,7 @@ def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options
         partial(known_names, types=options.types),
         without=places,
         case=_name_case(linker),
+        known_spellings=partial(known_spellings, types=options.types) if known_spellings is not None else None,
     )
     for passage, spans in zip(is_open, windows, strict=True):
         within = _offsets_within(passage.uses) if spans else set()

@@ -21,12 +21,14 @@ class InProcessLinker:
         links: Links mentions in this process.
         known: Those of some strings that are names, under types.
         name_case: How the base writes its names.
+        spellings: Those of some strings that are names, folded, under types.
     """
 
     encoder: Encoder
     links: Callable[[Iterable[str], LinkOptions], Iterator[Link]]
     known: Callable[..., set[str]]
     name_case: Callable[[], NameCase]
+    spellings: Callable[..., set[str]]
 
     def link_batch(
         self,
@@ -42,3 +44,7 @@ class InProcessLinker:
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that are names of an entity."""
         return self.known(names, types=types)
+
+    def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that are names of an entity but for case, spaces and punctuation."""
+        return self.spellings(names, types=types)
