@@ -100,7 +100,7 @@ class NameCase:
         words: The coarse types, "" for none, whose names are written as words.
         capitals_count: Those of them where a capital means something.
         known: All types that were seen often enough.
-        others: What holds for the other types: "words" and "capitals count", if they do.
+        others: What holds for the other types: "untyped" and "typed" if such names are words, "capitals count".
         has_case: Whether some names have capitals and others small letters.
         is_capitals: Whether nearly all names are in capitals.
     """
@@ -129,9 +129,8 @@ class NameCase:
         known = {name: counts for name, counts in by_type.items() if counts.names >= _LEAST}
         words = {n for n, counts in known.items() if counts.are_words(has_case=has_case, has_type=bool(n))}
         capitals = {n for n, c in known.items() if has_case and c.small_starts >= _SMALL_STARTS * c.names}
-        others = set()
-        if everything.are_words(has_case=has_case, has_type="" not in by_type):
-            others.add("words")
+        kinds = {"untyped": False, "typed": True}
+        others = {n for n, has_type in kinds.items() if everything.are_words(has_case=has_case, has_type=has_type)}
         if has_case and everything.small_starts >= _SMALL_STARTS * everything.names > 0:
             others.add("capitals count")
         is_capitals = n_names > n_lower < 0.05 * n_names
@@ -146,7 +145,7 @@ class NameCase:
             return Writing.PROPER
         key = candidate.types[0] if candidate.types else ""
         is_known = key in self.known
-        if not (key in self.words if is_known else "words" in self.others):
+        if not (key in self.words if is_known else ("typed" if key else "untyped") in self.others):
             return Writing.PROPER
         counts = key in self.capitals_count if is_known else "capitals count" in self.others
         return Writing.CAPITAL if counts and name != name.lower() else Writing.WORD
