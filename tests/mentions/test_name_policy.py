@@ -59,6 +59,8 @@ def test_a_base_shows_how_it_writes_names(
 class Base(Names):
     """Exact names of a base without types that has other names, too."""
 
+    types = ()
+
     def __init__(self, names: Iterable[str], others: Iterable[str] = CITIES) -> None:
         super().__init__((name, name) for name in names)
         self.others = list(others)
@@ -146,7 +148,7 @@ def test_words_of_a_base_are_found_in_all_letters() -> None:
     assert found("GLAUCOMA, SHOULDER PAIN AND NAUSEA") == ["GLAUCOMA", "SHOULDER PAIN", "NAUSEA"]
     assert found("Treatment of Severe Glaucoma") == ["Glaucoma"]
     assert found("She works at the Glaucoma Society of Kent.") == []
-    assert found("After a TIA he came to Tia.") == ["TIA"]
+    assert found("After a TIA he came to.") == ["TIA"]
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ class _Counts:
             self.predicted_proper += point.predicted_type in PROPER_TYPES
 
     def are_words(self, *, has_case: bool, has_type: bool) -> bool:
-        if has_case and self.small_starts >= _WORDS * self.names:
+        if has_case and self.small_starts >= _WORDS * self.names > 0:
             return True
         if has_case and self.long >= _LEAST and self.with_small_word >= _WORDS * self.long:
             return True

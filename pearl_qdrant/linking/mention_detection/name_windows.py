@@ -147,12 +147,18 @@ def find_name_windows(
     while some := list(islice(windows, WINDOWS_AT_ONCE)):
         known = known_names(list(dict.fromkeys(form for _, window in some for form in window.forms)))
         if known_spellings is not None:
-            others = [w.forms[0] for f, w in some if not f.cased[w.first] and known.isdisjoint(w.forms)]
+            others = [w.forms[0] for f, w in some if _is_bare(f, w) and known.isdisjoint(w.forms)]
             known |= known_spellings(list(dict.fromkeys(others)))
         for finder, window in some:
             if not known.isdisjoint(window.forms):
                 found[window.passage].append(finder.span_at(window.first, window.last, window.start, window.end))
     return found
+
+
+def _is_bare(finder: SpanFinder, window: _Window) -> bool:
+    """Whether a window is without letter case, and without signs around it, which folding would remove."""
+    place = finder.words[window.first].start, finder.words[window.last].end
+    return not finder.cased[window.first] and place == (window.start, window.end)
 
 
 def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Window]:
