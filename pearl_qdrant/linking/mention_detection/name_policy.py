@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
 from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
-from pearl_qdrant.linking.mention_detection.stop_words import STOP_WORDS
+from pearl_qdrant.linking.mention_detection.stop_words import DATES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.records import Candidate
 
@@ -44,7 +44,7 @@ def may_mention(
     common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
     if common and (common_words == "skip" or not is_exact):
         return False
-    if is_word and not is_exact and not _is_form_of(lowered, name.lower(), writing):
+    if not is_exact and (_is_date(lowered) or (is_word and not _is_form_of(lowered, name, writing))):
         return False
     is_cased = span.shape is not Shape.UNCASED
     if is_word and is_cased and case.has_case and _is_acronym(name) and not _has_capitals(written):
@@ -79,12 +79,20 @@ def _has_capitals(word: str) -> bool:
 
 
 def _is_form_of(word: str, name: str, writing: Writing) -> bool:
-    """Whether a word may be a name's plural, its adjective, another spelling or a slip: by its length and its start."""
-    if " " in name:
+    """Whether a word may be a name's plural, its adjective, another spelling or a slip: by its length and its start.
+
+    A name with several capitals is an acronym, and a word like it is another one.
+    """
+    if " " in name or sum(c.isupper() for c in name) > 1:
         return False
     n = min(len(word), len(name))
     more = 4 if writing is Writing.PROPER else 2  # Panama, Panamanian
-    return n > 3 and abs(len(word) - len(name)) <= more and word[: n // 2] == name[: n // 2]
+    return n > 3 and abs(len(word) - len(name)) <= more and word[: n // 2] == name[: n // 2].lower()
+
+
+def _is_date(lowered: str) -> bool:
+    """Whether a span is a month or a day of the week with numbers, or one of these alone."""
+    return all(word in DATES or word.isdigit() for word in lowered.replace(",", " ").split())
 
 
 def is_whole(span: Span, writing: Writing, others: Iterable[Span]) -> bool:

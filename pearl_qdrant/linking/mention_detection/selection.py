@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.name_case import Writing
 from pearl_qdrant.linking.mention_detection.name_policy import is_whole
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span
+from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span
 from pearl_qdrant.linking.mention_detection.tie_breaking import namesakes
 from pearl_qdrant.records import Link, NilReason
 
@@ -135,11 +135,20 @@ def _best(probable: Sequence[SpanCandidate], around: Sequence[Span]) -> list[Spa
     """The best ones that do not overlap and are no pieces of longer names, but of the spans around them."""
     best = _best_disjoint(_without_parts(_without_redundant(probable)))
     while True:
-        spans = [*around, *(c.span for c in best)]
-        whole = [c for c in best if is_whole(c.span, c.writing, spans)]
+        spans = sorted([*around, *(c.span for c in best)], key=lambda span: span.start)
+        starts = [span.start for span in spans]
+        whole = [c for c in best if is_whole(c.span, c.writing, _near(c.span, spans, starts))]
         if len(whole) == len(best):
             return best
         best = whole
+
+
+def _near(span: Span, spans: Sequence[Span], starts: Sequence[int]) -> Sequence[Span]:
+    """Those of some spans in order that may be in the same run of words as a span, or around it."""
+    if span.run is None:
+        return ()
+    first, last = span.run.words[0][0], span.run.words[-1][1]
+    return spans[bisect_right(starts, first - MAX_CHARACTERS) : bisect_right(starts, last)]
 
 
 def _inside(candidates: Sequence[SpanCandidate], outer: Sequence[SpanCandidate]) -> list[SpanCandidate]:

@@ -97,6 +97,9 @@ _NAME_JOINERS = frozenset("-–.&'")
 _WITHIN_NAMES = frozenset("of de del della der des di da do dos du la las los van von y bin ibn al el".split())
 """Small words inside a name: University of Washington."""
 
+MAX_RUN = 12
+"""Words of the longest name that is looked at as a whole; more capitalised words are a list or a heading."""
+
 SHORT_LINE = 50
 """Characters of a line that is shorter than wrapped text."""
 
@@ -195,7 +198,7 @@ class SpanFinder:
             while self._in_name(i) and (following := self._next_in_name(last, is_title=is_title)) is not None:
                 last = following
                 places.append(last)
-            if len(places) > 1:
+            if 1 < len(places) <= MAX_RUN:
                 words = tuple((self.words[k].start, self.words[k].end, self.lowered[k]) for k in places)
                 run = Run(words, is_linked=last - i >= len(places))
                 runs[i : last + 1] = [run] * (last + 1 - i)
