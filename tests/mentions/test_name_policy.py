@@ -10,6 +10,8 @@ from exact_linker import Names
 from pearl_qdrant import Candidate, EntityLinker
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
+from pearl_qdrant.linking.mention_detection.name_policy import may_mention
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.store.schema import NamePoint
 
@@ -166,3 +168,45 @@ def test_a_name_is_found_in_a_text_without_case(linker: EntityLinker, name: str)
     """Whole, in small letters and in capitals, whatever capitals the base has in it."""
     for text in (f"what is {name.lower()}, she asked".lower(), f"THEY SAW {name} THERE".upper()):
         assert [a.link.entity_id for a in linker.annotate(text)] == [name]
+
+
+@pytest.mark.parametrize(
+    "name, written, wanted",
+    [
+        ("Panama", "Panamas", True),
+        ("Panama", "Panamanian", False),
+        ("America", "American", False),
+        ("Ouagadougou", "Ougadougou", True),
+        ("MURCS", "Murcia", False),
+        ("Novel Coronavirus 2019", "May 2019", False),
+        ("French Republic", "French Navy", False),
+        ("New York City", "New York", True),
+        ("New York", "New York Stadium", False),
+        ("Barack Obama", "President Barack Obama", True),
+        ("MM", "Mitsubishi Motors", False),
+    ],
+)
+def test_what_is_no_name_must_be_a_form_of_one(name: str, written: str, wanted: bool) -> None:
+    """A proper name's plural, its other spelling or some of its words, however probable the linker finds it."""
+    span = Span(0, len(written), Shape.NAME, len(written.split()), case_matters=True)
+    candidate = Candidate("x", "kb", name, name, types=("GPE",))
+
+    assert may_mention(span, written, candidate, NameCase(), is_exact=False, common_words="capitalised") is wanted
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ("He has glau\u00adcoma now.", "glaucoma"),
+        ("He has \ufb01bromyalgia now.", "fibromyalgia"),
+        ("It is Sjo\u0308gren syndrome.", "Sj\u00f6gren syndrome"),
+        ("\U0001f600 A diabetes\r\nmellitus.", "diabetes mellitus"),
+        ("A diabetes\u00a0mellitus.", "diabetes mellitus"),
+    ],
+)
+def test_offsets_are_those_of_the_text(text: str, name: str) -> None:
+    """Soft hyphens, ligatures, combining accents, line ends and emoji do not move the offsets."""
+    with EntityLinker.build([{"id": name, "name": name, "types": ["disease"]}]) as opened:
+        (found,) = opened.annotate(text)
+
+    assert (found.link.entity_id, text[found.start : found.end]) == (name, found.text)

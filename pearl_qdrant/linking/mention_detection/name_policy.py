@@ -12,13 +12,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
 from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
-from pearl_qdrant.linking.mention_detection.stop_words import DATES, STOP_WORDS
+from pearl_qdrant.linking.mention_detection.stop_words import DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.records import Candidate
+
+_SLIP = 0.85
+"""Share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped."""
 
 _SHORT_CAPITALS = 4
 """A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
@@ -44,7 +48,9 @@ def may_mention(
     common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
     if common and (common_words == "skip" or not is_exact):
         return False
-    if not is_exact and (_is_date(lowered) or (is_word and not _is_form_of(lowered, name, writing))):
+    if not is_exact and (
+        _is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)
+    ):
         return False
     is_cased = span.shape is not Shape.UNCASED
     if is_word and is_cased and case.has_case and _is_acronym(name) and not _has_capitals(written):
@@ -78,16 +84,28 @@ def _has_capitals(word: str) -> bool:
     return stem == stem.upper() and sum(c.isupper() for c in stem) > 1
 
 
-def _is_form_of(word: str, name: str, writing: Writing) -> bool:
-    """Whether a word may be a name's plural, its adjective, another spelling or a slip: by its length and its start.
+def _is_form_of(written: str, name: str, writing: Writing) -> bool:
+    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it.
 
-    A name with several capitals is an acronym, and a word like it is another one.
+    A name with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
+    `American` for America, is another word, and one with more words is another name.
     """
-    if " " in name or sum(c.isupper() for c in name) > 1:
+    is_word = " " not in written
+    if is_word and (" " in name or sum(c.isupper() for c in name) > 1):
         return False
-    n = min(len(word), len(name))
-    more = 4 if writing is Writing.PROPER else 2  # Panama, Panamanian
-    return n > 3 and abs(len(word) - len(name)) <= more and word[: n // 2] == name[: n // 2].lower()
+    name = name.lower()
+    n = min(len(written), len(name))
+    if writing is not Writing.PROPER:
+        return not is_word or (n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2])
+    if name.startswith(written):
+        return name[n:] in ("", "s") or name[n] in " ,"
+    if written.startswith(name):
+        ending = written[n:]
+        return ending == "s" or (ending[0] in " ," and ROLES.issuperset(ending.replace(",", " ").split()))
+    words, of_name = (set(one.replace(",", " ").split()) for one in (written, name))
+    if not is_word and " " in name and (words < of_name or (of_name < words and ROLES.issuperset(words - of_name))):
+        return True
+    return n > 3 and SequenceMatcher(None, written, name, autojunk=False).ratio() >= _SLIP
 
 
 def _is_date(lowered: str) -> bool:
