@@ -184,6 +184,7 @@ def test_a_name_is_found_in_a_text_without_case(linker: EntityLinker, name: str)
         ("New York", "New York Stadium", False),
         ("Barack Obama", "President Barack Obama", True),
         ("MM", "Mitsubishi Motors", False),
+        ("ls", "Lok Sabha", False),
     ],
 )
 def test_what_is_no_name_must_be_a_form_of_one(name: str, written: str, wanted: bool) -> None:

@@ -24,6 +24,9 @@ from pearl_qdrant.records import Candidate
 _SLIP = 0.85
 """Share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped."""
 
+_INITIALS = 5
+"""A word of so many letters is the initials of several words, at most, and those of others too."""
+
 _SHORT_CAPITALS = 4
 """A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
 
@@ -92,6 +95,8 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     """
     is_word = " " not in written
     if is_word and (" " in name or sum(c.isupper() for c in name) > 1):
+        return False
+    if not is_word and " " not in name and len(name) <= _INITIALS:
         return False
     name = name.lower()
     n = min(len(written), len(name))
