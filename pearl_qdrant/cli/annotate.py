@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 @strict_option
 @workers_option
 @json_option
-def annotate(
+def annotate(  # long: one argument for each option
     text: str | None,
     file: BinaryIO | None,
     kind: str | None,

@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "document": False,
     "span_group": None,
     "overwrite_ents": False,
+    "label_types": {},
 }
 
 
@@ -59,6 +60,7 @@ def make_pearl_linker(  # one argument for each key of the configuration
     document: bool,
     span_group: str | None,
     overwrite_ents: bool,
+    label_types: dict[str, list[str]],
 ) -> PearlLinker:
     """Make the component; see `PearlLinker`."""
     if not collections:
@@ -66,7 +68,7 @@ def make_pearl_linker(  # one argument for each key of the configuration
             "collections",
             f"{FACTORY} needs a collection: nlp.add_pipe({FACTORY!r}, config={{'collections': ['umls']}})",
         )
-    options = AnnotateOptions(tuple(types), threshold, include_nil=True, document=document)
+    options = AnnotateOptions(tuple(types), threshold, include_nil=True, document=document, label_types=label_types)
     return PearlLinker(name, tuple(collections), store, options, limit, span_group, overwrite_ents)
 
 
@@ -78,7 +80,8 @@ class PearlLinker:
         name: The component's name in its pipeline.
         collections: Names of the collections.
         store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
-        options: Types, threshold, and whether the mentions of a document are linked together.
+        options: Types, also those of the labels of entities, threshold, and whether the mentions of a document are
+            linked together.
         limit: Candidates that a span keeps, at most.
         span_group: Link the spans of `doc.spans[span_group]` in place of `doc.ents`.
         overwrite_ents: Find the mentions anew, and replace `doc.ents` (or the span group); else this is done only where

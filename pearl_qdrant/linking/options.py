@@ -6,8 +6,8 @@ The `...Keywords` classes give type checkers the names and types of those keywor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
@@ -99,6 +99,8 @@ class AnnotateOptions:
         assertions: Return only mentions of which the text says one of these: "affirmed", "negated", "possible",
             "historical", "other_person"; empty for all. One string counts as one.
         triggers: Words that say so, of `mention_detection.assertions.read_triggers`; None for English ones.
+        label_types: For spans that the caller gives, the types of each label: {"PER": "PERSON", "Drug": ["drug"]}. A
+            span with another label, or without one, is linked to `types`. Not for `document`.
 
     Raises:
         ValueError: If a value is out of range.
@@ -114,6 +116,7 @@ class AnnotateOptions:
     common_words: CommonWords = "capitalised"
     assertions: Sequence[Assertion] = ()
     triggers: Triggers | None = None
+    label_types: Mapping[str, str | Sequence[str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
@@ -131,6 +134,10 @@ class AnnotateOptions:
     def least_probability(self) -> float:
         """The threshold, or the default where there is none."""
         return DEFAULT_PASSAGE_THRESHOLD if self.threshold is None else self.threshold
+
+    def types_of(self, label: str) -> tuple[str, ...]:
+        """The types that a span with a label is linked to."""
+        return _as_types(self.label_types[label]) if label in self.label_types else tuple(self.types)
 
     def updated(self, **keywords: Unpack[AnnotateKeywords]) -> AnnotateOptions:
         """These options with some fields replaced."""
@@ -150,6 +157,7 @@ class AnnotateKeywords(TypedDict, total=False):
     common_words: CommonWords
     assertions: Sequence[Assertion]
     triggers: Triggers | None
+    label_types: Mapping[str, str | Sequence[str]]
 
 
 def _as_types(types: Sequence[str]) -> tuple[str, ...]:

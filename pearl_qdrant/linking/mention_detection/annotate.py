@@ -77,6 +77,10 @@ class _Lookup:
     is_abbreviated: bool
 
 
+_Key = tuple[tuple[str, ...], str]
+"""The types that a string is linked to, and the string."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Passage:
     """A text, the lookups of its spans, and the places of short forms that it defines."""
@@ -194,11 +198,19 @@ def _annotate_group(
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
     _add_name_windows(linker, passages, options)
-    distinct = list(dict.fromkeys(lookup.query for passage in passages for lookup in passage.lookups))
+    queries: dict[tuple[str, ...], dict[str, None]] = {}
+    for passage in passages:
+        for lookup in passage.lookups:
+            queries.setdefault(options.types_of(lookup.span.label), {})[lookup.query] = None
     # Without a threshold: it applies to spans, whose probability also depends on their shape.
-    links = linker.link_batch(distinct, types=options.types, limit=DEFAULT_LIMIT, threshold=0.0) if distinct else ()
     least = 0.0 if options.include_nil else options.least_probability
-    link_of = {query: _without_unused(link, least) for query, link in zip(distinct, links, strict=True)}
+    link_of = {
+        (types, query): _without_unused(link, least)
+        for types, some in queries.items()
+        for query, link in zip(
+            some, linker.link_batch(list(some), types=types, limit=DEFAULT_LIMIT, threshold=0.0), strict=True
+        )
+    }
     case = _name_case(linker)
     decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:
@@ -247,19 +259,19 @@ def _without_unused(link: Link, threshold: float) -> Link:
 
 
 def _span_candidates(
-    passage: _Passage, link_of: Mapping[str, Link], case: NameCase, options: AnnotateOptions
+    passage: _Passage, link_of: Mapping[_Key, Link], case: NameCase, options: AnnotateOptions
 ) -> list[SpanCandidate]:
     """The spans of a passage, each with its link and its probability of being a mention.
 
     Args:
         passage: The passage.
-        link_of: The link of each string.
+        link_of: The link of each string, under some types.
         case: How the base writes its names.
         options: How to annotate.
     """
     candidates = []
     for lookup in passage.lookups:
-        span, link = lookup.span, link_of[lookup.query]
+        span, link = lookup.span, link_of[options.types_of(lookup.span.label), lookup.query]
         is_exact = is_name(link)
         long_form = lookup.query if lookup.is_abbreviated else None
         allowed = partial(

@@ -24,6 +24,9 @@ from pearl_qdrant.records import Candidate
 _SLIP = 0.85
 """Share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped."""
 
+_ADJECTIVES = ("an", "ese", "ish", "ine", "ic", "i")
+"""Endings of adjectives of places and persons: Canadian, Argentine."""
+
 _INITIALS = 5
 """A word of so many letters is the initials of several words, at most, and those of others too."""
 
@@ -110,6 +113,8 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     words, of_name = (set(one.replace(",", " ").split()) for one in (written, name))
     if not is_word and " " in name and (words < of_name or (of_name < words and ROLES.issuperset(words - of_name))):
         return True
+    if any(written.endswith(ending) and not name.endswith(ending) for ending in _ADJECTIVES):
+        return False
     return n > 3 and SequenceMatcher(None, written, name, autojunk=False).ratio() >= _SLIP
 
 

@@ -156,9 +156,15 @@ def find_name_windows(
 
 
 def _is_bare(finder: SpanFinder, window: _Window) -> bool:
-    """Whether a window is without letter case, and without signs around it, which folding would remove."""
-    place = finder.words[window.first].start, finder.words[window.last].end
-    return not finder.cased[window.first] and place == (window.start, window.end)
+    """Whether a window is without letter case, and without signs around it but for brackets that it closes.
+
+    Folding removes signs, so that all of a window's places would be the same name.
+    """
+    if finder.cased[window.first] or window.start != finder.words[window.first].start:
+        return False
+    written = finder.text[window.start : window.end]
+    is_closed = all(written.count(opening) == written.count(closing) for closing, opening in _CLOSING.items())
+    return is_closed and (window.end == finder.words[window.last].end or written[-1] in _CLOSING)
 
 
 def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Window]:

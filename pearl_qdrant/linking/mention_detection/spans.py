@@ -62,6 +62,7 @@ class Span:
         n_words: Length in words, small words not counted. Without spaces, a character counts as half a word.
         case_matters: Whether letter case is informative: a lower-case span is probably not a proper name.
         run: The longer name that the span may be a part of, if there is one.
+        label: What a recogniser called it; empty if nothing did.
     """
 
     start: int
@@ -70,6 +71,7 @@ class Span:
     n_words: float = 1.0
     case_matters: bool = False
     run: Run | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
