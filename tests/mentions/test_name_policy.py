@@ -187,6 +187,7 @@ def test_a_name_is_found_in_a_text_without_case(linker: EntityLinker, name: str)
         ("Barack Obama", "President Barack Obama", True),
         ("MM", "Mitsubishi Motors", False),
         ("ls", "Lok Sabha", False),
+        ("Lake Chad", "Lake and Chad", False),
     ],
 )
 def test_what_is_no_name_must_be_a_form_of_one(name: str, written: str, wanted: bool) -> None:

@@ -27,6 +27,9 @@ _SLIP = 0.85
 _ADJECTIVES = ("an", "ese", "ish", "ine", "ic", "i")
 """Endings of adjectives of places and persons: Canadian, Argentine."""
 
+_COORDINATING = frozenset(("and", "or"))
+"""Words between two names, where the base has no name with such a word."""
+
 _INITIALS = 5
 """A word of so many letters is the initials of several words, at most, and those of others too."""
 
@@ -102,6 +105,8 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     if not is_word and " " not in name and len(name) <= _INITIALS:
         return False
     name = name.lower()
+    if not _COORDINATING.isdisjoint(written.split()) and _COORDINATING.isdisjoint(name.split()):
+        return False
     n = min(len(written), len(name))
     if writing is not Writing.PROPER:
         return not is_word or (n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2])
