@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
+from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
 from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
@@ -26,6 +27,9 @@ _SLIP = 0.85
 
 _ADJECTIVES = ("an", "ese", "ish", "ine", "ic", "i")
 """Endings of adjectives of places and persons: Canadian, Argentine."""
+
+_BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
+"""Words beside a name that do not make it another one: titles, roles and legal forms."""
 
 _COORDINATING = frozenset(("and", "or"))
 """Words between two names, where the base has no name with such a word."""
@@ -114,9 +118,11 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
         return name[n:] in ("", "s") or name[n] in " ,"
     if written.startswith(name):
         ending = written[n:]
-        return ending == "s" or (ending[0] in " ," and ROLES.issuperset(ending.replace(",", " ").split()))
+        return ending == "s" or (
+            ending[0] in " ," and _BESIDE.issuperset(ending.replace(",", " ").replace(".", " ").split())
+        )
     words, of_name = (set(one.replace(",", " ").split()) for one in (written, name))
-    if not is_word and " " in name and (words < of_name or (of_name < words and ROLES.issuperset(words - of_name))):
+    if not is_word and " " in name and (words < of_name or (of_name < words and _BESIDE.issuperset(words - of_name))):
         return True
     if any(written.endswith(ending) and not name.endswith(ending) for ending in _ADJECTIVES):
         return False

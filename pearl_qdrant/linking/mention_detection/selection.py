@@ -202,8 +202,7 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
 
 def _is_better(inner: SpanCandidate, outer: SpanCandidate) -> bool:
     """Whether the inner one of two spans of an entity is the mention."""
-    article = outer.link.mention.removesuffix(inner.link.mention)
-    if outer.is_exact and inner.is_exact and (article == "the " or (article == "The " and not outer.span.case_matters)):
+    if outer.is_exact and inner.is_exact and outer.link.mention == f"the {inner.link.mention}":
         return True
     if outer.is_exact or inner.is_exact:
         # "day pneumonia" is pneumonia, but "Jeffrey Bezos" is more than Bezos.
