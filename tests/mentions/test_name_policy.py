@@ -153,6 +153,15 @@ def test_words_of_a_base_are_found_in_all_letters() -> None:
     assert found("After a TIA he came to.") == ["TIA"]
 
 
+def test_a_base_without_case_has_names_as_it_writes_them() -> None:
+    """Names in small letters are found in small letters, but for common words; those have a capital in the text."""
+    small, capitals = [str.lower(name) for name in CITIES], [str.upper(name) for name in CITIES]
+    text = "They drove from reading to leipzig and Bath, then to fort worth."
+
+    assert [a.text for a in annotate(Base(small, small), text)] == ["leipzig", "Bath", "fort worth"]
+    assert [a.text for a in annotate(Base(capitals, capitals), "In READING and BATH.")] == ["READING", "BATH"]
+
+
 @pytest.fixture(scope="module")
 def linker() -> Iterator[EntityLinker]:
     """Names with capitals inside, with the shipped model."""

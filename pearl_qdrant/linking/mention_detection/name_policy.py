@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
 from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
@@ -71,6 +72,8 @@ def may_mention(
     if not is_cased:
         return writing is not Writing.PROPER or not common or is_mostly_name(lowered)
     if span.shape is Shape.LOWER:
+        if not case.has_case and is_exact:
+            return writing is not Writing.PROPER or not common or is_mostly_name(lowered)
         return _may_be_lower(span, written, name, writing, common=common)
     is_in_capitals = common and len(written) <= _SHORT_CAPITALS and _has_capitals(written)
     return not is_in_capitals or _has_capitals(name) or not case.has_case
@@ -108,20 +111,18 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
         return False
     if not is_word and " " not in name and len(name) <= _INITIALS:
         return False
-    name = name.lower()
+    written, name = fold_name(written), fold_name(name)
     if not _COORDINATING.isdisjoint(written.split()) and _COORDINATING.isdisjoint(name.split()):
         return False
     n = min(len(written), len(name))
     if writing is not Writing.PROPER:
         return not is_word or (n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2])
     if name.startswith(written):
-        return name[n:] in ("", "s") or name[n] in " ,"
+        return name[n:] in ("", "s") or name[n] == " "
     if written.startswith(name):
         ending = written[n:]
-        return ending == "s" or (
-            ending[0] in " ," and _BESIDE.issuperset(ending.replace(",", " ").replace(".", " ").split())
-        )
-    words, of_name = (set(one.replace(",", " ").split()) for one in (written, name))
+        return ending == "s" or (ending[0] == " " and _BESIDE.issuperset(ending.split()))
+    words, of_name = set(written.split()), set(name.split())
     if not is_word and " " in name and (words < of_name or (of_name < words and _BESIDE.issuperset(words - of_name))):
         return True
     if any(written.endswith(ending) and not name.endswith(ending) for ending in _ADJECTIVES):

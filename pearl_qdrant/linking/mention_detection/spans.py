@@ -210,7 +210,7 @@ class SpanFinder:
     def _in_name(self, i: int) -> bool:
         """Whether a word may be part of a name of several words; titles and roles stand beside names."""
         word = self.lowered[i]
-        if word in ROLES or word in DATES:
+        if word in ROLES or word in DATES or word == "i":
             return False
         if self.cased[i]:
             return self.capital[i] and not (self.initial[i] and word in ARTICLES)
