@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -27,13 +26,6 @@ N_WORDS = 8_000
 LEAST_PLACES = 10
 _WORD = re.compile(r"(?<![^\W_])[a-z]+(?![^\W_])")
 _TOKEN = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\S|\n")
-
-
-def read_texts(path: Path) -> Iterator[str]:
-    """The texts of a file."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)["text"]
 
 
 def marks(path: Path, words: list[str]) -> dict[str, str]:
