@@ -2,13 +2,16 @@
 
     python benchmarks/sentences.py --data base.tsv
     python benchmarks/sentences.py --data base.tsv --entities 15000 --store STORE --errors
+    python benchmarks/sentences.py --data base.tsv --base-case capitals --text wikipedia.jsonl.gz
 
 Each name has 2 to 8 words and belongs to a single entity. The rows:
 
 name           one name in a plain sentence; `one word` beside it has names of a single word
+small          the same sentences in small letters; `capitals` in capitals
 abbreviation   NAME (ABBR) ... ABBR: all three mentions count
 negation       no evidence of NAME; NAME was not found; ...
 list           A, B and C; A/B; A or B; ...
+no name        sentences of --text (JSON Lines with a text) in which no name of the base stands, whatever its case
 
 The columns, in percent of the mentions: `whole` has the place of the name and its entity; `wrong entity` has its place
 and another entity; `in part` has a place that overlaps it; `missed` has nothing there. The last column is in percent of
@@ -17,7 +20,10 @@ the sentences: those with an annotation that is no whole and right mention.
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
+import re
 import tempfile
 import time
 from collections import defaultdict
@@ -102,11 +108,11 @@ class Counts:
         n = max(1, self.whole + self.wrong_entity + self.in_part + self.missed)
         shares = [100 * count / n for count in (self.whole, self.wrong_entity, self.in_part, self.missed)]
         columns = "".join(f"{share:14.1f}" for share in shares)
-        return f"{name:<14}{n:>9}{columns}{100 * self.with_errors / max(1, self.sentences):16.1f}"
+        return f"{name:<19}{n:>9}{columns}{100 * self.with_errors / max(1, self.sentences):16.1f}"
 
 
 HEAD = (
-    f"{'kind':<14}{'mentions':>9}{'whole':>14}{'wrong entity':>14}{'in part':>14}{'missed':>14}{'anything wrong':>16}"
+    f"{'kind':<19}{'mentions':>9}{'whole':>14}{'wrong entity':>14}{'in part':>14}{'missed':>14}{'anything wrong':>16}"
 )
 
 Named = tuple[str, str]
@@ -138,6 +144,12 @@ def fill_abbreviated(template: str, name: str, entity_id: str) -> Sentence:
     return sentence
 
 
+def changed(sentence: Sentence, change: Callable[[str], str]) -> Sentence:
+    """The sentence in other letters; itself where they are more or fewer, as the capitals of a sharp s."""
+    text = change(sentence.text)
+    return Sentence(text, sentence.mentions) if len(text) == len(sentence.text) else sentence
+
+
 def initials(name: str) -> str:
     """The first letters of the words of a name, in capitals."""
     return "".join(word[0] for word in name.split()).upper()
@@ -152,10 +164,13 @@ def make_sentences(
     long_names: Sequence[Named], words: Sequence[Named], n: int, generator: random.Random
 ) -> Iterator[tuple[str, list[Sentence]]]:
     """The kinds of sentences, each with its sentences."""
-    yield "name", [fill(NAMES[i % len(NAMES)], [named]) for i, named in enumerate(long_names[:n])]
-    yield "one word", [fill(NAMES[i % len(NAMES)], [named]) for i, named in enumerate(words[: n // 2])]
-    plain = [named for named in long_names if all(w.isalpha() for w in named[0].split()) and named[0].count(" ") < 6]
-    chosen = generator.sample(plain, min(n // 2, len(plain)))
+    for kind, some in (("name", long_names[:n]), ("one word", words[: n // 2])):
+        plain = [fill(NAMES[i % len(NAMES)], [named]) for i, named in enumerate(some)]
+        yield kind, plain
+        yield f"{kind}, small", [changed(sentence, str.lower) for sentence in plain]
+        yield f"{kind}, capitals", [changed(sentence, str.upper) for sentence in plain]
+    spelled = [named for named in long_names if all(w.isalpha() for w in named[0].split()) and named[0].count(" ") < 6]
+    chosen = generator.sample(spelled, min(n // 2, len(spelled)))
     yield (
         "abbreviation",
         [fill_abbreviated(ABBREVIATIONS[i % len(ABBREVIATIONS)], *named) for i, named in enumerate(chosen)],
@@ -210,13 +225,45 @@ def choose_names(owners: dict[str, set[tuple[str, str]]], generator: random.Rand
     return long_names, words
 
 
-def sample_rows(path: Path, target: Path, n: int, generator: random.Random) -> Path:
-    """Write the header and `n` random rows of a table; the table itself where it has no more."""
+def sample_rows(path: Path, target: Path, n: int, generator: random.Random, case: str) -> Path:
+    """Write the header and at most `n` random rows of a table, their names and aliases in a letter case."""
     header, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    if len(rows) <= n:
-        return path
-    target.write_text(header + "".join(generator.sample(rows, n)), encoding="utf-8")
+    columns = header.rstrip("\n").split("\t")
+    change = {"own": str, "small": str.lower, "capitals": str.upper}[case]
+    chosen = generator.sample(rows, n) if len(rows) > n else rows
+    with target.open("w", encoding="utf-8") as file:
+        file.write(header)
+        for row in chosen:
+            cells = zip(columns, row.rstrip("\n").split("\t"), strict=False)
+            file.write("\t".join(change(v) if c in ("name", "aliases") else v for c, v in cells) + "\n")
     return target
+
+
+_SENTENCE = re.compile(r"[A-Z][^.!?\n]{30,250}[.!?](?=\s|$)")
+
+
+def without_names(path: Path, folded: set[str], n: int, generator: random.Random) -> list[Sentence]:
+    """Sentences of texts in which no run of words is, folded, one of some names."""
+    found: list[Sentence] = []
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in lines]
+    generator.shuffle(texts)
+    for text in texts:
+        sentences = _SENTENCE.findall(text)
+        if sentences and not _has_name(sentence := generator.choice(sentences), folded):
+            found.append(Sentence(sentence))
+            if len(found) == n:
+                break
+    return found
+
+
+def _has_name(sentence: str, folded: set[str]) -> bool:
+    words = re.findall(r"\w+", sentence)
+    return any(
+        fold_name(" ".join(words[i:j])) in folded
+        for i in range(len(words))
+        for j in range(i + 1, min(len(words), i + 9) + 1)
+    )
 
 
 def has_collection(store: str, collection: str) -> bool:
@@ -234,17 +281,31 @@ def has_collection(store: str, collection: str) -> bool:
 @click.option("--names", "n_names", default=600, show_default=True, help="Names in plain sentences.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--store", help="Folder to keep the collection in; a temporary one by default.")
+@click.option("--base-case", type=click.Choice(["own", "small", "capitals"]), default="own", show_default=True)
+@click.option("--text", type=click.Path(exists=True, path_type=Path), help="JSON Lines, gzip, for `no name`.")
 @click.option("--errors", is_flag=True, help="Show every sentence with an error.")
-def main(data: Path, entities: int, n_names: int, seed: int, store: str | None, errors: bool) -> None:
+def main(
+    data: Path,
+    entities: int,
+    n_names: int,
+    seed: int,
+    store: str | None,
+    base_case: str,
+    text: Path | None,
+    errors: bool,
+) -> None:
     """Measure `annotate` on names in sentences."""
     with tempfile.TemporaryDirectory() as folder:
         generator = random.Random(seed)
-        base = sample_rows(data, Path(folder) / data.name, entities, generator)
-        collection = f"{data.stem}-{entities}-{seed}"
+        base = sample_rows(data, Path(folder) / data.name, entities, generator, base_case)
+        collection = f"{data.stem}-{entities}-{seed}-{base_case}"
         if not has_collection(store or folder, collection):
             load_base(base, collection, store=store or folder, restart=True)
-        sentences = list(make_sentences(*choose_names(read_names(base), generator), n_names, generator))
-        with EntityLinker.open(collection, store=store or folder) as linker:
+        owners = read_names(base)
+        sentences = list(make_sentences(*choose_names(owners, generator), n_names, generator))
+        if text is not None:
+            sentences.append(("no name", without_names(text, set(owners), 1000, generator)))
+        with EntityLinker.open(collection, store=store or folder, read_only=True) as linker:
             click.echo(HEAD)
             started = time.perf_counter()
             for kind, some in sentences:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
+
+Assertion = Literal["affirmed", "negated", "possible", "historical", "other_person"]
+"""What a text says of a mention; the last one: it is another person's."""
 
 LINKS_FIELD = "links_to"
 """The field of `Entity.extra` with the ids of the entities that it is linked to, joined by ``|``."""
@@ -154,6 +158,8 @@ class Annotation:
         end: Offset after its last character.
         link: The link of the string that was looked up: the mention with single spaces, or its long form.
         long_form: The long form, if the mention is an abbreviation that the passage defines; else None.
+        assertion: What the passage says of it: "affirmed", "negated", "possible", "historical" or "other_person".
+        trigger: The words that say so, as written; None if it is affirmed.
     """
 
     text: str
@@ -161,3 +167,5 @@ class Annotation:
     end: int
     link: Link
     long_form: str | None = None
+    assertion: Assertion = "affirmed"
+    trigger: str | None = None

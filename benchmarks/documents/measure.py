@@ -15,19 +15,24 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from pearl_qdrant import EntityLinker, Link, load_base
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.settings import DEFAULT_MODEL
 
 PARTS = ("partial names", "popularity", "types", "passages", "coherence")
 
+
+MOST_WORDS = 12
+"""Words of a name that the dictionary tagger finds, at most."""
 
 AROUND = 300
 """Characters on each side of a mention that are its context."""
@@ -150,8 +155,17 @@ def main(
                     in_documents(linker, "learned, documents", documents)
                     linker.undo_learned(batch.number)
                 if has_annotate:
+                    by_fold = {fold_name(one): key for one, key in reversed(names.items())}
+                    score_spans("dictionary tagger", documents, lambda text, own=by_fold: tagged(text, own))
                     for is_document in (False, True):
-                        found_in_text(linker, documents, is_document=is_document)
+                        score_spans(
+                            f"annotate{', as documents' * is_document}",
+                            documents,
+                            lambda text, together=is_document: {
+                                (one.start, one.end): one.link.entity_id
+                                for one in linker.annotate(text, document=together)
+                            },
+                        )
 
 
 def labelled(data: Path, corpora: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -200,20 +214,36 @@ def measure(
         show("mentions in context", documents, [_pair(link) for link in links])
 
 
-def found_in_text(linker: EntityLinker, documents: Sequence[Document], *, is_document: bool) -> None:
-    """Print precision, recall and F1 of `annotate`: place and entity must be right."""
+Place = tuple[int, int]
+
+
+def tagged(text: str, names: dict[str, str]) -> dict[Place, str]:
+    """What a dictionary tagger finds: from left to right the longest run of words that is, folded, a name."""
+    words = [match.span() for match in re.finditer(r"\w+", text)]
+    found: dict[Place, str] = {}
+    i = 0
+    while i < len(words):
+        for j in range(min(len(words), i + MOST_WORDS), i, -1):
+            place = words[i][0], words[j - 1][1]
+            if entity_id := names.get(fold_name(text[slice(*place)])):
+                found[place] = entity_id
+                i = j - 1
+                break
+        i += 1
+    return found
+
+
+def score_spans(label: str, documents: Sequence[Document], find: Callable[[str], Mapping[Place, str | None]]) -> None:
+    """Print precision, recall and F1 of mentions that are found in texts: place and entity must be right."""
     right = n_found = n_gold = 0
     for one in documents:
         gold = {span: ids for span, ids in zip(one.spans, one.gold, strict=True) if ids}
-        found = linker.annotate(one.text, document=is_document)
+        found = find(one.text)
         n_gold, n_found = n_gold + len(gold), n_found + len(found)
-        right += sum(a.link.entity_id in gold.get((a.start, a.end), ()) for a in found)
+        right += sum(entity_id in gold.get(place, ()) for place, entity_id in found.items())
     precision, recall = right / max(1, n_found), right / max(1, n_gold)
     f1 = 2 * precision * recall / max(1e-9, precision + recall)
-    click.echo(
-        f"annotate{', as documents' * is_document:26}  precision {100 * precision:.1f}  recall {100 * recall:.1f}  "
-        f"F1 {100 * f1:.1f}"
-    )
+    click.echo(f"{label:34}  precision {100 * precision:.1f}  recall {100 * recall:.1f}  F1 {100 * f1:.1f}")
 
 
 if __name__ == "__main__":

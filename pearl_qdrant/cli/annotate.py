@@ -28,8 +28,8 @@ from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat
-    from pearl_qdrant.linking.options import AnnotateOptions, OnTie
-    from pearl_qdrant.records import Annotation
+    from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, OnTie
+    from pearl_qdrant.records import Annotation, Assertion
 
 
 @click.command()
@@ -67,10 +67,30 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Link the mentions of a passage together, as those of a document: partial names, entities linked in the base.",
 )
+@click.option(
+    "--common-words",
+    type=click.Choice(["skip", "capitalised", "all"]),
+    default="capitalised",
+    show_default=True,
+    help="Frequent words that are also names, such as Reading: never mentions if they stand alone; mentions where they "
+    "are written as names; or always, whatever their case.",
+)
+@click.option(
+    "--assertion",
+    "assertions",
+    multiple=True,
+    type=click.Choice(["affirmed", "negated", "possible", "historical", "other_person"]),
+    help="Only mentions of which the text says this; may be repeated.",
+)
+@click.option(
+    "--triggers",
+    metavar="FILE",
+    help="Table of words that negate a mention and the like, in place of the English one.",
+)
 @strict_option
 @workers_option
 @json_option
-def annotate(
+def annotate(  # long: one argument for each option
     text: str | None,
     file: BinaryIO | None,
     kind: str | None,
@@ -85,6 +105,9 @@ def annotate(
     include_nil: bool,
     nested: bool,
     is_document: bool,
+    common_words: str,
+    assertions: tuple[str, ...],
+    triggers: str | None,
     strict: bool,
     workers: int | None,
     as_json: bool,
@@ -92,7 +115,8 @@ def annotate(
     """Find mentions in running text, and link them.
 
     Offsets count characters from 0. An abbreviation that the text defines, as in "tumor necrosis factor (TNF)", is
-    looked up by its long form.
+    looked up by its long form. Each mention says whether the text affirms it, or negates it ("denies fever"), holds it
+    possible, or speaks of the past or of another person, and by which words.
 
     With --file, each mention is printed with the id of its passage, or else with the number of its line. Mentions of
     the first passages are printed while the others are read.
@@ -102,6 +126,7 @@ def annotate(
     pearl-qdrant annotate --file sentences.txt --type disease --json > mentions.jsonl
     pearl-qdrant annotate --file reports.jsonl --json > mentions.jsonl
     pearl-qdrant annotate --file chapter.txt --format whole
+    pearl-qdrant annotate "She denies fever but reports asthma." --assertion affirmed
     """
     if (text is None) == (file is None):
         raise click.UsageError("Give either a text as an argument, or a file with --file.")
@@ -109,9 +134,21 @@ def annotate(
         raise click.UsageError("--format is for --file.")
     if workers is not None and file is None:
         raise click.UsageError("--workers is for --file.")
+    from pearl_qdrant.linking.mention_detection.assertions import read_triggers
     from pearl_qdrant.linking.options import AnnotateOptions
 
-    options = AnnotateOptions(types, threshold, context, cast("OnTie", on_tie), include_nil, nested, is_document)
+    options = AnnotateOptions(
+        types,
+        threshold,
+        context,
+        cast("OnTie", on_tie),
+        include_nil,
+        nested,
+        is_document,
+        cast("CommonWords", common_words),
+        cast("tuple[Assertion, ...]", assertions),
+        None if triggers is None else read_triggers(triggers),
+    )
     with open_linker(store, collections, model=model, device=device, strict=strict) as linker:
         for key, found in _annotated(linker, text, file, cast("PassageFormat | None", kind), options, workers):
             if as_json:
@@ -163,22 +200,25 @@ def _as_record(found: Annotation, key: dict[str, object]) -> dict[str, object]:
         "probability": link.probability,
         "types": list(dict.fromkeys([*chosen.types, *chosen.kb_types])) if chosen else [],
         "long_form": found.long_form,
+        "assertion": found.assertion,
+        "trigger": found.trigger,
         **({"warnings": list(link.warnings)} if link.warnings else {}),
     }
 
 
 def _as_text(annotations: list[Annotation], key: dict[str, object], *, with_base: bool) -> Iterator[str]:
-    """One line per mention: offsets, text and entity; with the bases if there may be several."""
+    """One line per mention: offsets, text, entity and what is said of it; with the bases if there may be several."""
     passage = "".join(f"{visible(str(value))}:" for value in key.values())
     for found in annotations:
         link = found.link
         shown = " ".join(found.text.split())
         if found.long_form is not None:
             shown += f" ({found.long_form})"
+        said = "" if found.assertion == "affirmed" else f"  {found.assertion} ({visible(found.trigger or '')})"
         if link.entity_id is None:
             reason = link.nil_reason.value.replace("_", " ") if link.nil_reason else ""
-            yield f"{passage}{found.start}-{found.end}  {shown}  ->  NIL ({reason})"
+            yield f"{passage}{found.start}-{found.end}  {shown}  ->  NIL ({reason}){said}"
         else:
             entity = f"{link.kb}: {link.entity_id}" if with_base else link.entity_id
             shown += f"  ->  {link.canonical_name}  [{entity}]  {link.probability or 0:.2f}"
-            yield f"{passage}{found.start}-{found.end}  {shown}"
+            yield f"{passage}{found.start}-{found.end}  {shown}{said}"

@@ -62,7 +62,7 @@ class _LinkerOwner:
 
 @component
 class EntityTagger:
-    """Finds the entities of documents and writes `entity_ids` and `entity_names` into their `meta`."""
+    """Finds the entities of documents and adds `entity_ids` and `entity_names` to their `meta`."""
 
     def __init__(
         self,
@@ -117,7 +117,13 @@ class EntityTagger:
         found = self._owner.get().annotate_batch(texts, types=self.types or (), threshold=self.threshold)
         return {
             "documents": [
-                replace(document, meta={**document.meta, **document_metadata(one, mentions=self.mentions)})
+                replace(
+                    document,
+                    meta={
+                        **document.meta,
+                        **document_metadata(one, mentions=self.mentions, existing=document.meta),
+                    },
+                )
                 for document, one in zip(documents, found, strict=True)
             ]
         }

@@ -118,7 +118,7 @@ def _line_of(link: Link) -> str:
 
 
 class EntityTagger(BaseDocumentTransformer):
-    """Finds the entities of documents and writes their ids to the metadata: `entity_ids` and `entity_names`.
+    """Finds the entities of documents and adds their ids to the metadata: `entity_ids` and `entity_names`.
 
     Args:
         linker: An open linker.
@@ -144,7 +144,12 @@ class EntityTagger(BaseDocumentTransformer):
         found = self._linker.annotate_batch(texts, types=self._types, threshold=self._threshold)
         return [
             document.model_copy(
-                update={"metadata": {**document.metadata, **document_metadata(one, mentions=self._mentions)}}
+                update={
+                    "metadata": {
+                        **document.metadata,
+                        **document_metadata(one, mentions=self._mentions, existing=document.metadata),
+                    }
+                }
             )
             for document, one in zip(documents, found, strict=True)
         ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,25 +16,30 @@ ENTITY_NAMES = "entity_names"
 """The key with their canonical names, in the same order."""
 
 MENTIONS = "entity_mentions"
-"""The key with every mention as a dictionary: text, start, end, entity_id, kb, canonical_name, probability."""
+"""The key with every mention as a dictionary, as of `mention_metadata`."""
 
 
-def document_metadata(annotations: Iterable[Annotation], *, mentions: bool = False) -> dict[str, Any]:
+def document_metadata(
+    annotations: Iterable[Annotation], *, mentions: bool = False, existing: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What to store with a document.
 
     Args:
         annotations: The mentions of its text, as `EntityLinker.annotate` returns them.
         mentions: Whether to list the mentions, too.
+        existing: The document's metadata. The entities that another tagger wrote there stay, before the found ones.
 
     Returns:
         `ENTITY_IDS` and `ENTITY_NAMES`; with `mentions` also `MENTIONS`.
     """
     linked = [one for one in annotations if one.link.entity_id is not None]
-    names = {str(one.link.entity_id): str(one.link.canonical_name) for one in reversed(linked)}
-    ids = list(dict.fromkeys(str(one.link.entity_id) for one in linked))
-    found: dict[str, Any] = {ENTITY_IDS: ids, ENTITY_NAMES: [names[entity_id] for entity_id in ids]}
+    before = existing or {}
+    names = dict(zip(before.get(ENTITY_IDS, ()), chain(before.get(ENTITY_NAMES, ()), repeat("")), strict=False))
+    for one in linked:
+        names.setdefault(str(one.link.entity_id), str(one.link.canonical_name))
+    found: dict[str, Any] = {ENTITY_IDS: list(names), ENTITY_NAMES: list(names.values())}
     if mentions:
-        found[MENTIONS] = [mention_metadata(one) for one in linked]
+        found[MENTIONS] = [*before.get(MENTIONS, ()), *map(mention_metadata, linked)]
     return found
 
 
@@ -48,6 +54,7 @@ def mention_metadata(annotation: Annotation) -> dict[str, Any]:
         "kb": link.kb,
         "canonical_name": link.canonical_name,
         "probability": link.probability,
+        "assertion": annotation.assertion,
     }
 
 

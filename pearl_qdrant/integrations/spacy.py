@@ -3,8 +3,9 @@
     import pearl_qdrant.integrations.spacy  # registers the factory
     nlp.add_pipe("pearl_linker", config={"collections": ["umls"]})
 
-Afterwards `ent.kb_id_` is the id of each linked entity, empty for NIL, and `span._.pearl_candidates` its candidates, as
-dictionaries of plain values that `Doc.to_bytes` can write. Needs the extra `spacy`.
+Afterwards `ent.kb_id_` is the id of each linked entity, empty for NIL, `span._.pearl_candidates` its candidates, as
+dictionaries of plain values that `Doc.to_bytes` can write, and `span._.assertion` what the text says of it: affirmed,
+negated, possible, historical or other_person. Needs the extra `spacy`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from pearl_qdrant.settings import DEFAULT_LIMIT
 FACTORY = "pearl_linker"
 
 CANDIDATES = "pearl_candidates"
-"""The extension of spans."""
+ASSERTION = "assertion"
+"""The extensions of spans."""
 
 NO_TYPE = "ENTITY"
 """The label of a found mention whose entity has no type."""
@@ -42,10 +44,11 @@ DEFAULTS: dict[str, Any] = {
     "document": False,
     "span_group": None,
     "overwrite_ents": False,
+    "label_types": {},
 }
 
 
-@Language.factory(FACTORY, default_config=DEFAULTS, assigns=["doc.ents", "span._.pearl_candidates"])
+@Language.factory(FACTORY, default_config=DEFAULTS, assigns=["doc.ents", "span._.pearl_candidates", "span._.assertion"])
 def make_pearl_linker(  # one argument for each key of the configuration
     nlp: Language,
     name: str,
@@ -57,6 +60,7 @@ def make_pearl_linker(  # one argument for each key of the configuration
     document: bool,
     span_group: str | None,
     overwrite_ents: bool,
+    label_types: dict[str, list[str]],
 ) -> PearlLinker:
     """Make the component; see `PearlLinker`."""
     if not collections:
@@ -64,7 +68,7 @@ def make_pearl_linker(  # one argument for each key of the configuration
             "collections",
             f"{FACTORY} needs a collection: nlp.add_pipe({FACTORY!r}, config={{'collections': ['umls']}})",
         )
-    options = AnnotateOptions(tuple(types), threshold, include_nil=True, document=document)
+    options = AnnotateOptions(tuple(types), threshold, include_nil=True, document=document, label_types=label_types)
     return PearlLinker(name, tuple(collections), store, options, limit, span_group, overwrite_ents)
 
 
@@ -76,7 +80,8 @@ class PearlLinker:
         name: The component's name in its pipeline.
         collections: Names of the collections.
         store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
-        options: Types, threshold, and whether the mentions of a document are linked together.
+        options: Types, also those of the labels of entities, threshold, and whether the mentions of a document are
+            linked together.
         limit: Candidates that a span keeps, at most.
         span_group: Link the spans of `doc.spans[span_group]` in place of `doc.ents`.
         overwrite_ents: Find the mentions anew, and replace `doc.ents` (or the span group); else this is done only where
@@ -94,8 +99,9 @@ class PearlLinker:
     _owner: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
-        if not Span.has_extension(CANDIDATES):
-            Span.set_extension(CANDIDATES, default=None)
+        for extension in (CANDIDATES, ASSERTION):
+            if not Span.has_extension(extension):
+                Span.set_extension(extension, default=None)
 
     def __call__(self, doc: Doc) -> Doc:
         """Link the mentions of one document."""
@@ -157,6 +163,7 @@ class PearlLinker:
         link = annotation.link
         linked = Span(doc, span.start, span.end, span.label_, kb_id=link.entity_id or "", span_id=span.id_)
         linked._.set(CANDIDATES, [candidate_metadata(one) for one in link.candidates[: self.limit]])
+        linked._.set(ASSERTION, annotation.assertion)
         return linked
 
     def _set(self, doc: Doc, spans: list[Span]) -> None:

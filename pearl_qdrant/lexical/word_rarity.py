@@ -1,9 +1,10 @@
-"""How rare a word is in English text, by its rank among the most frequent words.
+"""How rare a word is in English text, by its rank among the most frequent words; which ones are parts of names.
 
     the: 0    history: 0.02    patients: 0.33    acute: 0.72    familial, Zhuolu: 1
 
 A word that is frequent in any text says little about which entity a mention means: `patients with measles` is measles.
-`english_words.txt` has the most frequent words, the most frequent first; `runs/english_words.py` makes it.
+`english_words.txt` has the most frequent words, the most frequent first, and `capitalised_words.txt` those that are
+often parts of names; `runs/english_words.py` makes both.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from importlib.resources import files
 from pearl_qdrant.lexical.spelling_variants import variant_word
 
 WORDS_FILE = "english_words.txt"
+CAPITALISED_FILE = "capitalised_words.txt"
 
 
 def word_rarity(word: str) -> float:
@@ -41,3 +43,30 @@ def _rarities() -> dict[str, float]:
     for rank, word in enumerate(words):
         rarities.setdefault(variant_word(word), rank / len(words))
     return rarities
+
+
+@lru_cache(maxsize=1)
+def _marks() -> dict[str, tuple[str, ...]]:
+    """The words of `capitalised_words.txt` with their marks."""
+    lines = files(__package__).joinpath(CAPITALISED_FILE).read_text("utf-8").splitlines()
+    return {word: tuple(marks) for word, *marks in (line.split("\t") for line in lines)}
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    return frozenset(english_words())
+
+
+def is_common(word: str) -> bool:
+    """Whether a lower-case word is one of the most frequent ones, or the plural of one: `reading`, `offices`."""
+    return word in _known() or (len(word) > 3 and word.endswith("s") and word[:-1] in _known())
+
+
+def begins_names(word: str) -> bool:
+    """Whether a frequent word is a part of the name where a capitalised word follows: `Northern`, not `visiting`."""
+    return "begins" in _marks().get(word, ())
+
+
+def is_mostly_name(word: str) -> bool:
+    """Whether a frequent word is mostly a name where no capitalised word follows: `March`, not `nice`."""
+    return "alone" in _marks().get(word, ())

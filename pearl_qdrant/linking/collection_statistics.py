@@ -1,4 +1,4 @@
-"""Statistics of the linked collections: rarity of n-grams, number of names, types.
+"""Statistics of the linked collections: rarity of n-grams, number of names, types, how names are written.
 
 They are computed on first use, and again after an edit. So a linker answers after `add` and `delete` exactly as one
 that is opened then.
@@ -10,11 +10,13 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.linking.candidates import SearchTarget
+from pearl_qdrant.linking.mention_detection.name_case import SAMPLE, NameCase
 from pearl_qdrant.store.protocol import Collection
 
 _ALL_TYPES = 200_000
@@ -70,6 +72,7 @@ class CollectionStatistics:
         self._collections = tuple(collections)
         self._targets = _CachedValue(self._compute_targets)
         self._types = _CachedValue(self._compute_types)
+        self._name_case = _CachedValue(self._compute_name_case)
         self._edit = object()
 
     @property
@@ -94,6 +97,10 @@ class CollectionStatistics:
         """All types that an entity has: native, coarse and predicted."""
         return self._types.get()
 
+    def name_case(self) -> NameCase:
+        """How the collections write their names."""
+        return self._name_case.get()
+
     def has_type(self, name: str) -> bool:
         """Whether an entity has this type. Also asks the collections: a server may list only frequent types."""
         return name in self.types() or any(collection.has_type(name) for collection in self._collections)
@@ -114,10 +121,14 @@ class CollectionStatistics:
         self._edit = object()
         self._targets.invalidate()
         self._types.invalidate()
+        self._name_case.invalidate()
 
     def _compute_targets(self) -> SearchTargets:
         targets = tuple(SearchTarget(collection, _idf(collection)) for collection in self._collections)
         return SearchTargets(targets, math.log(max(1, sum(map(_n_names, self._collections)))))
+
+    def _compute_name_case(self) -> NameCase:
+        return NameCase.of_points(p for c in self._collections for p in islice(c.scroll(), SAMPLE))
 
     def _compute_types(self) -> frozenset[str]:
         counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]

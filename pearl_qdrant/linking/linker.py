@@ -343,7 +343,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
             options: How to annotate; the defaults of `AnnotateOptions` if None.
             spans: Known places of mentions; see `linking.mention_detection.annotate`.
             keywords: Fields of `AnnotateOptions`; each replaces that field of `options`: types, threshold, context,
-                on_tie, include_nil, nested, document.
+                on_tie, include_nil, nested, document, common_words, assertions, triggers.
 
         Raises:
             UnknownTypeError: If no entity of the collections has one of the `types`.

@@ -6,18 +6,22 @@ The `...Keywords` classes give type checkers the names and types of those keywor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
+from pearl_qdrant.records import Assertion
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from pearl_qdrant.linking.mention_detection.assertions import Triggers
+
 TypeMode = Literal["hard", "soft", "off"]
 OnTie = Literal["canonical", "null", "first"]
+CommonWords = Literal["skip", "capitalised", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,14 @@ class AnnotateOptions:
         include_nil: Whether to return spans that look like mentions but have no entity, too.
         nested: Whether to return mentions inside other mentions, too: York in New York.
         document: Whether to link the mentions of a passage together, as those of a document (`linking.documents`).
+        common_words: Whether a frequent word of the language is a mention of the entity with that name: "skip" never,
+            if it stands alone; "capitalised" where it is written as that name is, and not only because it starts a
+            sentence; "all" always, whatever its case.
+        assertions: Return only mentions of which the text says one of these: "affirmed", "negated", "possible",
+            "historical", "other_person"; empty for all. One string counts as one.
+        triggers: Words that say so, of `mention_detection.assertions.read_triggers`; None for English ones.
+        label_types: For spans that the caller gives, the types of each label: {"PER": "PERSON", "Drug": ["drug"]}. A
+            span with another label, or without one, is linked to `types`. Not for `document`.
 
     Raises:
         ValueError: If a value is out of range.
@@ -101,16 +113,31 @@ class AnnotateOptions:
     include_nil: bool = False
     nested: bool = False
     document: bool = False
+    common_words: CommonWords = "capitalised"
+    assertions: Sequence[Assertion] = ()
+    triggers: Triggers | None = None
+    label_types: Mapping[str, str | Sequence[str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
         check_threshold(self.threshold)
         _check_on_tie(self.on_tie)
+        if self.common_words not in ("skip", "capitalised", "all"):
+            raise ValueError(f"common_words is 'skip', 'capitalised' or 'all', not {self.common_words!r}")
+        wanted = (self.assertions,) if isinstance(self.assertions, str) else tuple(self.assertions)
+        object.__setattr__(self, "assertions", wanted)
+        if unknown := [one for one in wanted if one not in get_args(Assertion)]:
+            known = ", ".join(get_args(Assertion))
+            raise ValueError(f"assertions are some of {known}, not {unknown[0]!r}")
 
     @property
     def least_probability(self) -> float:
         """The threshold, or the default where there is none."""
         return DEFAULT_PASSAGE_THRESHOLD if self.threshold is None else self.threshold
+
+    def types_of(self, label: str) -> tuple[str, ...]:
+        """The types that a span with a label is linked to."""
+        return _as_types(self.label_types[label]) if label in self.label_types else tuple(self.types)
 
     def updated(self, **keywords: Unpack[AnnotateKeywords]) -> AnnotateOptions:
         """These options with some fields replaced."""
@@ -127,6 +154,10 @@ class AnnotateKeywords(TypedDict, total=False):
     include_nil: bool
     nested: bool
     document: bool
+    common_words: CommonWords
+    assertions: Sequence[Assertion]
+    triggers: Triggers | None
+    label_types: Mapping[str, str | Sequence[str]]
 
 
 def _as_types(types: Sequence[str]) -> tuple[str, ...]:

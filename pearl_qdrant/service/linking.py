@@ -15,9 +15,9 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie, TypeMode
+from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, OnTie, TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
-from pearl_qdrant.records import Annotation, Candidate, Link
+from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
 from pearl_qdrant.service.answers import declared, json_answer, json_pieces
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import InvalidRequestError
@@ -89,6 +89,10 @@ class AnnotateBody(_Linked):
     include_nil: bool = Field(False, description="Return spans that look like mentions but have no entity, too.")
     nested: bool = Field(False, description="Return mentions inside other mentions, too.")
     document: bool = Field(False, description="Link the mentions together, as those of a document.")
+    common_words: CommonWords = Field("capitalised", description="When a frequent word that is also a name counts.")
+    assertions: Annotated[list[Assertion], FailFast()] = Field(
+        [], max_length=5, description="Only mentions of which the text says one of these."
+    )
 
 
 class Span(Strict):
@@ -222,6 +226,8 @@ class AnnotationRecord(BaseModel):
     end: int
     text: str
     long_form: str | None = Field(description="What the abbreviation stands for, if the text says so.")
+    assertion: Assertion = Field(description="What the text says of it.")
+    trigger: str | None = Field(description="The words that say so; null if it is affirmed.")
     link: LinkRecord
 
 
@@ -258,7 +264,7 @@ def _candidate_record(candidate: Candidate, *, explained: bool) -> dict[str, Any
 
 def annotation_record(found: Annotation) -> dict[str, Any]:
     """The JSON of a mention in a text."""
-    record = {name: getattr(found, name) for name in ("start", "end", "text", "long_form")}
+    record = {name: getattr(found, name) for name in ("start", "end", "text", "long_form", "assertion", "trigger")}
     return {**record, "link": link_record(found.link)}
 
 
@@ -285,7 +291,15 @@ async def annotate(body: AnnotateBody, collections: CollectionsHere, settings: S
     body.check(settings)
     handle = await collections.get(body.collection)
     options = AnnotateOptions(
-        tuple(body.types), body.threshold, body.context, body.on_tie, body.include_nil, body.nested, body.document
+        tuple(body.types),
+        body.threshold,
+        body.context,
+        body.on_tie,
+        body.include_nil,
+        body.nested,
+        body.document,
+        body.common_words,
+        body.assertions,
     )
     return await _annotations(handle, await handle.annotate(body.text, options))
 

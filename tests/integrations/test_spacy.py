@@ -50,6 +50,7 @@ def test_mentions_are_found_where_nothing_has_set_them(pipeline: Any) -> None:
     doc = pipeline(limit=2)(TEXT)
 
     assert linked(doc) == FOUND
+    assert {ent._.assertion for ent in doc.ents} == {"affirmed"}
     first, *others = doc.ents[2]._.pearl_candidates
     assert (first["entity_id"], len(others)) == ("nyt", 1)
     assert first["probability"] > 0.5

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pearl_qdrant import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.name_case import NameCase
+from pearl_qdrant.store.schema import NamePoint
 
 SURE = 0.97
 
@@ -16,10 +18,17 @@ KNOWN = [("heart attack", "mi"), ("New York", "ny"), ("York", "york")]
 class Names:
     """Links by exact name, ignoring case; a name of several entities is a tie."""
 
+    types: tuple[str, ...] = ("T",)
+
     def __init__(self, names: Iterable[tuple[str, str]], *, probability: float = SURE) -> None:
         self.names = list(names)
         self.probability = probability
         self.calls: list[tuple[list[str], tuple[str, ...]]] = []
+
+    def name_case(self) -> NameCase:
+        return NameCase.of_points(
+            NamePoint("kb", i, name, name, is_canonical=True, types=self.types) for name, i in self.names
+        )
 
     def link_batch(
         self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
@@ -36,7 +45,7 @@ class Names:
         each = self.probability / len(found)
         is_tie = len(found) > 1
         candidates = tuple(
-            Candidate(i, "kb", name, name, types=("T",), description=i, score=1.0, probability=each, tie=is_tie)
+            Candidate(i, "kb", name, name, types=self.types, description=i, score=1.0, probability=each, tie=is_tie)
             for name, i in found
         )
         if is_tie:

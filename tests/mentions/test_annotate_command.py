@@ -56,7 +56,8 @@ def test_the_command_prints_one_line_per_mention(loaded: Run) -> None:
         ("HA", "mi", "heart attack"),
         ("aspirin", "asa", None),
     ]
-    assert lines[0].keys() == set("start end text kb entity_id canonical_name probability types long_form".split())
+    keys = "start end text kb entity_id canonical_name probability types long_form assertion trigger"
+    assert lines[0].keys() == set(keys.split())
     assert lines[0]["types"] == ["ORG", "newspaper"]
 
 
@@ -130,3 +131,21 @@ def test_json_lines_carry_ids(loaded: Run, tmp_path: Path) -> None:
 def test_mentions_inside_mentions_are_printed_on_request(loaded: Run) -> None:
     """`--nested` prints the inner mentions, too."""
     assert len(loaded("He had a myocardial infarction.", "--nested", "--json").lines()) == 1
+
+
+def test_the_command_says_what_the_text_says_of_a_mention(loaded: Run, tmp_path: Path) -> None:
+    """A negated mention shows its trigger, `--assertion` keeps some, `--triggers` reads words of another language."""
+    text = "He denies a heart attack but takes aspirin."
+    assert loaded(text).out.splitlines()[0].endswith("  negated (denies)")
+    shown = [(x["text"], x["assertion"], x["trigger"]) for x in loaded(text, "--json").lines()]
+    assert shown == [("heart attack", "negated", "denies"), ("aspirin", "affirmed", None)]
+    assert [x["text"] for x in loaded(text, "--assertion", "affirmed", "--json").lines()] == ["aspirin"]
+
+    table = tmp_path / "german.tsv"
+    table.write_text("assertion\tdirection\ttrigger\nnegated\tforward\tkein\n", encoding="utf-8")
+    (german,) = loaded("Kein heart attack.", "--triggers", str(table), "--json").lines()
+    assert (german["assertion"], german["trigger"]) == ("negated", "Kein")
+    table.write_text("negated\tsideways\tkein\n", encoding="utf-8")
+    wrong = loaded("Kein heart attack.", "--triggers", str(table))
+    assert wrong.status == 1
+    assert "german.tsv:1: the direction is 'sideways'. Give forward, backward or both" in wrong.err

@@ -128,3 +128,31 @@ def test_an_invalid_span_is_refused(span: object, message: str) -> None:
     """The error shows the span, the length of the text and the expected form."""
     with pytest.raises(ValueError, match=message):
         annotate(Names(KNOWN), TEXT, spans=[span])  # type: ignore[list-item]
+
+
+def test_labels_are_types_by_a_table() -> None:
+    """A label of a tuple, a mapping or an object says to which types its span is linked; others to all."""
+
+    @dataclass
+    class Labelled(Thing):
+        """An entity with a label."""
+
+        label_: str = ""
+
+    names = Names([("heart attack", "mi"), ("New York", "ny")])
+    table = {"Disease": ["disease"], "PLACE": "GPE"}
+    spans: list[Any] = [
+        (2, 14, "Disease"),
+        {"start": 18, "end": 26, "label": "PLACE"},
+        Labelled(18, 26, "other"),
+        (2, 14),
+    ]
+
+    assert [a.link.entity_id for a in annotate(names, TEXT, spans=spans, label_types=table)] == ["mi", "ny", "ny", "mi"]
+    assert sorted(names.calls, key=lambda call: call[1]) == [
+        (["New York", "heart attack"], ()),
+        (["New York"], ("GPE",)),
+        (["heart attack"], ("disease",)),
+    ]
+    with pytest.raises(ValueError, match="span 0 is"):
+        annotate(names, TEXT, spans=[(2, 14, "Disease", "x")])  # type: ignore[list-item]

@@ -50,6 +50,16 @@ def test_mentions_in_a_text_are_found(client: TestClient) -> None:
     assert all(text[one["start"] : one["end"]] == one["text"] for one in found)
 
 
+def test_annotations_say_what_the_text_says(client: TestClient) -> None:
+    """Each mention has an assertion and its trigger, and the request may keep some."""
+    body = {"text": "She never read the NYTimes.", "threshold": 0.2}
+    (found,) = client.post("/v1/annotate", json=body).json()["annotations"]
+
+    assert (found["text"], found["assertion"], found["trigger"]) == ("NYTimes", "negated", "never")
+    kept = client.post("/v1/annotate", json={**body, "assertions": ["affirmed"]}).json()["annotations"]
+    assert kept == []
+
+
 def test_mentions_of_a_document_are_linked_at_their_places(client: TestClient) -> None:
     """A document with known places has one annotation for each."""
     body = {"text": "The NYTimes is in NYC.", "spans": [{"start": 4, "end": 11}, {"start": 18, "end": 21}]}

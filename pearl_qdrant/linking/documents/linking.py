@@ -21,6 +21,7 @@ from pearl_qdrant.linking.documents.resolve import rescored, set_features
 from pearl_qdrant.linking.documents.spans import DocumentSpan, document_spans
 from pearl_qdrant.linking.documents.word_types import Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
+from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.given_spans import GivenSpan
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
@@ -94,7 +95,7 @@ def link_document(
     """
     places = document_spans(text, spans)
     scored = score_document(source, text, places, options, without=without)
-    return [
+    found = [
         Annotation(
             text[place.start : place.end],
             place.start,
@@ -104,6 +105,7 @@ def link_document(
         )
         for place, one in zip(places, scored, strict=True)
     ]
+    return with_assertions(text, found, None)
 
 
 def score_document(

@@ -5,18 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.model import FloatArray, check_parts
 from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_text
 from pearl_qdrant.linking.mention_detection.in_process import InProcessLinker
+from pearl_qdrant.linking.mention_detection.name_windows import spelled_in
 from pearl_qdrant.linking.mentions import check_are_many
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
@@ -38,6 +42,7 @@ class DocumentLinker(ABC):
     _learned: LearnedNames
     _warnings: tuple[str, ...]
     _collections: tuple[Collection, ...]
+    _statistics: CollectionStatistics
 
     @property
     @abstractmethod
@@ -54,7 +59,8 @@ class DocumentLinker(ABC):
 
     def _in_process(self) -> InProcessLinker:
         """This linker without worker processes, for what is itself a part of a batch."""
-        return InProcessLinker(self.encoder, self._links, self.known_names)
+        spellings = partial(spelled_in, self._collections, self.encoder.info.dim)
+        return InProcessLinker(self.encoder, self._links, self.known_names, self._statistics.name_case, spellings)
 
     def _links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
         """Links of mentions, in their context if there is one."""
@@ -151,11 +157,12 @@ class DocumentLinker(ABC):
         own_text, own_spans = read_text(text)
         given = own_spans if spans is None else spans
         if given is None:
-            alone = replace(options, document=False, include_nil=True)
+            alone = replace(options, document=False, include_nil=True, assertions=())
             given = [(found.start, found.end) for found in annotate(self._in_process(), own_text, alone)]
         chosen = LinkOptions(options.types, threshold=options.least_probability, on_tie=options.on_tie)
         found = self.link_document(own_text, given, chosen)
-        return [one for one in found if options.include_nil or one.link.entity_id is not None]
+        kept = [one for one in found if options.include_nil or one.link.entity_id is not None]
+        return with_assertions(own_text, kept, options.triggers, options.assertions)
 
     def _annotate_documents(
         self, texts: Iterable[str | DocLike], options: AnnotateOptions

@@ -16,6 +16,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
+from pearl_qdrant.lexical.word_rarity import is_common
+
 MIN_CHARACTERS, MAX_CHARACTERS = 2, 10
 MAX_SHORT_WORDS = 2
 LONGEST = 300  # characters read before and inside the brackets
@@ -102,6 +104,7 @@ def _is_short(form: str) -> bool:
         and form[0].isalnum()
         and any(c.isalpha() for c in form)
         and (any(c.isupper() or c.isdigit() for c in form) or len(form) <= 4)
+        and not (" " in form and all(is_common(word.lower()) for word in form.split()))  # SEE BELOW
     )
 
 

@@ -7,7 +7,7 @@ probable spans are kept (`selection.py`).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -21,15 +21,16 @@ from pearl_qdrant.linking.mention_detection.abbreviations import (
     find_abbreviations,
     find_uses,
 )
+from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_spans, read_text
+from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
+from pearl_qdrant.linking.mention_detection.name_policy import may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.selection import (
-    CASED_BASE,
     SpanCandidate,
     as_nil,
     can_reach,
     is_name,
-    n_lower_case,
     select,
     select_nil,
     span_probability,
@@ -76,20 +77,8 @@ class _Lookup:
     is_abbreviated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _StringLink:
-    """The link of one distinct string.
-
-    Attributes:
-        link: Without candidates if no span with it can be kept. That holds for most strings, and their candidates
-            would fill the memory.
-        n_candidates: Number of candidates.
-        n_lower: Number of candidates with a name in lower case.
-    """
-
-    link: Link
-    n_candidates: int
-    n_lower: int
+_Key = tuple[tuple[str, ...], str]
+"""The types that a string is linked to, and the string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +112,8 @@ def annotate(
         keywords: Fields of `AnnotateOptions`; each replaces that field of `options`.
 
     Returns:
-        Annotations in the order of the text. With `spans` and `include_nil`: one for each span, in the order of the
-        spans.
+        Annotations in the order of the text. With `spans` and `include_nil`, but not `assertions`: one for each span,
+        in the order of the spans.
 
     Raises:
         ValueError: If a span is outside the text, an option is out of range, or a context has no encoder.
@@ -209,21 +198,36 @@ def _annotate_group(
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
     _add_name_windows(linker, passages, options)
-    distinct = list(dict.fromkeys(lookup.query for passage in passages for lookup in passage.lookups))
+    queries: dict[tuple[str, ...], dict[str, None]] = {}
+    for passage in passages:
+        for lookup in passage.lookups:
+            queries.setdefault(options.types_of(lookup.span.label), {})[lookup.query] = None
     # Without a threshold: it applies to spans, whose probability also depends on their shape.
-    links = linker.link_batch(distinct, types=options.types, limit=DEFAULT_LIMIT, threshold=0.0) if distinct else ()
     least = 0.0 if options.include_nil else options.least_probability
-    link_of = {query: _without_unused(link, least) for query, link in zip(distinct, links, strict=True)}
-    written = _written_names(linker, link_of, options)
+    link_of = {
+        (types, query): _without_unused(link, least)
+        for types, some in queries.items()
+        for query, link in zip(
+            some, linker.link_batch(list(some), types=types, limit=DEFAULT_LIMIT, threshold=0.0), strict=True
+        )
+    }
+    case = _name_case(linker)
     decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:
-        kept = _select_spans(passage, _span_candidates(passage, link_of, written), options)
+        kept = _select_spans(passage, _span_candidates(passage, link_of, case, options), options)
         resolved = [replace(c, link=decide(c.link)) for c in kept]
-        yield [
+        found = [
             Annotation(passage.text[c.span.start : c.span.end], c.span.start, c.span.end, c.link, c.long_form)
             for c in resolved
             if options.include_nil or c.link.entity_id is not None
         ]
+        yield with_assertions(passage.text, found, options.triggers, options.assertions)
+
+
+def _name_case(linker: BatchLinker) -> NameCase:
+    """How the linker's base writes its names; of a linker that does not say, as proper names or in small letters."""
+    measured: Callable[[], NameCase] | None = getattr(linker, "name_case", None)
+    return NameCase() if measured is None else measured()
 
 
 def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions) -> None:
@@ -231,10 +235,15 @@ def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options
     known_names = getattr(linker, "known_names", None)
     if known_names is None:
         return
+    known_spellings = getattr(linker, "known_spellings", None)
     is_open = [passage for passage in passages if not passage.is_given]
     places = [{(lookup.span.start, lookup.span.end) for lookup in passage.lookups} for passage in is_open]
     windows = find_name_windows(
-        [passage.text for passage in is_open], partial(known_names, types=options.types), without=places
+        [passage.text for passage in is_open],
+        partial(known_names, types=options.types),
+        without=places,
+        case=_name_case(linker),
+        known_spellings=partial(known_spellings, types=options.types) if known_spellings is not None else None,
     )
     for passage, spans in zip(is_open, windows, strict=True):
         within = _offsets_within(passage.uses) if spans else set()
@@ -244,50 +253,43 @@ def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options
                 passage.lookups.append(_Lookup(span, query, is_abbreviated=False))
 
 
-def _without_unused(link: Link, threshold: float) -> _StringLink:
-    """A link without its candidates if no span with it can reach the threshold."""
-    kept = link if can_reach(link, threshold) or is_name(link) else replace(link, candidates=())
-    return _StringLink(kept, len(link.candidates), n_lower_case(link))
-
-
-def _written_names(linker: BatchLinker, link_of: Mapping[str, _StringLink], options: AnnotateOptions) -> set[str]:
-    """The lower-case strings that are names as written. The candidate's name may be another spelling of the same."""
-    strings = [query for query, one in link_of.items() if query.islower() and is_name(one.link)]
-    written = {query for query in strings if link_of[query].link.candidates[0].name == query}
-    known_names = getattr(linker, "known_names", None)
-    others = [query for query in strings if query not in written]
-    return written | known_names(others, types=options.types) if known_names is not None and others else written
+def _without_unused(link: Link, threshold: float) -> Link:
+    """A link without its candidates if no span with it can reach the threshold; most cannot, and would fill memory."""
+    return link if can_reach(link, threshold) or is_name(link) else replace(link, candidates=())
 
 
 def _span_candidates(
-    passage: _Passage, link_of: Mapping[str, _StringLink], written: Container[str]
+    passage: _Passage, link_of: Mapping[_Key, Link], case: NameCase, options: AnnotateOptions
 ) -> list[SpanCandidate]:
     """The spans of a passage, each with its link and its probability of being a mention.
 
     Args:
         passage: The passage.
-        link_of: The link of each string.
-        written: The lower-case strings that are names letter for letter.
+        link_of: The link of each string, under some types.
+        case: How the base writes its names.
+        options: How to annotate.
     """
-    string_links = [link_of[lookup.query] for lookup in passage.lookups]
-    n_lower, n_candidates = sum(s.n_lower for s in string_links), sum(s.n_candidates for s in string_links)
-    in_cased_base = n_lower > CASED_BASE * n_candidates
     candidates = []
     for lookup in passage.lookups:
-        span, link = lookup.span, link_of[lookup.query].link
-        by_case = break_by_case(link) if span.case_matters else link
-        best = next((c for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
+        span, link = lookup.span, link_of[options.types_of(lookup.span.label), lookup.query]
         is_exact = is_name(link)
-        probability = span_probability(
-            span,
-            link,
-            in_cased_base=in_cased_base,
-            best=best,
-            is_exact=is_exact,
-            is_written=lookup.query in written,
-        )
         long_form = lookup.query if lookup.is_abbreviated else None
-        candidates.append(SpanCandidate(span, by_case, probability, long_form, is_exact))
+        allowed = partial(
+            may_mention,
+            span,
+            lookup.query,
+            case=case,
+            is_exact=is_exact,
+            common_words=options.common_words,
+        )
+        by_case = break_by_case(link, allowed) if link.candidates else link
+        if by_case is None:
+            candidates.append(SpanCandidate(span, link, 0.0, long_form))
+            continue
+        best = next((c for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
+        writing = case.writing_of(best) if best is not None else Writing.PROPER
+        probability = span_probability(span, by_case, is_exact=is_exact)
+        candidates.append(SpanCandidate(span, by_case, probability, long_form, is_exact, writing))
     return candidates
 
 

@@ -1,4 +1,8 @@
-"""Reads spans that the caller found: offsets, entities of spaCy, dictionaries of GLiNER."""
+"""Reads spans that the caller found: offsets, entities of spaCy, dictionaries of GLiNER and other recognisers.
+
+A span may have a label, the recogniser's type: the third item of a tuple, `label_` or `label` of an object, or "label"
+of a mapping. A table from labels to the types of the base (`AnnotateOptions.label_types`) says what it is linked to.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,9 @@ class DocLike(Protocol):
     def ents(self) -> Iterable[SpanLike]: ...
 
 
-GivenSpan = tuple[int, int] | SpanLike | Mapping[str, object]
-"""Offsets (start, end); an object with `start_char` and `end_char`; or a mapping with `start` and `end`."""
+GivenSpan = tuple[int, int] | tuple[int, int, str] | SpanLike | Mapping[str, object]
+"""Offsets (start, end), maybe with a label; an object with `start_char` and `end_char`; or a mapping with `start` and
+`end`."""
 
 
 def read_text(text: str | DocLike) -> tuple[str, list[GivenSpan] | None]:
@@ -64,8 +69,8 @@ def _read_span(text: str, number: int, given: GivenSpan) -> Span:
     bounds = _bounds(given)
     if bounds is None:
         raise ValueError(
-            f"span {number} is {given!r}; pass (start, end), an object with start_char and end_char, "
-            f"or a mapping with start and end"
+            f"span {number} is {given!r}; pass (start, end), maybe with a label, an object with start_char and "
+            f"end_char, or a mapping with start and end"
         )
     start, end = bounds
     if not 0 <= start < end <= len(text):
@@ -73,7 +78,18 @@ def _read_span(text: str, number: int, given: GivenSpan) -> Span:
             f"span {number} is from {start} to {end}, but the text has {len(text)} characters; "
             f"offsets are counted in characters (not bytes), and 0 <= start < end <= {len(text)}"
         )
-    return Span(start, end, Shape.GIVEN, max(1, len(text[start:end].split())))
+    return Span(start, end, Shape.GIVEN, max(1, len(text[start:end].split())), label=_label(given))
+
+
+def _label(given: GivenSpan) -> str:
+    """The label of a span; empty if it has none."""
+    if isinstance(given, SpanLike):
+        label = getattr(given, "label_", None) or getattr(given, "label", "")
+    elif isinstance(given, Mapping):
+        label = given.get("label", "")
+    else:
+        label = next(iter(given[2:]), "")
+    return label if isinstance(label, str) else ""
 
 
 def _bounds(given: GivenSpan) -> tuple[int, int] | None:
@@ -86,8 +102,10 @@ def _bounds(given: GivenSpan) -> tuple[int, int] | None:
         start, end = given.get("start"), given.get("end")
     else:
         try:
-            start, end = given
+            start, end, *label = given
         except (TypeError, ValueError):
+            return None
+        if len(label) > 1:
             return None
     if isinstance(start, bool) or isinstance(end, bool):
         return None

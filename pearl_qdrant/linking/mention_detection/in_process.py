@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.mention_detection.name_case import NameCase
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -19,11 +20,15 @@ class InProcessLinker:
         encoder: The model that encodes mentions.
         links: Links mentions in this process.
         known: Those of some strings that are names, under types.
+        name_case: How the base writes its names.
+        spellings: Those of some strings that are names, folded, under types.
     """
 
     encoder: Encoder
     links: Callable[[Iterable[str], LinkOptions], Iterator[Link]]
     known: Callable[..., set[str]]
+    name_case: Callable[[], NameCase]
+    spellings: Callable[..., set[str]]
 
     def link_batch(
         self,
@@ -39,3 +44,7 @@ class InProcessLinker:
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that are names of an entity."""
         return self.known(names, types=types)
+
+    def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that are names of an entity but for case, spaces and punctuation."""
+        return self.spellings(names, types=types)

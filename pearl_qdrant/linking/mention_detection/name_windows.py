@@ -13,6 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
+
+from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.mention_detection.name_case import NameCase
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Span, SpanFinder
 from pearl_qdrant.linking.mention_detection.stop_words import ARTICLES, COMMON_WORDS
 from pearl_qdrant.linking.mention_detection.tokens import Gap
@@ -33,7 +38,7 @@ WINDOWS_AT_ONCE = 5_000
 _NO_END = frozenset(
     "a an the and or that this these those which who whom whose what where when why how is are was were be been being"
     " am has have had having do does did i me my we us our you your he him his she her it its they them their will"
-    " would shall should can could may might must but if than then so because there here very".split()
+    " would shall should can could may might must but if than then so because there here".split()
 )
 """A window does not end with one of these in lower case."""
 
@@ -52,6 +57,7 @@ _PARAGRAPH = re.compile(r"[\r\n]\s*[\r\n]|[\x00-\x08\x0b-\x1f\t]")
 
 
 _NAMES_AT_ONCE = 1000  # about 5 ms in an embedded collection
+_SPELLINGS_AT_ONCE = 256
 _MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
 
 
@@ -71,6 +77,30 @@ def names_in(collections: Iterable[Collection], names: Sequence[str], types: Seq
     }
 
 
+def spelled_in(
+    collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = ()
+) -> set[str]:
+    """Those of some strings that are, folded, names in one of the collections: the search for a key of spelling.
+
+    Args:
+        collections: Open collections.
+        dim: Width of their vectors.
+        names: Any strings.
+        types: Count only names of entities of one of these types; empty for all.
+    """
+    keys = [name_keys(fold_name(name)) for name in names]
+    found: set[str] = set()
+    for collection in collections:
+        for start in range(0, len(names), _SPELLINGS_AT_ONCE):
+            some = keys[start : start + _SPELLINGS_AT_ONCE]
+            no_vectors = np.zeros((len(some), dim), np.float32)
+            hits = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
+            for name, key, points in zip(names[start:], some, hits, strict=False):
+                if key[0] and any(spelling_key(fold_name(hit.point.name)) == key[0] for hit in points):
+                    found.add(name)
+    return found
+
+
 class _Window(NamedTuple):
     """A run of words: number of its passage, offsets, first and last word, and the strings that it may be stored as."""
 
@@ -83,7 +113,12 @@ class _Window(NamedTuple):
 
 
 def find_name_windows(
-    texts: Sequence[str], known_names: KnownNames, *, without: Sequence[set[tuple[int, int]]]
+    texts: Sequence[str],
+    known_names: KnownNames,
+    *,
+    without: Sequence[set[tuple[int, int]]],
+    case: NameCase | None = None,
+    known_spellings: KnownNames | None = None,
 ) -> list[list[Span]]:
     """The windows of some texts that are names of the base, in the order of their starts.
 
@@ -95,6 +130,9 @@ def find_name_windows(
         texts: n passages.
         known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
         without: For each passage the places (start, end) of spans that are known already.
+        case: How the base writes its names.
+        known_spellings: Asks the base for names folded. Where a text has no letter case, a name with capitals inside
+            is not known as the text writes it.
 
     Returns:
         n lists.
@@ -103,18 +141,33 @@ def find_name_windows(
     windows = (
         (finder, window)
         for n, finder in enumerate(map(SpanFinder, texts))
-        for window in _windows(n, finder)
+        for window in _windows(n, finder, case or NameCase())
         if (window.start, window.end) not in without[n]
     )
     while some := list(islice(windows, WINDOWS_AT_ONCE)):
         known = known_names(list(dict.fromkeys(form for _, window in some for form in window.forms)))
+        if known_spellings is not None:
+            others = [w.forms[0] for f, w in some if _is_bare(f, w) and known.isdisjoint(w.forms)]
+            known |= known_spellings(list(dict.fromkeys(others)))
         for finder, window in some:
             if not known.isdisjoint(window.forms):
                 found[window.passage].append(finder.span_at(window.first, window.last, window.start, window.end))
     return found
 
 
-def _windows(number: int, finder: SpanFinder) -> Iterator[_Window]:
+def _is_bare(finder: SpanFinder, window: _Window) -> bool:
+    """Whether a window is without letter case, and without signs around it but for brackets that it closes.
+
+    Folding removes signs, so that all of a window's places would be the same name.
+    """
+    if finder.cased[window.first] or window.start != finder.words[window.first].start:
+        return False
+    written = finder.text[window.start : window.end]
+    is_closed = all(written.count(opening) == written.count(closing) for closing, opening in _CLOSING.items())
+    return is_closed and (window.end == finder.words[window.last].end or written[-1] in _CLOSING)
+
+
+def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Window]:
     """All windows of a passage."""
     text, words = finder.text, finder.words
     # Once for each word, not for each window.
@@ -140,6 +193,10 @@ def _windows(number: int, finder: SpanFinder) -> Iterator[_Window]:
             if j > i and not no_end[j] and finder.may_cut(j):
                 for start, end in _with_signs(text, first.start, last.end):
                     forms = _forms(finder, i, text[start:end], all_common=all_common, is_small=is_small[i])
+                    if case.is_capitals:
+                        forms = (forms[0].upper(),)
+                    elif not case.has_case:
+                        forms = (forms[0].lower(),)
                     yield _Window(number, start, end, i, j, forms)
             if ends_block[j]:
                 break
@@ -165,7 +222,7 @@ def _forms(finder: SpanFinder, first: int, written: str, *, all_common: bool, is
         return (lowered,)
     if is_small:
         return (written,) if lowered == written else (written, lowered)
-    if not finder.is_cased:
+    if not finder.cased[first]:
         small = written.lower()
         return tuple(dict.fromkeys((written, small, small[0].upper() + small[1:], _title(small))))
     if lowered.islower():

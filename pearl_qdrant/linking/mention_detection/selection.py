@@ -19,9 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span
+from pearl_qdrant.linking.mention_detection.name_case import Writing
+from pearl_qdrant.linking.mention_detection.name_policy import is_whole
+from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span
 from pearl_qdrant.linking.mention_detection.tie_breaking import namesakes
-from pearl_qdrant.records import Candidate, Link, NilReason
+from pearl_qdrant.records import Link, NilReason
 
 SHIFT = {
     Shape.GIVEN: 0.0,
@@ -39,26 +41,6 @@ SHIFT = {
 EXACT_PHRASE = 1.0
 """Probability in the weight of several words that are exactly a name: such words do not meet by chance."""
 
-CASE_SHIFT = -3.0
-"""Added to the log odds of a lower-case word whose name in the base is capitalised: `time` is not the magazine."""
-
-UNLIKE_SHIFT = -6.0
-"""Added instead where the word is not exactly that name: `offices` is not the program Office."""
-
-PART_SHIFT = -3.0
-"""Added to the log odds of a lower-case word that is not exactly a name, if the name has a capital or several words:
-`cup` is not a cup of coffee."""
-
-MOST_LOG_ODDS = 2.5
-"""Most log odds of a single lower-case word that is a proper name in the base: a linker is sure of the string, and not
-of the meaning of the word in running text."""
-
-PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC PRODUCT EVENT WORK_OF_ART LAW".split())
-"""Coarse types whose names are capitalised in running text."""
-
-CASED_BASE = 0.1
-"""A base with a larger share of lower-case names capitalises only proper names; many bases capitalise all names."""
-
 _JOINING = frozenset(("and", "or", "for", "with", "from", "in", "on", "at", "to"))
 """A span that no base contains and that has one of these words is more probably two names than one."""
 
@@ -75,6 +57,7 @@ class SpanCandidate:
         probability: Probability that the span mentions the entity of the link, in [0, 1].
         long_form: The string that was looked up in place of the text, if the passage defines one.
         is_exact: Whether the string is a name of the entity, up to case, accents and punctuation.
+        writing: How the entity's name is written.
     """
 
     span: Span
@@ -82,6 +65,7 @@ class SpanCandidate:
     probability: float
     long_form: str | None = None
     is_exact: bool = False
+    writing: Writing = Writing.PROPER
 
     @property
     def weight(self) -> float:
@@ -101,11 +85,6 @@ def probability_of(link: Link) -> float:
     return min(1.0, math.fsum(c.probability or 0.0 for c in same)) if same else link.probability or 0.0
 
 
-def n_lower_case(link: Link) -> int:
-    """Number of candidates with a name in lower case."""
-    return sum(candidate.name.islower() for candidate in link.candidates)
-
-
 def can_reach(link: Link, threshold: float) -> bool:
     """Whether a span with this link can reach the threshold; shapes only lower probabilities, so the link's decides."""
     return max(probability_of(link), _LOWEST) >= threshold
@@ -119,52 +98,19 @@ def is_name(link: Link) -> bool:
     return name == mention or (fold_name(name) == fold_name(mention) != "")
 
 
-def span_probability(
-    span: Span,
-    link: Link,
-    *,
-    in_cased_base: bool,
-    best: Candidate | None,
-    is_exact: bool = False,
-    is_written: bool = False,
-) -> float:
+def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float:
     """The probability that a span mentions the entity of its link, in [0, 1].
 
     Args:
         span: The span.
         link: The link of its string, made without a threshold.
-        in_cased_base: Whether the base writes some names in lower case, judging by the passage's candidates.
-        best: The entity of the link with its name that is closest to the span, if any.
-        is_exact: Whether the span is that name.
-        is_written: Whether the base has the span as a name letter for letter, case included.
+        is_exact: Whether the span is the name of that entity.
     """
     probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
     log_odds = math.log(probability / (1 - probability))
     if not (is_exact and span.n_words > 1):
         log_odds += SHIFT[span.shape]
-    if best is not None and span.shape is Shape.LOWER and not is_written:
-        log_odds = _of_lower_case(span, best, log_odds, in_cased_base=in_cased_base, is_exact=is_exact)
     return 1 / (1 + math.exp(-log_odds))
-
-
-def _of_lower_case(span: Span, best: Candidate, log_odds: float, *, in_cased_base: bool, is_exact: bool) -> float:
-    """The log odds of a lower-case span: a common word is no proper name."""
-    is_capital = best.name != best.name.lower()  # iPhone, too
-    has_proper_type = is_capital and not PROPER_TYPES.isdisjoint(best.types)
-    is_proper = has_proper_type or (is_capital and in_cased_base)
-    if span.n_words <= 1 and not is_exact:
-        if is_proper or (is_capital and _is_part(best.name, best.canonical_name)):
-            return min(log_odds, MOST_LOG_ODDS) + UNLIKE_SHIFT
-        return log_odds + (PART_SHIFT if is_capital or " " in best.name.strip() else 0.0)
-    if not (is_proper and span.case_matters):
-        return log_odds
-    is_phrase_of_words = span.n_words > 1 and not has_proper_type  # alzheimer's disease
-    return (log_odds if is_phrase_of_words else min(log_odds, MOST_LOG_ODDS)) + CASE_SHIFT
-
-
-def _is_part(name: str, canonical_name: str) -> bool:
-    """Whether a name has some of the words of a longer canonical name: Office, Microsoft Office."""
-    return set(name.split()) < set(canonical_name.split())
 
 
 def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:
@@ -177,16 +123,32 @@ def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: boo
             the span around them.
     """
     probable = [c for c in candidates if c.probability >= threshold and c.link.candidates]
-    kept = outer = _best(probable)
+    kept = outer = _best(probable, ())
     while nested and outer:
         probable = _inside(probable, outer)
-        outer = _best(probable)
+        outer = _best(probable, [c.span for c in kept])
         kept = kept + outer
     return sorted(kept, key=lambda c: (c.span.start, -c.span.end))
 
 
-def _best(probable: Sequence[SpanCandidate]) -> list[SpanCandidate]:
-    return _best_disjoint(_without_parts(_without_redundant(probable)))
+def _best(probable: Sequence[SpanCandidate], around: Sequence[Span]) -> list[SpanCandidate]:
+    """The best ones that do not overlap and are no pieces of longer names, but of the spans around them."""
+    best = _best_disjoint(_without_parts(_without_redundant(probable)))
+    while True:
+        spans = sorted([*around, *(c.span for c in best)], key=lambda span: span.start)
+        starts = [span.start for span in spans]
+        whole = [c for c in best if is_whole(c.span, c.writing, _near(c.span, spans, starts))]
+        if len(whole) == len(best):
+            return best
+        best = whole
+
+
+def _near(span: Span, spans: Sequence[Span], starts: Sequence[int]) -> Sequence[Span]:
+    """Those of some spans in order that may be in the same run of words as a span, or around it."""
+    if span.run is None:
+        return ()
+    first, last = span.run.words[0][0], span.run.words[-1][1]
+    return spans[bisect_right(starts, first - MAX_CHARACTERS) : bisect_right(starts, last)]
 
 
 def _inside(candidates: Sequence[SpanCandidate], outer: Sequence[SpanCandidate]) -> list[SpanCandidate]:
@@ -240,6 +202,8 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
 
 def _is_better(inner: SpanCandidate, outer: SpanCandidate) -> bool:
     """Whether the inner one of two spans of an entity is the mention."""
+    if outer.is_exact and inner.is_exact and outer.link.mention == f"the {inner.link.mention}":
+        return True
     if outer.is_exact or inner.is_exact:
         # "day pneumonia" is pneumonia, but "Jeffrey Bezos" is more than Bezos.
         added = set(outer.link.mention.split()) - set(inner.link.mention.split())

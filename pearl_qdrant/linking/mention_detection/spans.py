@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
 from pearl_qdrant.linking.mention_detection.stop_words import (
     ARTICLES,
     COMMON_WORDS,
     CONNECTORS,
+    DATES,
     HAN_PARTICLES,
+    ROLES,
     STOP_WORDS,
 )
 from pearl_qdrant.linking.mention_detection.tokens import TITLES, Gap, Word, character_classes, split_words
@@ -58,6 +61,8 @@ class Span:
         shape: Its shape.
         n_words: Length in words, small words not counted. Without spaces, a character counts as half a word.
         case_matters: Whether letter case is informative: a lower-case span is probably not a proper name.
+        run: The longer name that the span may be a part of, if there is one.
+        label: What a recogniser called it; empty if nothing did.
     """
 
     start: int
@@ -65,6 +70,21 @@ class Span:
     shape: Shape
     n_words: float = 1.0
     case_matters: bool = False
+    run: Run | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Words that may be one name: `Georgia Institute of Technology`, `Chad Smith`.
+
+    Attributes:
+        words: Start, end and lower-case form of each word, without the small words inside.
+        is_linked: Whether there are small words inside, which no two names beside each other have.
+    """
+
+    words: tuple[tuple[int, int, str], ...]
+    is_linked: bool
 
 
 def find_spans(text: str) -> list[Span]:
@@ -73,6 +93,21 @@ def find_spans(text: str) -> list[Span]:
 
 
 _END = re.compile(r"\++(?![Ulo9])|#(?![Ulo9])")
+_NAME_JOINERS = frozenset("-–.&'")
+"""Signs that join words to one name."""
+
+_WITHIN_NAMES = frozenset("of de del della der des di da do dos du la las los van von y bin ibn al el".split())
+"""Small words inside a name: University of Washington."""
+
+MAX_RUN = 12
+"""Words of the longest name that is looked at as a whole; more capitalised words are a list or a heading."""
+
+SHORT_LINE = 50
+"""Characters of a line that is shorter than wrapped text."""
+
+LEAST_IN_CAPITALS = 3
+"""A sentence of so many words, all in capitals, has no letter case; fewer may be acronyms."""
+
 _MID_JOINERS = frozenset("-/·–+")
 """A span may start or end at one of these joiners. At others it may not: U.S., AT&T."""
 
@@ -84,7 +119,7 @@ class SpanFinder:
         text: The text.
         words: Its words.
         lowered: The words in lower case.
-        is_cased: Whether letter case is informative.
+        cased: Whether letter case is informative at each word: not in a text or sentence in capitals or small letters.
         initial: Whether each word starts a sentence.
         capital: Whether each word is capitalised, and not only because it starts a sentence.
     """
@@ -94,30 +129,46 @@ class SpanFinder:
         self.classes = character_classes(text)
         self.words = split_words(text, self.classes)
         self.lowered = [text[w.start : w.end].lower() for w in self.words]
-        # If a text has no capitals, or nothing else, capitals are not informative.
-        self.is_cased = "U" in self.classes and "l" in self.classes
         self.initial = [i == 0 or self.words[i - 1].gap is Gap.SENTENCE for i in range(len(self.words))]
+        self.cased = self._find_cased()
         self.capital = [self._is_capital(i) for i in range(len(self.words))]
         self.stop = [word in STOP_WORDS and not self.capital[i] for i, word in enumerate(self.lowered)]
+        self._runs = self._find_runs()
+
+    def _find_cased(self) -> list[bool]:
+        """Whether case is informative at each word."""
+        capitals = {i for i, word in enumerate(self.words) if word.has_capital}
+        is_cased = "l" in self.classes and any(self.lowered[i] != "i" for i in capitals)
+        cased = [is_cased] * len(self.words)
+        starts = [i for i, is_first in enumerate(self.initial) if is_first]
+        for first, end in zip(starts, [*starts[1:], len(self.words)], strict=False):
+            shapes = [self.words[i].shape for i in range(first, end) if set(self.words[i].shape) & {"U", "l"}]
+            if len(shapes) >= LEAST_IN_CAPITALS and not any("l" in shape for shape in shapes):
+                cased[first:end] = [False] * (end - first)
+        return cased
 
     def _is_capital(self, i: int) -> bool:
         """Whether a word is capitalised, and not only because it starts a sentence."""
         shape = self.words[i].shape
-        if not self.is_cased or "U" not in shape:
+        if not self.cased[i] or "U" not in shape:
             return False
         return not self.initial[i] or "U" in shape[1:] or self._starts_name(i)
 
     def _starts_name(self, i: int) -> bool:
-        """Whether the first word of a sentence is no stop word, and has a capitalised word after it, or joined to it.
+        """Whether the first word of a sentence starts a name: one follows, and it is no word that may stand there.
 
-        `Apple and Google` are two names.
+        `Apple and Google` are two names, `Northern Ireland` and `The Beatles` one; `Visiting Ireland` is not.
         """
         if self._is_coordinated(i):
             return True
         if i + 1 == len(self.words) or self.words[i].gap not in (Gap.SPACE, Gap.JOINED):
             return False
-        is_small = self.lowered[i] in STOP_WORDS and self.lowered[i] not in ARTICLES
-        return self.words[i + 1].has_capital and not is_small
+        word = self.lowered[i]
+        is_usual = word in STOP_WORDS or (is_common(word) and not begins_names(word))
+        if self._is_within_name(i + 1) and i + 2 < len(self.words):
+            is_usual = word in STOP_WORDS or (is_common(word) and not is_mostly_name(word))
+            return self.words[i].has_capital and self.words[i + 2].has_capital and not is_usual
+        return self.words[i + 1].has_capital and (word in ARTICLES or not is_usual)
 
     def _is_coordinated(self, i: int) -> bool:
         """Whether a word that is no stop word is joined by "and" or "or" to a capitalised one."""
@@ -138,6 +189,67 @@ class SpanFinder:
             elif self._may_start(i):
                 yield from self._without_particle(word)
                 yield from self._starting_at(i)
+
+    def _find_runs(self) -> list[Run | None]:
+        """The longer name that each word is in, if there is one."""
+        runs: list[Run | None] = [None] * len(self.words)
+        i = 0
+        while i < len(self.words):
+            last, places = i, [i]
+            is_title = i > 0 and self.lowered[i - 1] in ROLES
+            while self._in_name(i) and (following := self._next_in_name(last, is_title=is_title)) is not None:
+                last = following
+                places.append(last)
+            if 1 < len(places) <= MAX_RUN:
+                words = tuple((self.words[k].start, self.words[k].end, self.lowered[k]) for k in places)
+                run = Run(words, is_linked=last - i >= len(places))
+                runs[i : last + 1] = [run] * (last + 1 - i)
+            i = last + 1
+        return runs
+
+    def _in_name(self, i: int) -> bool:
+        """Whether a word may be part of a name of several words; titles and roles stand beside names."""
+        word = self.lowered[i]
+        if word in ROLES or word in DATES or word == "i":
+            return False
+        if self.cased[i]:
+            return self.capital[i] and not (self.initial[i] and word in ARTICLES)
+        if not self.words[i].shape.strip("9mo") or self.words[i].is_unspaced or word in STOP_WORDS:
+            return False
+        return not is_common(word) or begins_names(word)
+
+    def _next_in_name(self, i: int, *, is_title: bool) -> int | None:
+        """The next word of the name that word i is in; None if it ends there.
+
+        After a title no small word is in a name: President of France, Mrs Smith of Leeds.
+        """
+        word = self.words[i]
+        if i + 1 == len(self.words) or not (word.gap is Gap.SPACE or word.joiner in _NAME_JOINERS):
+            return None
+        if self._ends_short_line(i):
+            return None
+        if self._in_name(i + 1):
+            return i + 1
+        k = i + 1
+        while (
+            k < len(self.words) and k <= i + 2 and self.lowered[k] in _WITHIN_NAMES and self.words[k].gap is Gap.SPACE
+        ):
+            k += 1
+        is_linked = i + 1 < k < len(self.words) and self.cased[i] and self._in_name(k)
+        return k if is_linked and not is_title else None
+
+    def _ends_short_line(self, i: int) -> bool:
+        """Whether a line ends after word i that is too short to be wrapped: a heading, or a row of a table."""
+        end, following = self.words[i].end, self.words[i + 1].start
+        line_end = next((k for k in range(end, following) if self.text[k] in "\r\n"), None)
+        if line_end is None:
+            return False
+        line_start = max(self.text.rfind("\n", 0, line_end), self.text.rfind("\r", 0, line_end))
+        return line_end - line_start <= SHORT_LINE
+
+    def _is_within_name(self, k: int) -> bool:
+        is_small = self.lowered[k] in _WITHIN_NAMES or (self.lowered[k] == "the" and self.lowered[k - 1] == "of")
+        return is_small and self.words[k].gap is Gap.SPACE
 
     def _may_start(self, i: int) -> bool:
         """Whether a span may start at word i."""
@@ -223,7 +335,15 @@ class SpanFinder:
     def span_at(self, i: int, j: int, start: int, end: int) -> Span:
         """The span of words i to j with the given offsets, which may include signs around the words."""
         n_words = sum(not self.stop[k] and self.words[k].gap is not Gap.JOINED for k in range(i, j)) + 1
-        return Span(start, end, self._shape(i, j), n_words, self._case_matters(i))
+        return Span(start, end, self._shape(i, j), n_words, self._case_matters(i), self._run(i, j))
+
+    def _run(self, i: int, j: int) -> Run | None:
+        """The name that words i to j are a part of; None if they are all of it, or more."""
+        run = self._runs[i] or self._runs[j]
+        if run is None:
+            return None
+        is_part = run.words[0][0] < self.words[i].start or self.words[j].end < run.words[-1][1]
+        return run if is_part else None
 
     def _continues(self, i: int) -> bool:
         """Whether a capitalised run continues from word i to word i + 1."""
@@ -241,11 +361,11 @@ class SpanFinder:
         if self._has_currency(i) or self._has_point_before(i):
             start -= 1
         shape = self._shape(i, j)
-        return Span(start, self._end(i, j), shape, max(1, n_words), self._case_matters(i))
+        return Span(start, self._end(i, j), shape, max(1, n_words), self._case_matters(i), self._run(i, j))
 
     def _case_matters(self, i: int) -> bool:
         """Whether the letter case of word i is informative: not at the start of a sentence, unless a name is likely."""
-        return self.is_cased and (not (self.initial[i] and self.words[i].has_capital) or self._is_coordinated(i))
+        return self.cased[i] and (not (self.initial[i] and self.words[i].has_capital) or self._is_coordinated(i))
 
     def _has_point_before(self, i: int) -> bool:
         """Whether a full stop starts the name at word i: .NET."""
@@ -269,7 +389,7 @@ class SpanFinder:
 
     def _shape(self, i: int, j: int) -> Shape:
         shapes = "".join(word.shape for word in self.words[i : j + 1])
-        if not self.is_cased or not ("U" in shapes or "l" in shapes):
+        if not self.cased[i] or not ("U" in shapes or "l" in shapes):
             return Shape.UNCASED
         content = [k for k in range(i, j + 1) if not (self.stop[k] or self.words[k].is_number or self._is_clitic(k))]
         n_capital = sum(self.capital[k] for k in content)

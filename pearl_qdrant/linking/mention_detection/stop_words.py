@@ -76,5 +76,25 @@ STOP_WORDS = CONNECTORS | frozenset(_FUNCTION.split()) | frozenset(_VERBS.split(
 COMMON_WORDS = STOP_WORDS | frozenset(_ADJECTIVES.split()) | frozenset(_NOUNS.split())
 """A mention does not consist of one of these alone, unless it is capitalised as a name."""
 
+ROLES = frozenset(
+    """
+mr mrs ms miss dr prof sir dame lord lady madam rev reverend father sister brother saint st hon president vice prime
+premier minister chancellor governor mayor senator congressman congresswoman representative rep sen gov judge justice
+ambassador secretary king queen prince princess emperor empress pope bishop archbishop cardinal general gen colonel col
+captain capt major lieutenant lt sergeant sgt corporal private admiral commander marshal officer chief chairman
+chairwoman director professor doctor coach manager player striker goalkeeper defender midfielder pitcher skipper
+champion actor actress singer author writer poet painter former late
+""".split()
+)
+"""Titles and roles, which stand beside a name and are no part of it."""
+
+DATES = frozenset(
+    """
+monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september
+october november december
+""".split()
+)
+"""Words that are no part of a name beside them: Florida May 14."""
+
 HAN_PARTICLES = frozenset("的了是在和与也不有就都而及或但被把对从为这那其之以于他她它们我你很还又再着过吗呢吧啊")
 """Characters that a Chinese name rarely starts or ends with."""

@@ -73,13 +73,26 @@ def namesakes(link: Link) -> list[Candidate]:
     return [best, *same] if same else []
 
 
-def break_by_case(link: Link) -> Link:
-    """The link with its tie broken by letter case, if exactly one tied entity is spelled like the mention."""
-    tied = namesakes(link) if link.nil_reason is NilReason.AMBIGUOUS else []
-    same_case = [c for c in tied if c.name == link.mention]
-    if len(same_case) != 1:
+def break_by_case(link: Link, allowed: Callable[[Candidate], bool]) -> Link | None:
+    """The link to an entity that letter case allows: one spelled like the mention, else the first allowed one.
+
+    Args:
+        link: A link with candidates.
+        allowed: Whether the mention can be a candidate's name, as it is written.
+
+    Returns:
+        None if none of the entities with the best name is allowed.
+    """
+    same = namesakes(link)
+    possible = [c for c in same or link.candidates[:1] if allowed(c)]
+    if not possible or not same:
+        return link if possible else None
+    same_case = [c for c in possible if c.name == link.mention]
+    chosen = same_case if len(same_case) == 1 and link.entity_id is None else possible
+    is_decided = len(chosen) == len(same) or any((c.kb, c.entity_id) == (link.kb, link.entity_id) for c in chosen)
+    if is_decided or (len(chosen) > 1 and link.entity_id is None):
         return link
-    return replace(_linked_to(link, same_case[0]), probability=min(1.0, sum(c.probability or 0.0 for c in tied)))
+    return replace(_linked_to(link, chosen[0]), probability=min(1.0, sum(c.probability or 0.0 for c in same)))
 
 
 def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Choose | None = None) -> Link:

@@ -80,7 +80,7 @@ def _as_passage(item: str | DocLike) -> str | DocLike:
     text, spans = read_text(item)
     if spans is None:
         return text
-    return SentDoc(text, tuple(SentSpan(span.start, span.end) for span in read_spans(text, spans)))
+    return SentDoc(text, tuple(SentSpan(span.start, span.end, span.label) for span in read_spans(text, spans)))
 
 
 def _text(item: object) -> str:

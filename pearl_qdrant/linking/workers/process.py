@@ -63,6 +63,7 @@ class SentSpan:
 
     start_char: int
     end_char: int
+    label_: str = ""
 
 
 @dataclass(frozen=True, slots=True)

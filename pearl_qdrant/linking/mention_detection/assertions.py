@@ -1,0 +1,253 @@
+"""What a text says of a mention: affirmed, negated, possible, historical, or of another person.
+
+Trigger words decide, in the manner of NegEx (Chapman et al. 2001) and ConText (Harkema et al. 2009). A trigger holds
+for mentions after it (`denies`), before it (`was ruled out`) or both, in its sentence, up to a word that ends its scope
+(`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list.
+Longer triggers win over those inside them: `no increase` is none. Where several hold, the first of `PRECEDENCE` does.
+
+The table of triggers (`assertion_triggers.tsv`) is English. `read_triggers` reads one for another language.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+
+from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.records import Annotation, Assertion
+
+PRECEDENCE: tuple[Assertion, ...] = ("other_person", "possible", "negated", "historical")
+"""The one that counts where a text says several: that of another person says least about this one."""
+
+REACH = 8
+"""Words from a trigger, or from a comma, `and` or `or` after it, to a mention. NegEx has 5, ConText the sentence."""
+
+_TOKEN = re.compile(r"[^\W\d_]+?(?=n['’]t\b)|n['’]t\b|['’]s\b|[^\W\d_]+|\d+|[^\w\s]")
+_SENTENCE_END = re.compile(
+    r"(?<![^\w][A-Za-z])(?<!\b[DM]r)(?<!\bMrs)(?<!\bvs)[.!?]+[)\"'”’]*(?=\s+[^\sa-z])|\n\s*\n|\n(?=\s*[^\sa-z])"
+)
+_LIST = frozenset(", / and or nor".split())
+_KINDS = ("class", "none", "end", *PRECEDENCE)
+_DIRECTIONS = ("forward", "backward", "both")
+_NUMBER = "{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Trigger:
+    """A trigger as the table has it: its tokens, how many of them are consumed, and what it says where."""
+
+    tokens: tuple[str, ...]
+    length: int
+    kind: str
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A trigger in a text: first token, the token after it, and the rules of that string of words."""
+
+    first: int
+    end: int
+    rules: tuple[_Trigger, ...]
+
+
+class Triggers:
+    """A table of triggers, ready to be found.
+
+    Args:
+        rows: Of assertion, direction and trigger.
+    """
+
+    def __init__(self, rows: Sequence[tuple[str, str, str]]) -> None:
+        classes = {name: words.split("|") for kind, name, words in rows if kind == "class"}
+        self._by_first: dict[str, dict[tuple[str, ...], list[_Trigger]]] = {}
+        for kind, direction, text in rows:
+            if kind != "class":
+                for form in _forms(text, classes):
+                    consumed, _, _ = form.partition("|")
+                    tokens = tuple(_tokens(form.replace("|", " ")))
+                    trigger = _Trigger(tokens, len(_tokens(consumed)), kind, direction)
+                    self._by_first.setdefault(tokens[0], {}).setdefault(tokens, []).append(trigger)
+        self._longest = max((len(t) for some in self._by_first.values() for t in some), default=0)
+
+    def assertions(self, text: str, places: Sequence[tuple[int, int]]) -> list[tuple[Assertion, str | None]]:
+        """What a text says of its mentions.
+
+        Args:
+            text: The text.
+            places: n pairs (start, end) of offsets in characters; they may be in any order and overlap.
+
+        Returns:
+            n pairs of an assertion and the trigger as it is written; None for affirmed mentions.
+        """
+        if not places:
+            return []
+        matches = list(_TOKEN.finditer(text))
+        starts = [match.start() for match in matches]
+        words = [match.group().lower().replace("’", "'") for match in matches]
+        sentence_of = _sentence_numbers(text, starts)
+        is_mention = [False] * len(words)
+        spans = []
+        for start, end in places:
+            first = max(0, bisect_right(starts, start) - 1)
+            after = max(first + 1, bisect_right(starts, end - 1))
+            spans.append((first, after))
+            is_mention[first:after] = [True] * (len(words[first:after]))
+        found = list(self._find(words, is_mention, sentence_of))
+        return [self._of_mention(text, matches, words, sentence_of, found, *span) for span in spans]
+
+    def _find(self, words: list[str], is_mention: list[bool], sentence_of: list[int]) -> Iterator[_Found]:
+        """The triggers of a text, none within a mention; the longest at each place."""
+        i = 0
+        while i < len(words):
+            rules = None if is_mention[i] else self._at(words, is_mention, sentence_of, i)
+            if rules is None:
+                i += 1
+            else:
+                yield _Found(i, i + rules[0].length, rules)
+                i += rules[0].length
+
+    def _at(
+        self, words: list[str], is_mention: list[bool], sentence_of: list[int], i: int
+    ) -> tuple[_Trigger, ...] | None:
+        known = [self._by_first.get(words[i], {}), self._by_first.get(_NUMBER, {}) if words[i].isdigit() else {}]
+        for n in range(min(self._longest, len(words) - i), 0, -1):
+            for some in known:
+                if not some or sentence_of[i + n - 1] != sentence_of[i] or any(is_mention[i : i + n]):
+                    continue
+                form = tuple(words[i : i + n])
+                rules = some.get(form) or some.get(tuple(_NUMBER if word.isdigit() else word for word in form))
+                if rules:
+                    return tuple(rules)
+        return None
+
+    def _of_mention(
+        self,
+        text: str,
+        matches: list[re.Match[str]],
+        words: list[str],
+        sentence_of: list[int],
+        found: list[_Found],
+        first: int,
+        after: int,
+    ) -> tuple[Assertion, str | None]:
+        """What is said of the mention of some tokens."""
+        if first >= len(words):
+            return "affirmed", None
+        firsts = [one.first for one in found]
+        middle = bisect_right(firsts, first)
+        said: dict[str, _Found] = {}
+        for some, direction in ((reversed(found[:middle]), "forward"), (iter(found[middle:]), "backward")):
+            for one in some:
+                if sentence_of[one.first] != sentence_of[first] or any(r.kind == "end" for r in one.rules):
+                    break
+                between = words[one.end : first] if direction == "forward" else words[after : one.first]
+                if _reaches(between if direction == "forward" else between[::-1]):
+                    for rule in one.rules:
+                        if rule.direction in (direction, "both"):
+                            said.setdefault(rule.kind, one)
+        for kind in PRECEDENCE:
+            if kind in said:
+                one = said[kind]
+                return kind, text[matches[one.first].start() : matches[one.end - 1].end()]
+        return "affirmed", None
+
+
+def _reaches(between: Sequence[str]) -> bool:
+    """Whether a trigger reaches over some words, nearest to the trigger first; lists may be long."""
+    n = 0
+    for word in between:
+        n = 0 if word in _LIST else n + 1
+        if n > REACH:
+            return False
+    return True
+
+
+def _sentence_numbers(text: str, starts: Sequence[int]) -> list[int]:
+    """The number of the sentence of each token."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    return [bisect_right(ends, start) for start in starts]
+
+
+def _tokens(text: str) -> list[str]:
+    """The tokens of a trigger; {number} is one."""
+    pieces = text.lower().replace("’", "'").split(_NUMBER)
+    tokens = _TOKEN.findall(pieces[0])
+    for piece in pieces[1:]:
+        tokens += [_NUMBER, *_TOKEN.findall(piece)]
+    return tokens
+
+
+def _forms(text: str, classes: dict[str, list[str]]) -> Iterator[str]:
+    """A trigger with each word of its classes."""
+    pieces = re.split(r"\{(\w+)\}", text)
+    choices = [[p] if i % 2 == 0 else (classes.get(p) or [f"{{{p}}}"]) for i, p in enumerate(pieces)]
+    return map("".join, product(*choices))
+
+
+def read_triggers(path: str | Path) -> Triggers:
+    """A table of triggers, of another language or another use; `assertion_triggers.tsv` describes its columns.
+
+    Raises:
+        InputError: If it cannot be read.
+        FormatError: At a row that is none.
+    """
+    try:
+        lines = Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), None, f"not a table in UTF-8 ({error})") from error
+    return _parse(lines, str(path))
+
+
+def _parse(lines: Sequence[str], path: str) -> Triggers:
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith(("#", "assertion\t")):
+            continue
+        cells = line.split("\t")
+        if len(cells) != 3 or cells[0] not in _KINDS or not _TOKEN.search(cells[2]):
+            raise FormatError(path, number, f"expected assertion, direction, trigger; assertion is {_one_of(_KINDS)}")
+        if cells[0] != "class" and cells[1] not in _DIRECTIONS:
+            raise FormatError(path, number, f"the direction is {cells[1]!r}. Give {_one_of(_DIRECTIONS)}")
+        rows.append((cells[0], cells[1], cells[2]))
+    names = {direction for kind, direction, _ in rows if kind == "class"} | {"number"}
+    for _, _, text in rows:
+        if unknown := set(re.findall(r"\{(\w+)\}", text)) - names:
+            raise FormatError(path, 1, f"{text!r} has a class that no row defines: {', '.join(sorted(unknown))}")
+    return Triggers(rows)
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+@lru_cache(maxsize=1)
+def english_triggers() -> Triggers:
+    """The table that ships."""
+    path = files(__package__).joinpath("assertion_triggers.tsv")
+    return _parse(path.read_text("utf-8").splitlines(), "assertion_triggers.tsv")
+
+
+def with_assertions(
+    text: str, found: Sequence[Annotation], triggers: Triggers | None, wanted: Sequence[str] = ()
+) -> list[Annotation]:
+    """Annotations of a text with what it says of each.
+
+    Args:
+        text: The text.
+        found: Its annotations.
+        triggers: A table of triggers; None for the English one.
+        wanted: Return only annotations with one of these assertions; all if empty.
+    """
+    said = (triggers or english_triggers()).assertions(text, [(one.start, one.end) for one in found])
+    return [
+        replace(one, assertion=assertion, trigger=trigger)
+        for one, (assertion, trigger) in zip(found, said, strict=True)
+        if not wanted or assertion in wanted
+    ]

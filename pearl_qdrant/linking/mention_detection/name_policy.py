@@ -1,0 +1,158 @@
+"""Decides whether a span can mention a name at all: by its letter case, by how common its words are, and as a whole.
+
+- **Case.** A proper name has its capitals, unless the text has none: `nature` is not the journal, `who` not the WHO.
+- **Common words.** `Reading` is a place within a sentence; at its start, or where a text has no case, it is a word. A
+  word that is mostly a name (`March`) is one there too.
+- **Whole names.** What is cut out of a longer name is no mention: `Chad` in `Chad Smith`. It is one if all other words
+  are mentions too (`Paris France`); titles and roles are no part of a name (`German Chancellor Angela Merkel`).
+- **Likeness.** One word that is not a name as it stands must be a form of one: `cardiomyopathies`, not `cup` for a cup
+  of coffee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+
+from pearl_qdrant.lexical.keys import SMALL_WORDS
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
+from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
+from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
+from pearl_qdrant.linking.mention_detection.stop_words import DATES, ROLES, STOP_WORDS
+from pearl_qdrant.linking.options import CommonWords
+from pearl_qdrant.records import Candidate
+
+_SLIP = 0.85
+"""Share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped."""
+
+_ADJECTIVES = ("an", "ese", "ish", "ine", "ic", "i")
+"""Endings of adjectives of places and persons: Canadian, Argentine."""
+
+_BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
+"""Words beside a name that do not make it another one: titles, roles and legal forms."""
+
+_COORDINATING = frozenset(("and", "or"))
+"""Words between two names, where the base has no name with such a word."""
+
+_INITIALS = 5
+"""A word of so many letters is the initials of several words, at most, and those of others too."""
+
+_SHORT_CAPITALS = 4
+"""A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
+
+
+def may_mention(
+    span: Span, written: str, candidate: Candidate, case: NameCase, *, is_exact: bool, common_words: CommonWords
+) -> bool:
+    """Whether a span can mention a candidate.
+
+    Args:
+        span: The span.
+        written: Its text, with single spaces.
+        candidate: An entity with the name that is closest to the span.
+        case: How the base writes its names.
+        is_exact: Whether the span is that name, folded.
+        common_words: What counts of common words.
+    """
+    if span.shape is Shape.GIVEN or common_words == "all":
+        return True
+    lowered, name, writing = written.lower(), candidate.name, case.writing_of(candidate)
+    is_word = " " not in written
+    common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
+    if common and (common_words == "skip" or not is_exact):
+        return False
+    if not is_exact and (
+        _is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)
+    ):
+        return False
+    is_cased = span.shape is not Shape.UNCASED
+    if is_word and is_cased and case.has_case and _is_acronym(name) and not _has_capitals(written):
+        return not common and (writing is not Writing.PROPER or written != lowered)
+    if not is_cased:
+        return writing is not Writing.PROPER or not common or is_mostly_name(lowered)
+    if span.shape is Shape.LOWER:
+        if not case.has_case and is_exact:
+            return writing is not Writing.PROPER or not common or is_mostly_name(lowered)
+        return _may_be_lower(span, written, name, writing, common=common)
+    is_in_capitals = common and len(written) <= _SHORT_CAPITALS and _has_capitals(written)
+    return not is_in_capitals or _has_capitals(name) or not case.has_case
+
+
+def _may_be_lower(span: Span, written: str, name: str, writing: Writing, *, common: bool) -> bool:
+    """Whether a span without capitals, but perhaps that of its sentence, can be a name."""
+    if writing is Writing.WORD:
+        return True
+    if span.case_matters:
+        return writing is Writing.CAPITAL and not common
+    if " " in written:
+        return writing is Writing.CAPITAL or written == name
+    return not common or is_mostly_name(written.lower())
+
+
+def _is_acronym(name: str) -> bool:
+    return " " not in name and _has_capitals(name)
+
+
+def _has_capitals(word: str) -> bool:
+    """Whether a word has several capitals and no small letter, but for a plural s."""
+    stem = word.removesuffix("s")
+    return stem == stem.upper() and sum(c.isupper() for c in stem) > 1
+
+
+def _is_form_of(written: str, name: str, writing: Writing) -> bool:
+    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it.
+
+    A name with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
+    `American` for America, is another word, and one with more words is another name.
+    """
+    is_word = " " not in written
+    if is_word and (" " in name or sum(c.isupper() for c in name) > 1):
+        return False
+    if not is_word and " " not in name and len(name) <= _INITIALS:
+        return False
+    written, name = fold_name(written), fold_name(name)
+    if not _COORDINATING.isdisjoint(written.split()) and _COORDINATING.isdisjoint(name.split()):
+        return False
+    n = min(len(written), len(name))
+    if writing is not Writing.PROPER:
+        return not is_word or (n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2])
+    if name.startswith(written):
+        return name[n:] in ("", "s") or name[n] == " "
+    if written.startswith(name):
+        ending = written[n:]
+        return ending == "s" or (ending[0] == " " and _BESIDE.issuperset(ending.split()))
+    words, of_name = set(written.split()), set(name.split())
+    if not is_word and " " in name and (words < of_name or (of_name < words and _BESIDE.issuperset(words - of_name))):
+        return True
+    if any(written.endswith(ending) and not name.endswith(ending) for ending in _ADJECTIVES):
+        return False
+    return n > 3 and SequenceMatcher(None, written, name, autojunk=False).ratio() >= _SLIP
+
+
+def _is_date(lowered: str) -> bool:
+    """Whether a span is a month or a day of the week with numbers, or one of these alone."""
+    return all(word in DATES or word.isdigit() for word in lowered.replace(",", " ").split())
+
+
+def is_whole(span: Span, writing: Writing, others: Iterable[Span]) -> bool:
+    """Whether a span is no piece of a longer name.
+
+    Args:
+        span: The span of a mention.
+        writing: How its name is written.
+        others: The spans of all mentions.
+    """
+    run = span.run
+    if run is None or (writing is not Writing.PROPER and span.shape is Shape.UNCASED):
+        return True
+    counted = [o for o in others if not run.is_linked or (o.start <= span.start and span.end <= o.end)]
+    rest = _uncovered(run, [span, *counted])
+    if writing is Writing.PROPER:
+        return not rest
+    return all(is_common(word) and not begins_names(word) for word in rest)
+
+
+def _uncovered(run: Run, spans: Sequence[Span]) -> list[str]:
+    """The words of a run outside some spans."""
+    return [word for start, end, word in run.words if not any(one.start <= start and end <= one.end for one in spans)]

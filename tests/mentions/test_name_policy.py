@@ -1,0 +1,225 @@
+"""Which names of a base a text mentions: by letter case, by how common words are, and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from exact_linker import Names
+
+from pearl_qdrant import Candidate, EntityLinker
+from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
+from pearl_qdrant.linking.mention_detection.name_policy import may_mention
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
+from pearl_qdrant.linking.options import CommonWords
+from pearl_qdrant.store.schema import NamePoint
+
+
+def points(names: Iterable[str], *types: str, predicted: str | None = None) -> list[NamePoint]:
+    """Canonical names of entities of some types."""
+    return [NamePoint("kb", n, n, n, is_canonical=True, types=types, predicted_type=predicted) for n in names]
+
+
+def writing(case: NameCase, name: str, *types: str) -> Writing:
+    """How a base writes a name."""
+    return case.writing_of(Candidate("x", "kb", name, name, types=types))
+
+
+CITIES = ["Leipzig", "New Haven", "Bath", "Fort Worth", "Santa Fe", "Reading"]
+SENTENCE_CASE = ["Glaucoma", "Diabetes mellitus", "Shoulder pain", "Knee joint", "Common cold", "Crohn disease"]
+
+
+@pytest.mark.parametrize(
+    "base, name, types, wanted",
+    [
+        (points(SENTENCE_CASE, "OTHER"), "Glaucoma", ("OTHER",), Writing.WORD),
+        (points(SENTENCE_CASE), "Glaucoma", (), Writing.WORD),
+        (points(["glaucoma", "gout", "asthma", "Bell palsy", "angina"], "OTHER"), "Bell", ("OTHER",), Writing.CAPITAL),
+        (points(["glaucoma", "gout", "asthma", "Bell palsy", "angina"], "OTHER"), "gout", ("OTHER",), Writing.WORD),
+        (points(CITIES), "Bath", (), Writing.PROPER),
+        (points(SENTENCE_CASE, "OTHER"), "Bath", ("GPE",), Writing.PROPER),
+        (points(["GLAUCOMA", "GOUT", "ASTHMA", "ANGINA", "RICKETS"], predicted="OTHER"), "GOUT", (), Writing.WORD),
+        (points(["LEIPZIG", "BATH", "READING", "PARIS", "LIMA"], predicted="GPE"), "BATH", (), Writing.PROPER),
+        (points(["leipzig", "bath", "reading", "paris", "lima"], predicted="GPE"), "bath", (), Writing.PROPER),
+        (
+            points(["Heart Attack", "Type 2 Diabetes", "Gout", "Angina", "Rickets"], "OTHER"),
+            "Gout",
+            ("OTHER",),
+            Writing.WORD,
+        ),
+        (points([]), "Bath", (), Writing.PROPER),
+    ],
+)
+def test_a_base_shows_how_it_writes_names(
+    base: list[NamePoint], name: str, types: tuple[str, ...], wanted: Writing
+) -> None:
+    """By small words where proper names have capitals, by types, and where case says nothing by predicted types."""
+    assert writing(NameCase.of_points(base), name, *types) is wanted
+
+
+class Base(Names):
+    """Exact names of a base without types that has other names, too."""
+
+    types = ()
+
+    def __init__(self, names: Iterable[str], others: Iterable[str] = CITIES) -> None:
+        super().__init__((name, name) for name in names)
+        self.others = list(others)
+
+    def name_case(self) -> NameCase:
+        return NameCase.of_points(points(self.others))
+
+
+PLACES = [
+    "Chad",
+    "Georgia",
+    "Ireland",
+    "Jordan",
+    "Germany",
+    "France",
+    "Reading",
+    "March",
+    "WHO",
+    "Nice",
+    "US",
+    "Canada",
+]
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("He was reading a nice book.", []),
+        ("They drove from Reading to Nice.", ["Reading", "Nice"]),
+        ("Reading is fun, and nice.", []),
+        ("reading is nice in march and in germany", ["march", "germany"]),
+        ("March was cold.", ["March"]),
+        ("Who met the WHO in the US?", ["WHO", "US"]),
+        ("The WHO told us.", ["WHO"]),
+        ("GIVE US THE BOOK WHO READ", []),
+        ("WE FLEW TO GERMANY", ["GERMANY"]),
+        ("The drummer Chad Smith left Chad.", ["Chad"]),
+        ("She was at the Georgia Institute of Technology.", []),
+        ("Georgia Institute of Technology is big.", []),
+        ("He read Jordan Peterson in Jordan.", ["Jordan"]),
+        ("It is the University of Georgia.", []),
+        ("In Northern Ireland and in Ireland.", ["Ireland"]),
+        ("Northern Ireland voted, visiting Ireland.", ["Ireland"]),
+        ("Visiting Ireland was fun.", ["Ireland"]),
+        ("Germany and France won.", ["Germany", "France"]),
+        ("Prime Minister of Canada since May.", ["Canada"]),
+        ("President Jordan spoke in Germany's capital.", ["Jordan", "Germany"]),
+        ("They saw the Chad-Smith Group.", []),
+        ("A France-based firm.", ["France"]),
+        ("In Germany May 14 was sunny.", ["Germany"]),
+        ("Results\nGermany\nTom Smith\nand France", ["Germany", "France"]),
+        ("i saw chad smith in germany", ["germany"]),
+    ],
+)
+def test_proper_names_are_found_whole_and_as_names(text: str, wanted: list[str]) -> None:
+    """Lower-case words are none, common words only where they are written as names, parts of longer names never."""
+    assert [a.text for a in annotate(Base(PLACES), text)] == wanted
+
+
+@pytest.mark.parametrize(
+    "common_words, wanted",
+    [("skip", ["Germany"]), ("capitalised", ["Reading", "Germany"]), ("all", ["reading", "Reading", "Germany"])],
+)
+def test_the_policy_for_common_words(common_words: CommonWords, wanted: list[str]) -> None:
+    """Never alone, where they are written as names, or always."""
+    text = "He was reading in Reading, Germany."
+
+    assert [a.text for a in annotate(Base(PLACES), text, common_words=common_words)] == wanted
+
+
+def test_the_policy_is_checked() -> None:
+    """Another word is refused."""
+    with pytest.raises(ValueError, match="common_words is 'skip', 'capitalised' or 'all', not 'some'"):
+        annotate(Base(PLACES), "text", common_words="some")  # type: ignore[arg-type]
+
+
+def test_words_of_a_base_are_found_in_all_letters() -> None:
+    """A base that starts its names with a capital has words, which texts write small, in capitals and in titles."""
+    base = Base(["Glaucoma", "Shoulder pain", "Nausea", "TIA"], SENTENCE_CASE)
+
+    def found(text: str) -> list[str]:
+        return [a.text for a in annotate(base, text)]
+
+    assert found("Patient has glaucoma and shoulder pain.") == ["glaucoma", "shoulder pain"]
+    assert found("GLAUCOMA, SHOULDER PAIN AND NAUSEA") == ["GLAUCOMA", "SHOULDER PAIN", "NAUSEA"]
+    assert found("Treatment of Severe Glaucoma") == ["Glaucoma"]
+    assert found("She works at the Glaucoma Society of Kent.") == []
+    assert found("After a TIA he came to.") == ["TIA"]
+
+
+def test_a_base_without_case_has_names_as_it_writes_them() -> None:
+    """Names in small letters are found in small letters, but for common words; those have a capital in the text."""
+    small, capitals = [str.lower(name) for name in CITIES], [str.upper(name) for name in CITIES]
+    text = "They drove from reading to leipzig and Bath, then to fort worth."
+
+    assert [a.text for a in annotate(Base(small, small), text)] == ["leipzig", "Bath", "fort worth"]
+    assert [a.text for a in annotate(Base(capitals, capitals), "In READING and BATH.")] == ["READING", "BATH"]
+
+
+@pytest.fixture(scope="module")
+def linker() -> Iterator[EntityLinker]:
+    """Names with capitals inside, with the shipped model."""
+    names = ["van Buchem disease", "Meckel-Gruber syndrome, type 2", "disease", "carcinoma of the Liver cells", "liver"]
+    with EntityLinker.build([{"id": n, "name": n, "types": ["disease"]} for n in names]) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "name", ["van Buchem disease", "Meckel-Gruber syndrome, type 2", "carcinoma of the Liver cells"]
+)
+def test_a_name_is_found_in_a_text_without_case(linker: EntityLinker, name: str) -> None:
+    """Whole, in small letters and in capitals, whatever capitals the base has in it."""
+    for text in (f"what is {name.lower()}, she asked".lower(), f"THEY SAW {name} THERE".upper()):
+        assert [a.link.entity_id for a in linker.annotate(text)] == [name]
+
+
+@pytest.mark.parametrize(
+    "name, written, wanted",
+    [
+        ("Panama", "Panamas", True),
+        ("Panama", "Panamanian", False),
+        ("America", "American", False),
+        ("Canada", "Canadian", False),
+        ("Argentina", "Argentine", False),
+        ("Ouagadougou", "Ougadougou", True),
+        ("MURCS", "Murcia", False),
+        ("Novel Coronavirus 2019", "May 2019", False),
+        ("French Republic", "French Navy", False),
+        ("New York City", "New York", True),
+        ("New York", "New York Stadium", False),
+        ("Barack Obama", "President Barack Obama", True),
+        ("MM", "Mitsubishi Motors", False),
+        ("ls", "Lok Sabha", False),
+        ("Lake Chad", "Lake and Chad", False),
+    ],
+)
+def test_what_is_no_name_must_be_a_form_of_one(name: str, written: str, wanted: bool) -> None:
+    """A proper name's plural, its other spelling or some of its words, however probable the linker finds it."""
+    span = Span(0, len(written), Shape.NAME, len(written.split()), case_matters=True)
+    candidate = Candidate("x", "kb", name, name, types=("GPE",))
+
+    assert may_mention(span, written, candidate, NameCase(), is_exact=False, common_words="capitalised") is wanted
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ("He has glau\u00adcoma now.", "glaucoma"),
+        ("He has \ufb01bromyalgia now.", "fibromyalgia"),
+        ("It is Sjo\u0308gren syndrome.", "Sj\u00f6gren syndrome"),
+        ("\U0001f600 A diabetes\r\nmellitus.", "diabetes mellitus"),
+        ("A diabetes\u00a0mellitus.", "diabetes mellitus"),
+    ],
+)
+def test_offsets_are_those_of_the_text(text: str, name: str) -> None:
+    """Soft hyphens, ligatures, combining accents, line ends and emoji do not move the offsets."""
+    with EntityLinker.build([{"id": name, "name": name, "types": ["disease"]}]) as opened:
+        (found,) = opened.annotate(text)
+
+    assert (found.link.entity_id, text[found.start : found.end]) == (name, found.text)
