@@ -67,7 +67,7 @@ class RetryPolicy:
         """Make the policy of a load, which may outlive a restart of the server: wait this long for any failure."""
         return cls(budget_s=seconds, connect_budget_s=seconds)
 
-    def call(
+    def call(  # long: what tenacity asks, one small function for each
         self,
         request: Callable[[], T],
         is_transient: Callable[[BaseException], bool],

@@ -91,11 +91,13 @@ def can_reach(link: Link, threshold: float) -> bool:
 
 
 def is_name(link: Link) -> bool:
-    """Whether the linked string is, folded, the name of the best candidate."""
+    """Whether the linked string is, folded, the name of the best candidate, or was learned as one."""
     if not link.candidates:
         return False
-    name, mention = link.candidates[0].name, link.mention
-    return name == mention or (fold_name(name) == fold_name(mention) != "")
+    best, mention = link.candidates[0], link.mention
+    if any(one.entity_id == best.entity_id and one.as_written for one in link.learned):
+        return True
+    return best.name == mention or (fold_name(best.name) == fold_name(mention) != "")
 
 
 def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float:
