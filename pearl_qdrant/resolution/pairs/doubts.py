@@ -1,7 +1,7 @@
 """Doubts about two names: they are not merged by themselves, however near they are, and a person is asked.
 
-the housemaid / the housemaid's cousin      what belongs to it
-Mrs. Hudson / Hudson                        title of another person
+the miller / the miller's cousin            what belongs to it
+Mrs. Berg / Berg                            title of another person
 stairs / stars                              two words that are spelt alike
 """
 
@@ -22,7 +22,7 @@ from pearl_qdrant.resolution.pairs.features import Form
 _DIGIT = re.compile(r"\d")
 
 _WOMEN = frozenset("mrs ms miss lady dame madam madame".split())
-"""Titles of a person who is not the one with the family name alone: `Mrs. Hudson`, `Hudson`."""
+"""Titles of a person who is not the one with the family name alone: `Mrs. Berg`, `Berg`."""
 
 _OWNER = re.compile(r"(?:['\u2019]s|s['\u2019])\s+\S", re.IGNORECASE)
 

@@ -7,7 +7,7 @@ Features of strings are those of the linker's ranking (`linking.ranking`), taken
     initials         equal words, but for initials of the other's: J. B. Todd, John Blair Todd
     crowd            cosine to the names further away, which is high where many names are alike
     rank             how near each is among the other's neighbours
-    fillers          how many names have another word where the two differ: Marley's face, Marley's voice, Marley's hand
+    fillers          how many names have another word where the two differ: Berg's face, Berg's voice, Berg's hand
 """
 
 from __future__ import annotations

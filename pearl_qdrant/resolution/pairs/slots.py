@@ -1,7 +1,7 @@
 """How many names of a list have something else in the place where two of them differ.
 
-    Marley's face, Marley's voice, Marley's pigtail      three fillers of "Marley's ...": they are parts of one thing
-    Project Gutenberg, Project Gutenberg License, ...    many names begin with the first one
+    Berg's hand, Berg's voice, Berg's hat                three fillers of "Berg's ...": they are parts of one thing
+    Acme Cloud, Acme Cloud License, ...                  many names begin with the first one
 
 Names that many others vary are siblings or parts; two spellings of one thing mostly stand alone.
 """
