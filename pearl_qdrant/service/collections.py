@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import CollectionNotFoundError, ModelMismatchError, PearlQdrantError
+from pearl_qdrant.errors import CollectionNotFoundError, ModelMismatchError, PearlQdrantError, StoreError
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
@@ -269,16 +269,21 @@ class Collections:
         return [handle for name in names if (handle := await self.get(name)).kb == kb]
 
     async def names(self) -> list[str]:
-        """Names of the collections that are served, sorted.
+        """Names of the collections that are served, sorted; the last known ones while the store does not answer.
 
         Raises:
-            StoreError: If all of the store are served, and it cannot be read.
+            StoreError: If all of the store are served, and it could never be read.
         """
         if self._settings.collections:
             return sorted(self._settings.collections)
         now = asyncio.get_running_loop().time()
         if self._listed is None or now - self._listed[0] > _LIST_S:
-            self._listed = now, await self._lane.run(self._list)
+            try:
+                self._listed = now, await self._lane.run(self._list)
+            except StoreError:
+                if self._listed is None:
+                    raise
+                self._listed = now, self._listed[1]
         return self._listed[1]
 
     async def summaries(self) -> list[CollectionSummary]:
