@@ -17,6 +17,7 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.service.errors import NoCollectionNamedError, NotReadyError, ServiceError, WritingNotAllowedError
+from pearl_qdrant.service.memory import give_memory_back
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, SpanContext, facts, span
 from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
@@ -209,6 +210,10 @@ def open_served_store(settings: ServiceSettings, access: ServerAccess | None = N
     )
 
 
+_FIRST_TEXT = "Acme Paper Mills are in New York."
+"""Is annotated when a collection is opened, so that no request waits for tables that are read with their first use."""
+
+
 class Collections:
     """The collections that the service answers for; those of one model share one encoder.
 
@@ -326,7 +331,8 @@ class Collections:
             await asyncio.to_thread(self._store.close)
 
     async def _keep(self) -> None:
-        """Open what is not open, and newer states of what is, again and again."""
+        """Open what is not open, and newer states of what is, again and again; give memory back after much work."""
+        was_busy = True
         while True:
             try:
                 names = await self.names()
@@ -336,6 +342,10 @@ class Collections:
                 log.warning("the store cannot be read: %s", error)
             except Exception:
                 log.exception("looking for newer states failed")
+            is_idle = all(handle.is_idle for handle in self._handles.values())
+            if is_idle and was_busy:
+                await asyncio.to_thread(give_memory_back)
+            was_busy = not is_idle
             await asyncio.sleep(self._settings.reload_s)
 
     async def _keep_one(self, name: str) -> None:
@@ -403,6 +413,7 @@ class Collections:
             encoder_for = None if settings.model else self._encoder
             encoder = self._encoder(collection.manifest)
             linker = EntityLinker(store, [collection], encoder, read_only=read_only, encoder_for=encoder_for)
+            linker.annotate(_FIRST_TEXT)
         except BaseException:
             store.close()
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
@@ -22,6 +21,7 @@ from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, Store
 from pearl_qdrant.service.app import create_app
 from pearl_qdrant.service.collections import open_served_store
 from pearl_qdrant.service.connections import Connection, ConnectionLimits
+from pearl_qdrant.service.memory import keep_little_memory
 from pearl_qdrant.service.observing import SHARED_FOLDER, facts, start_logging
 from pearl_qdrant.service.settings import ServiceSettings, check_settings
 
@@ -54,7 +54,7 @@ def serve(settings: ServiceSettings | None = None) -> None:
     settings = settings or ServiceSettings()
     check_settings(settings)
     start_logging(settings.log_format)
-    give_memory_back()
+    keep_little_memory()
     _check_collections(settings)
     if settings.host not in _LOCAL and not settings.api_keys:
         log.warning("other machines can reach the service on %s, and no API key is set", settings.host)
@@ -110,7 +110,7 @@ milliseconds, but a machine may be busy."""
 def make_app(settings: ServiceSettings) -> FastAPI:
     """The application of one process, which logs."""
     start_logging(settings.log_format)
-    give_memory_back()
+    keep_little_memory()
     app = create_app(settings)
     sys.setswitchinterval(_SWITCH_S)
     app.openapi()  # made now: it takes long enough to be noticed by those who wait
@@ -143,22 +143,6 @@ def _check_collections(settings: ServiceSettings) -> None:
     for name in settings.collections:
         if name not in existing:
             raise CollectionNotFoundError(name, existing)
-
-
-def give_memory_back() -> None:
-    """Let the C library (glibc) keep little of what is freed; elsewhere nothing.
-
-    By itself it gives each thread a heap, and keeps ever larger blocks in them: under the heaviest requests the service
-    grew by a third, and went on growing.
-    """
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        for parameter, value in _MALLOC.items():
-            libc.mallopt(parameter, value)
-
-
-_MALLOC = {-8: 2, -1: 1 << 17}
-"""M_ARENA_MAX: heaps; M_TRIM_THRESHOLD: free bytes at the end of one, which also holds the size from which a block is
-given back at once at 128 KB. The numbers are those of malloc.h."""
 
 
 def _run_workers(config: uvicorn.Config, settings: ServiceSettings) -> bool:
