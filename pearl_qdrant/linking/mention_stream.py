@@ -8,16 +8,17 @@ thread, and the slices of a batch are searched at the same time, because a searc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from operator import is_
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
-from pearl_qdrant.linking.candidates import Exclude, find_candidates
+from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.entity_ids import find_by_id, looks_like_id
 from pearl_qdrant.linking.mentions import clean_mention, take
@@ -41,6 +42,10 @@ SEARCH_BATCH = 128
 
 REMOTE_SEARCHES = 4
 """Slices of a batch that are searched at the same time on a server."""
+
+
+_LEAST_SLOPE = 0.7
+"""Slope of a calibration from which the bonus of a name leaves other candidates less than a millionth."""
 
 
 class _Vectors:
@@ -91,7 +96,7 @@ class MentionStream:
         for name in types:
             if name not in ENTITY_TYPES and not self.statistics.has_type(name):
                 raise UnknownTypeError(name, self.statistics.names, self.statistics.types())
-        limit = max(options.limit, DEFAULT_LIMIT)
+        limit = max(options.most_candidates, DEFAULT_LIMIT)
         return LinkQuery(limit, types, is_filter=options.type_mode == "hard", is_typed=is_typed)
 
     def score(
@@ -106,7 +111,7 @@ class MentionStream:
             check: Called before each search; raises to stop the stream, as when the linker was closed.
         """
         if exclude is None and not self.statistics.is_remote:
-            yield from self._score_distinct(mentions, link_query, check)
+            yield from self._score_distinct(mentions, link_query, check, names_first=False)
             return
         done = 0
         for batch, cleaned, encoded in self._encoded(mentions, check):
@@ -118,6 +123,20 @@ class MentionStream:
             found = chain.from_iterable(self._in_order(search, parts))
             yield from self._answers(batch, cleaned, found, distinct=exclude is None)
             done += len(batch)
+
+    def score_for_links(
+        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None], *, slope: float
+    ) -> Iterator[ScoredMention]:
+        """`score` with the entities of that name alone where a mention is a name; embedded, without encoding it.
+
+        Args:
+            mentions, link_query, check: As for `score`.
+            slope: Of the calibration: with a low one, other candidates take a part of the probability of a name.
+        """
+        if self.statistics.is_remote or slope < _LEAST_SLOPE:
+            yield from map(of_own_name, self.score(mentions, link_query, None, check))
+            return
+        yield from map(of_own_name, self._score_distinct(mentions, link_query, check, names_first=True))
 
     def _answers(
         self, batch: Sequence[str], cleaned: Sequence[str], found: Iterator[ScoredMention], *, distinct: bool
@@ -166,27 +185,46 @@ class MentionStream:
         ]
 
     def _score_distinct(
-        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None]
+        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None], *, names_first: bool
     ) -> Iterator[ScoredMention]:
-        """`score` of embedded collections, if no names are excluded: each distinct mention is searched once."""
+        """`score` of embedded collections, if no names are excluded: each distinct mention is searched once.
+
+        With `names_first`, names of the base are looked up, and what is one has no other candidates.
+        """
+        kept = replace(link_query, names_first=names_first)
         while batch := take(mentions, BATCH):
             check()
             cleaned = [clean_mention(mention) for mention in batch]
             distinct = dict.fromkeys(cleaned)
-            known = self._cached(distinct, link_query, self.statistics.state())
-            vectors = _Vectors(self.encoder, [text for text in distinct if text not in known])
-            del known  # an edit between two slices changes the answers after it
+            state = self.statistics.state()
+            known = self._cached(distinct, kept, state)
+            new = [text for text in distinct if text not in known]
+            own = self._find_own(new, link_query) if names_first and state is not None else {}
+            vectors = _Vectors(self.encoder, [text for text in new if text not in own])
             for start in range(0, len(batch), SEARCH_BATCH):
                 check()
                 part = slice(start, start + SEARCH_BATCH)
-                packed, found = self._find_new(dict.fromkeys(cleaned[part]), vectors, link_query)
+                # An edit between two slices changes the answers after it.
+                current = own if own and _is_same(self.statistics.state(), state) else {}
+                packed, found = self._find_new(dict.fromkeys(cleaned[part]), vectors, kept, current)
                 for mention, text in zip(batch[part], cleaned[part], strict=True):
                     # The first answer is given as it was found; others must not share what a caller may change.
                     scored = found.pop(text, None) or unpack(packed[text], text)
                     yield self._reranked(scored, text, mention)
 
+    def _find_own(self, texts: Sequence[str], link_query: LinkQuery) -> dict[str, ScoredMention]:
+        """Those of some cleaned mentions that are names of the base, with the entities of that name."""
+        targets = self.statistics.targets()
+        scorer = Scorer(self.model, self.baseline, targets.log_size)
+        found: dict[str, ScoredMention] = {}
+        for start in range(0, len(texts), SEARCH_BATCH):
+            found |= find_by_name(
+                targets.all, texts[start : start + SEARCH_BATCH], self.encoder.info.dim, link_query, scorer
+            )
+        return found
+
     def _find_new(
-        self, texts: Iterable[str], vectors: _Vectors, link_query: LinkQuery
+        self, texts: Iterable[str], vectors: _Vectors, link_query: LinkQuery, own: Mapping[str, ScoredMention]
     ) -> tuple[dict[str, bytes], dict[str, ScoredMention]]:
         """All of some distinct mentions, packed; and those that had to be searched, as they were found."""
         state = self.statistics.state()
@@ -194,9 +232,12 @@ class MentionStream:
         new = [text for text in texts if text not in packed]
         if not new:
             return packed, {}
-        found = {}
-        for text, scored in zip(new, self._find(new, vectors.of(new), link_query, None), strict=True):
+        found = {text: own[text] for text in new if text in own}
+        others = [text for text in new if text not in own]
+        searched = self._find(others, vectors.of(others), link_query, None) if others else []
+        for text, scored in zip(others, searched, strict=True):
             found[text] = self._by_id(scored, text, link_query, None)
+        for text in new:
             packed[text] = pack(found[text])
             if state is not None:
                 self.cache.put(text, link_query, packed[text], state)
@@ -283,6 +324,19 @@ def encode_ahead(
                 following = take(mentions, n)
             # An error of the worker is raised here, after the batches before it were yielded.
             yield current[0], current[1], current[2].result()
+
+
+def of_own_name(scored: ScoredMention) -> ScoredMention:
+    """A mention without the candidates that its answer does not need: where it is a name, those of another name."""
+    if scored.certainty == 1:
+        return scored
+    if scored.rule == "entity id":
+        return replace(scored, found=scored.found[:1])
+    return replace(scored, found=[entity for entity in scored.found if entity.is_namesake])
+
+
+def _is_same(state: Sequence[object] | None, other: Sequence[object] | None) -> bool:
+    return state is not None and other is not None and len(state) == len(other) and all(map(is_, state, other))
 
 
 def _first_rows(texts: Sequence[str]) -> dict[str, int]:

@@ -45,7 +45,11 @@ class _Linked(_Collection):
 
 class _WithCandidates(_Linked):
     type_mode: TypeMode = Field("hard", description="hard: only entities of the types; soft: prefer them; off.")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, description="Maximum number of candidates.")
+    limit: int | None = Field(
+        None,
+        ge=1,
+        description=f"Most candidates; by default what the answer needs, to {DEFAULT_LIMIT}.",
+    )
 
     def options(self, context: str | None = None) -> LinkOptions:
         """The options of the linker."""
@@ -273,7 +277,10 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
     """Link mentions to entities of a collection, each with a probability, or to NIL with a reason."""
     body.check(settings)
     handle = await collections.get(body.collection)
-    links = await handle.link(body.mentions, body.options(body.context), is_gone=request.is_disconnected)
+    options = body.options(body.context)
+    if body.explain:
+        options = options.updated(limit=options.most_candidates)
+    links = await handle.link(body.mentions, options, is_gone=request.is_disconnected)
 
     def answer() -> Response:
         records: Iterator[Any] = map(link_record, links)
@@ -282,7 +289,7 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
             records = (link_record(one, explanation=explain_link(one, calibration, model)) for one in links)
         return json_pieces([("collection", handle.name), ("links", records)])
 
-    return await beside(len(links) * body.limit * _RECORD_BYTES, answer)
+    return await beside(len(links) * options.most_candidates * _RECORD_BYTES, answer)
 
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))
