@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from operator import is_
+from typing import TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
@@ -43,6 +44,9 @@ SEARCH_BATCH = 128
 REMOTE_SEARCHES = 4
 """Slices of a batch that are searched at the same time on a server."""
 
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 _LEAST_SLOPE = 0.7
 """Slope of a calibration from which the bonus of a name leaves other candidates less than a millionth."""
@@ -117,7 +121,7 @@ class MentionStream:
         for batch, cleaned, encoded in self._encoded(mentions, check):
             # A mention that comes again within its batch has the answer of the first one; exclusions go by number.
             rows = [*range(len(batch))] if exclude is not None else [*_first_rows(cleaned).values()]
-            parts = [rows[start : start + SEARCH_BATCH] for start in range(0, len(rows), SEARCH_BATCH)]
+            parts = _parts(rows)
             excluded = None if exclude is None else partial(_shifted, exclude, done)
             search = partial(self._find_rows, cleaned, encoded, link_query, excluded, check)
             found = chain.from_iterable(self._in_order(search, parts))
@@ -127,16 +131,38 @@ class MentionStream:
     def score_for_links(
         self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None], *, slope: float
     ) -> Iterator[ScoredMention]:
-        """`score` with the entities of that name alone where a mention is a name; embedded, without encoding it.
+        """`score` with the entities of that name alone where a mention is a name, without encoding it.
 
         Args:
             mentions, link_query, check: As for `score`.
             slope: Of the calibration: with a low one, other candidates take a part of the probability of a name.
         """
-        if self.statistics.is_remote or slope < _LEAST_SLOPE:
-            yield from map(of_own_name, self.score(mentions, link_query, None, check))
-            return
-        yield from map(of_own_name, self._score_distinct(mentions, link_query, check, names_first=True))
+        if slope < _LEAST_SLOPE:
+            found = self.score(mentions, link_query, None, check)
+        elif self.statistics.is_remote:
+            found = self._score_names_first(mentions, link_query, check)
+        else:
+            found = self._score_distinct(mentions, link_query, check, names_first=True)
+        yield from map(of_own_name, found)
+
+    def _score_names_first(
+        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None]
+    ) -> Iterator[ScoredMention]:
+        """`score` on a server: what is no name of the base is encoded, in the thread that looks names up."""
+
+        def prepare(cleaned: Sequence[str]) -> tuple[dict[str, ScoredMention], list[str], Encoded | None]:
+            distinct = list(dict.fromkeys(cleaned))
+            # A single one is looked up by the request that also searches for its vector.
+            own = self._find_own(distinct, link_query) if len(distinct) > 1 else {}
+            others = [text for text in distinct if text not in own]
+            return own, others, self.encoder.encode(others) if others else None
+
+        for batch, cleaned, (own, others, encoded) in prepare_ahead(prepare, mentions, REMOTE_BATCH, check):
+            parts = _parts(range(len(others)))
+            search = partial(self._find_rows, others, encoded, link_query, None, check)
+            searched = chain.from_iterable(self._in_order(search, parts))
+            found = (own[text] if text in own else next(searched) for text in dict.fromkeys(cleaned))
+            yield from self._answers(batch, cleaned, found, distinct=True)
 
     def _answers(
         self, batch: Sequence[str], cleaned: Sequence[str], found: Iterator[ScoredMention], *, distinct: bool
@@ -153,9 +179,7 @@ class MentionStream:
                     packed[text] = pack(scored)
             yield self._reranked(scored, text, mention)
 
-    def _in_order(
-        self, search: Callable[[list[int]], list[ScoredMention]], parts: Sequence[list[int]]
-    ) -> Iterator[list[ScoredMention]]:
+    def _in_order(self, search: Callable[[Sequence[S]], T], parts: Sequence[Sequence[S]]) -> Iterator[T]:
         """What a search returns for each part, in order; on a server several wait for answers at the same time."""
         if not self.statistics.is_remote or len(parts) < 2:
             yield from map(search, parts)
@@ -172,7 +196,7 @@ class MentionStream:
         link_query: LinkQuery,
         exclude: Exclude | None,
         check: Callable[[], None],
-        rows: list[int],
+        rows: Sequence[int],
     ) -> list[ScoredMention]:
         """Candidates of some mentions of a batch, at most `SEARCH_BATCH`; ids are looked up, too."""
         check()
@@ -216,12 +240,8 @@ class MentionStream:
         """Those of some cleaned mentions that are names of the base, with the entities of that name."""
         targets = self.statistics.targets()
         scorer = Scorer(self.model, self.baseline, targets.log_size)
-        found: dict[str, ScoredMention] = {}
-        for start in range(0, len(texts), SEARCH_BATCH):
-            found |= find_by_name(
-                targets.all, texts[start : start + SEARCH_BATCH], self.encoder.info.dim, link_query, scorer
-            )
-        return found
+        look_up = partial(find_by_name, targets.all, dim=self.encoder.info.dim, link_query=link_query, scorer=scorer)
+        return {text: own for found in self._in_order(look_up, _parts(texts)) for text, own in found.items()}
 
     def _find_new(
         self, texts: Iterable[str], vectors: _Vectors, link_query: LinkQuery, own: Mapping[str, ScoredMention]
@@ -279,7 +299,7 @@ class MentionStream:
         """Yield batches of mentions: as given, cleaned, and encoded."""
         if self.statistics.is_remote:
             # While a search waits for the server, the processor is free to encode the next batch.
-            yield from encode_ahead(self.encoder, mentions, REMOTE_BATCH, check)
+            yield from prepare_ahead(self.encoder.encode, mentions, REMOTE_BATCH, check)
             return
         # An embedded search needs the interpreter lock itself: encoding in parallel made both slower
         # (docs/experiments/linking-speed.md). So the batches follow one another.
@@ -289,16 +309,16 @@ class MentionStream:
             yield batch, cleaned, self.encoder.encode(cleaned)
 
 
-def encode_ahead(
-    encoder: Encoder, mentions: Iterator[str], n: int, check: Callable[[], None]
-) -> Iterator[tuple[list[str], list[str], Encoded]]:
-    """Yield batches of at most `n` mentions (as given, cleaned, encoded), encoding one batch ahead in a thread.
+def prepare_ahead(
+    prepare: Callable[[Sequence[str]], T], mentions: Iterator[str], n: int, check: Callable[[], None]
+) -> Iterator[tuple[list[str], list[str], T]]:
+    """Yield batches of at most `n` mentions (as given, cleaned, prepared), preparing one batch ahead in a thread.
 
     The mentions are read in the caller's thread, because an iterator such as a database cursor may be bound to it.
-    A single batch is encoded there too: a thread would only cost time.
+    A single batch is prepared there too: a thread would only cost time.
 
     Args:
-        encoder: Used by one thread at a time.
+        prepare: Encodes cleaned mentions, for example; called by one thread at a time.
         mentions: Read at most two batches ahead of the caller.
         n: Mentions per batch.
         check: Called before each batch is yielded; raises to stop.
@@ -308,22 +328,27 @@ def encode_ahead(
     if not following:
         if batch:
             check()
-            yield batch, cleaned, encoder.encode(cleaned)
+            yield batch, cleaned, prepare(cleaned)
         return
-    # One worker, so at most one `encode` runs; leaving the block (an error, or a caller that stops early and closes the
-    # generator) waits for that one and leaves no thread behind.
+    # One worker, so at most one `prepare` runs; leaving the block (an error, or a caller that stops early and closes
+    # the generator) waits for that one and leaves no thread behind.
     with ThreadPoolExecutor(1, thread_name_prefix="pearl-qdrant-encode") as thread:
-        encoded: Future[Encoded] | None = thread.submit(copy_context().run, encoder.encode, cleaned)
-        while encoded is not None:
+        prepared: Future[T] | None = thread.submit(copy_context().run, prepare, cleaned)
+        while prepared is not None:
             check()
-            current = batch, cleaned, encoded
+            current = batch, cleaned, prepared
             # The next batch starts before the caller gets this one: it is encoded while the caller searches.
-            batch, cleaned, encoded = following, [clean_mention(mention) for mention in following], None
+            batch, cleaned, prepared = following, [clean_mention(mention) for mention in following], None
             if batch:
-                encoded = thread.submit(copy_context().run, encoder.encode, cleaned)
+                prepared = thread.submit(copy_context().run, prepare, cleaned)
                 following = take(mentions, n)
             # An error of the worker is raised here, after the batches before it were yielded.
             yield current[0], current[1], current[2].result()
+
+
+def _parts(rows: Sequence[S]) -> list[Sequence[S]]:
+    """Slices of what is searched together."""
+    return [rows[start : start + SEARCH_BATCH] for start in range(0, len(rows), SEARCH_BATCH)]
 
 
 def of_own_name(scored: ScoredMention) -> ScoredMention:

@@ -241,5 +241,7 @@ def test_the_linker_explains_itself(linker: EntityLinker) -> None:
     assert lines[0].startswith("linked: probability")
     assert any("The New York Times [nyt] (ORG)" in line for line in lines)
     assert any(line.startswith("runner-up") for line in lines)
-    assert explain_link(linker.link("New York", on_tie="null", limit=10), linker.calibration)[0].startswith("NIL: 2 entities")
+    assert explain_link(linker.link("New York", on_tie="null", limit=10), linker.calibration)[0].startswith(
+        "NIL: 2 entities"
+    )
     assert explain_link(linker.link(""), linker.calibration) == [explain_link(linker.link(""), linker.calibration)[0]]
