@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pearl_qdrant.linking.ranking.edit_features import (
     UNCHANGED,
     is_misread,
+    is_other_word,
     is_short_slip,
     is_swap,
     is_unknown,
@@ -112,6 +113,7 @@ def candidate_features(  # long: one line for each feature
         1.0 if is_short else 0.0,
         1.0 if is_new_word else 0.0,
         1 - dense if is_new_word else 0.0,
+        1.0 if 0.0 < similarity < 1.0 and not misread and is_other_word(of_mention, of_name) else 0.0,
         1.0 if n_slips == 1 and is_swap(of_mention, of_name) else 0.0,
         *changes[:-1],
         1.0 if point.is_canonical else 0.0,

@@ -43,6 +43,7 @@ TABLE: tuple[Feature, ...] = (
     Feature("short_edit", 1, "one edit away in a short name"),
     Feature("unknown_slip", 1, "one or two edits away, and the base does not have the word as it is written"),
     Feature("unknown_gap", 1, "the same, and the vectors differ"),
+    Feature("other_word", -1, "a word is a slip of one of the name, and itself a word that texts have"),
     Feature("swap", 1, "letters in another order"),
     Feature("replaced_words", -1, "another word among equal ones"),
     Feature("any_replaced", -1, "both have words that the other does not have"),
