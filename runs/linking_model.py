@@ -3,9 +3,9 @@
     python runs/linking_model.py --data FOLDER --wordnet FOLDER --work FOLDER \
         --out pearl_qdrant/linking/ranking/ranking.json
 
---wordnet is the `dict` folder of WordNet 3.0 (Debian: wordnet-base). --data has `real/`, `autofj/`, `kb/`, `context/`,
-and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work and their mentions scored once;
-both are kept there. Bases have 50 to 451,518 entities. There are these sorts of tasks:
+--wordnet is the `dict` folder of WordNet 3.0 (Debian: wordnet-base). --data has `real/`, `autofj/`, `kb/`, `context/`
+and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work and their mentions scored
+once; both are kept there. Bases have 50 to 451,518 entities. There are these sorts of tasks:
 
     real        sets that others made: names with the answers of curators, and names without an entity
     autofj      titles that mean the same; all of AutoFJ, since no other part of the model uses it
@@ -17,9 +17,11 @@ both are kept there. Bases have 50 to 451,518 entities. There are these sorts of
     small       parts of these bases of 300 and 3,000 entities, with mentions made from them
     near        parts of these bases and of WordNet's nouns: names that differ in one word, by an edit or two, from a
                 name that stays, with all entities of that name taken out
+    cut         names of these bases whose longer words are cut short: `N. Engl. J. Med.`
+    list        organisations of these bases within an address: `School of Law, Yale University, New Haven`
 
-A fifth of the mentions of the second and third sort is made NIL: every entity that shares a folded name with the right
-one is excluded. `WEIGHTS` and `SHARES` say how much each sort and kind counts.
+A fifth of the mentions of the second, third and last two sorts is made NIL: every entity that shares a folded name with
+the right one is excluded. `WEIGHTS` and `SHARES` say how much each sort and kind counts.
 
 The printed figures are cross-fitted: each task is scored by a model that was fitted without its base, and without the
 bases that cover the same things. The run takes about 45 minutes on two cores.
@@ -31,6 +33,7 @@ import json
 import logging
 import pickle
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -88,6 +91,8 @@ WEIGHTS = {
     "everyday": (3.0, 8.0),
     "small": (1.5, 9.0),
     "near": (0.5, 3.0),
+    "cut": (0.5, 1.5),
+    "list": (0.5, 1.0),
 }
 """Weights of each sort of task, in the ranking and in the decision, divided among its bases."""
 SHARES = {kind.name: kind.share for kind in KINDS} | {
@@ -251,6 +256,8 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
             part = random.Random(f"{stem}{size}{seed}").sample(rows[stem], size)
             yield Base(f"small:{stem}_{size}_{seed}", part, [], has_aliases=True)
     yield from near_bases(data, wordnet)
+    yield from cut_bases(data)
+    yield from list_bases(data)
     yield from real_bases(data)
     yield from autofj_bases(data)
     yield from biomedical_bases(data)
@@ -306,9 +313,82 @@ def near_names(rows: Sequence[Row], seed: str) -> list[tuple[str, frozenset[str]
     return [(written[folded], frozenset(owners[folded])) for folded in chosen[:MENTIONS]]
 
 
+def cut_bases(data: Path) -> Iterator[Base]:
+    """Names of two words and more whose longer words are cut, some with full stops; small words may be left out."""
+    for base in everyday_bases(data):
+        stem = base.name.partition(":")[2]
+        if stem not in NEAR_STEMS:
+            continue
+        rng, mentions = random.Random(f"cut {stem}"), []
+        for row in rng.sample(base.rows, len(base.rows)):
+            text = None if row.types == "PERSON" else cut_name(row.name, rng)
+            if text is not None and len(mentions) < MENTIONS // 2:
+                mentions.append((text, frozenset((row.entity_id,))))
+        yield Base(f"cut:{stem}", base.rows, mentions, has_aliases=True)
+
+
+def cut_name(name: str, rng: random.Random) -> str | None:
+    """A name of two to six words with its longer words cut short after a consonant; None if it has too few of them."""
+    words = name.split()
+    if not 2 <= len(words) <= 6 or not all(re.fullmatch(r"[A-Za-z]+", word) for word in words):
+        return None
+    stop, without_small = rng.choice((".", ".", "")), rng.random() < 0.7
+    found, n_cut = [], 0
+    for word in words:
+        if word.lower() in _SMALL_WORDS:
+            found += [] if without_small else [word]
+            continue
+        ends = [i for i in range(3, min(7, len(word) - 1)) if word[i - 1].lower() not in "aeiouy"]
+        if not ends or rng.random() < 0.2:
+            found.append(word)
+            continue
+        found.append(word[: 1 if rng.random() < 0.1 else rng.choice(ends)] + stop)
+        n_cut += 1
+    return " ".join(found) if n_cut * 2 >= len(found) > 1 and sum(map(len, found)) > 8 else None
+
+
+_SMALL_WORDS = frozenset("of the and in for on de".split())
+_UNITS = (
+    "Department of {}|Faculty of {}|School of {}|Institute of {}|Division of {}|Laboratory of {}|{} Department|{} Unit|"
+    "Centre for {}|Chair of {}"
+).split("|")
+_FIELDS = (
+    "Physics|Medicine|Computer Science|Neurology|Economics|Applied Mathematics|Chemistry|Public Health|Law|History|"
+    "Molecular Biology|Psychiatry|Marketing|Sales|Civil Engineering|Ecology"
+).split("|")
+
+
+def list_bases(data: Path) -> Iterator[Base]:
+    """Organisations within an affiliation or an address: a unit before the name, places and numbers after it."""
+    for base in everyday_bases(data):
+        stem = base.name.partition(":")[2]
+        if stem not in ("general", "aida"):
+            continue
+        rng = random.Random(f"list {stem}")
+        places = [row.name for row in base.rows if row.types == "GPE" and "," not in row.name]
+        wanted = [row for row in base.rows if row.types == "ORG" and "," not in row.name and len(row.name.split()) > 1]
+        mentions = []
+        for row in rng.sample(wanted, min(MENTIONS // 2, len(wanted))):
+            parts = [rng.choice(_UNITS).format(rng.choice(_FIELDS)), row.name, rng.choice(places)]
+            if rng.random() < 0.3:
+                del parts[0]
+            if rng.random() < 0.3:
+                parts.insert(-1, f"{rng.randint(1, 300)} {rng.choice(places).split()[0]} Street")
+            if rng.random() < 0.3:
+                parts[-1] = f"{parts[-1]} {rng.randint(10000, 99999)}"
+            if rng.random() < 0.5:
+                parts.append(rng.choice(places))
+            mentions.append((", ".join(parts), frozenset((row.entity_id,))))
+        yield Base(f"list:{stem}", base.rows, mentions, has_aliases=True)
+
+
 def collection_of(base: Base) -> str:
-    """The collection of a base; names that are near others are asked in that of everyday mentions."""
-    return base.name.replace("near:", "everyday:").replace(":", "-")
+    """The collection of a base; sorts of mentions that are made from one base share that of everyday mentions."""
+    sort_of, _, stem = base.name.partition(":")
+    return f"everyday-{stem}" if sort_of in _OF_EVERYDAY else base.name.replace(":", "-")
+
+
+_OF_EVERYDAY = ("near", "cut", "list")
 
 
 def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
@@ -338,12 +418,11 @@ def score_base(base: Base, location: Path, model: str) -> list[Task]:
     """Score the mentions of a base that is loaded; of aliases, a share is made NIL."""
     rng = random.Random(base.name)
     names = {row.entity_id: {fold_name(name) for name in (row.name, *row.aliases)} for row in base.rows}
-    is_real = base.name.startswith("real:")
-    is_near = base.name.startswith("near:")
+    sort_of = base.name.partition(":")[0]
     excluded: list[set[str]] = []
     gold = []
     for _, ids in base.mentions:
-        is_nil = is_near or (not is_real and rng.random() < NIL_SHARE)
+        is_nil = sort_of == "near" or (sort_of != "real" and rng.random() < NIL_SHARE)
         excluded.append(set().union(*(names.get(i, set()) for i in ids)) if is_nil else set())
         gold.append(frozenset() if is_nil else ids)
     own = [(fold_name(mention), ids) for mention, ids in base.mentions]
@@ -352,7 +431,8 @@ def score_base(base: Base, location: Path, model: str) -> list[Task]:
         if excluded[number] and not names[point.entity_id].isdisjoint(excluded[number]):
             return True
         string, ids = own[number]
-        return base.has_aliases and not is_real and point.entity_id in ids and fold_name(point.name) == string
+        is_own = base.has_aliases and sort_of not in ("real", *_OF_EVERYDAY) and point.entity_id in ids
+        return is_own and fold_name(point.name) == string
 
     with EntityLinker.open(collection_of(base), store=str(location), model=model) as linker:
         scored = list(linker.score_batch([mention for mention, _ in base.mentions], exclude=exclude))

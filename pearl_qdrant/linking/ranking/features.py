@@ -73,6 +73,7 @@ TABLE: tuple[Feature, ...] = (
     Feature("added_same", 1, "a word more, with which it is mostly the same thing"),
     Feature("missing_same", 1, "the name has a word more, with which it is mostly the same thing"),
     Feature("added_head", -1, "a word in capitals follows, an English one, which may be what it is"),
+    Feature("equal_part", 1, "a part between commas is the name of this organisation"),
 )
 """The features of a candidate, in the order of their values."""
 
