@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--ask",
     type=click.IntRange(min=1),
-    help="Ask for the right entities of so many of --mentions, add them to --pairs, and fit to these.",
+    help="Ask for the right entities of so many of --mentions, those that would tell most, and add them to --pairs.",
 )
 @click.option("--learned", is_flag=True, help="Use mentions that the collection learned or accepted as pairs, too.")
 @click.option(
@@ -108,7 +108,8 @@ def calibrate(  # long: each of its options has its line, and help its examples
                 "--ask needs --mentions, which it chooses from, and --pairs, which gets the answers."
             )
         _ask(ask, collection or only_collection(store), mentions, pairs, store, model, device)
-    elif mentions is not None:
+        return
+    if mentions is not None:
         if pairs or learned or precision is not None or nil_share is not None or force or figure:
             raise click.UsageError("--mentions has no labels, and takes no option of a fit to labels.")
         _adapt(collection or only_collection(store), mentions, store, model, device, dry_run=dry_run, as_json=as_json)
@@ -152,7 +153,7 @@ def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str 
         links = choose_to_label(linker, texts, n)
     with pairs.open("a", encoding="utf-8") as file_of_pairs:
         for number, link in enumerate(links, 1):
-            echo(f"\n{number} of {len(links)}: {link.mention}", err=True)
+            echo("", f"{number} of {len(links)}: {link.mention}", err=True)
             for rank, one in enumerate(link.candidates, 1):
                 description = f", {one.description}" if one.description else ""
                 echo(f"  {rank}  {one.canonical_name} ({one.entity_id}{description}) {one.probability:.2f}", err=True)
@@ -165,6 +166,8 @@ def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str 
                 by_rank = {str(rank): one.entity_id for rank, one in enumerate(link.candidates, 1)} | {"0": "NIL"}
                 file_of_pairs.write(f"{' '.join(link.mention.split())}\t{by_rank.get(answer, answer)}\n")
                 file_of_pairs.flush()
+    n_pairs = len(_read_labels(pairs))
+    echo(f"{pairs} has {n_pairs:,} pairs; with 50 of them: pearl-qdrant calibrate --collection {name} --pairs {pairs}")
 
 
 def _reset(name: str, store: str, *, as_json: bool) -> None:
