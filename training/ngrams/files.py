@@ -21,14 +21,13 @@ import random
 import re
 import sys
 import unicodedata
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -187,26 +186,14 @@ class MarkedSequence:
     document: int = 0
 
 
-class MarkedSequences(Sequence[MarkedSequence]):
-    """Sequences that are made when they are asked for."""
+class MarkedSequences(Protocol):
+    """Sequences by their number, from 0."""
 
-    @abstractmethod
-    def read(self, index: int) -> MarkedSequence:
-        """Return a sequence by its number, from 0."""
-
-    @overload
-    def __getitem__(self, index: int) -> MarkedSequence: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[MarkedSequence]: ...
-    def __getitem__(self, index: int | slice) -> MarkedSequence | list[MarkedSequence]:
-        if isinstance(index, slice):
-            return [self.read(i) for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"there are {len(self):,} sequences, and no number {index:,}")
-        return self.read(index % len(self))
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> MarkedSequence: ...
 
 
-class NgramCorpus(MarkedSequences):
+class NgramCorpus:
     """The sequences of a folder that `find_ngrams` wrote, read when they are asked for.
 
     It takes no memory for what is not read, and can be used by several threads, and by processes forked from this one.
@@ -240,8 +227,8 @@ class NgramCorpus(MarkedSequences):
     def __len__(self) -> int:
         return len(self._sequences) - 1
 
-    def read(self, index: int) -> MarkedSequence:
-        """Read a sequence."""
+    def __getitem__(self, index: int, /) -> MarkedSequence:
+        """Read a sequence by its number, from 0. Raises IndexError."""
         this, following = self._sequences[index], self._sequences[index + 1]
         start, end = int(this["text"]), int(following["text"])
         text = os.pread(self._descriptor, end - start - 1, start).decode("utf-8")
@@ -273,22 +260,6 @@ class NgramCorpus(MarkedSequences):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def read_ngrams(folder: StrPath) -> Iterator[tuple[str, int, float]]:
-    """Yield n-gram, count and PMI of each row of ngrams.tsv. Raises FormatError."""
-    path = Path(folder) / NGRAMS
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            next(file, None)
-            for number, line in enumerate(file, 2):
-                try:
-                    ngram, count, pmi, *_ = line[:-1].split("\t")
-                    yield ngram, int(count), float(pmi)
-                except ValueError as error:
-                    raise FormatError(str(path), number, "is not a row of n-gram, count and PMI") from error
-    except FileNotFoundError as error:
-        raise FormatError(str(path), None, "does not exist. Find the n-grams again") from error
 
 
 def _map(path: Path, kind: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -17,30 +17,24 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.examples.files import opened_sources, texts_of
 from training.ngrams.counts import (
     Block,
-    BlockStore,
     EntityNames,
-    Floats,
     Indices,
-    LevelStore,
-    Ngrams,
+    Levels,
     Records,
-    Spans,
-    count_in_documents,
+    TokenStore,
     count_levels,
     join_spans,
     keep_best,
     read_entity_names,
-    read_texts_of,
     score_ngrams,
 )
 from training.ngrams.files import (
@@ -56,111 +50,13 @@ from training.ngrams.files import (
 )
 from training.options import NgramOptions, Paths, StrPath, as_paths, check_bounds, refuse_overwriting
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-_ROWS_AT_ONCE = 1 << 16
-
-
-class MarkWriter:
-    """Scores the n-grams of each block and writes all files but meta.json. A context manager, which closes them."""
-
-    def __init__(
-        self, folder: Path, blocks: BlockStore, levels: LevelStore | None, names: EntityNames, options: NgramOptions
-    ) -> None:
-        self._folder, self._blocks, self._levels, self._names, self._options = folder, blocks, levels, names, options
-        self.n_rows: Counter[int] = Counter()
-        self.n_spans = self.n_mentions = self.n_marked = 0
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        enter, folder = self._stack.enter_context, self._folder
-        self._texts = enter((folder / SEQUENCES_TEXT).open("rb"))
-        self._rows = enter((folder / NGRAMS).open("w", encoding="utf-8", newline="\n"))
-        self._sequences = enter((folder / SEQUENCES).open("wb"))
-        self._spans = enter((folder / SPANS).open("wb"))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    def write(self) -> None:
-        """Write the files."""
-        in_documents = self._levels is None
-        self._rows.write("ngram\tcount\tpmi\tdocument\n" if in_documents else "ngram\tcount\tpmi\n")
-        for number in range(self._blocks.n_blocks):
-            block = self._blocks.read(number)
-            levels, log_total = self._counts(block, number)
-            ngrams = score_ngrams(levels, len(block.tokens), log_total, self._options)
-            self._write_rows(ngrams.take(ngrams.first), block)
-            ngrams = keep_best(ngrams, block, self._options.max_per_document)
-            mentions = self._names.find(block)
-            self.n_mentions += len(mentions[0])
-            self._write_spans(join_spans(ngrams, mentions, block), block)
-        end = np.zeros(1, SEQUENCE)
-        end["text"] = (self._folder / SEQUENCES_TEXT).stat().st_size
-        end["first_span"] = self.n_spans
-        self._sequences.write(end.tobytes())
-
-    def _counts(self, block: Block, number: int) -> tuple[list[Records], float | Floats]:
-        """Return the occurrences of each level, and the logarithm of the number of words that they are of."""
-        longest = self._options.max_words
-        if self._levels is not None:
-            levels = [self._levels.read(level, number) for level in range(1, longest + 1)]
-            return levels, float(np.log(self._blocks.n_words))
-        documents = np.repeat(block.documents - block.documents.min(), block.lengths)
-        n_words = np.bincount(documents, weights=block.tokens != 0)
-        log_totals = np.log(np.maximum(n_words, 1))[documents]
-        return count_in_documents(block, max_words=longest, min_count=self._options.min_count), log_totals
-
-    def _write_rows(self, ngrams: Ngrams, block: Block) -> None:
-        """Write the rows of n-grams at their first occurrences, and read the texts of the block."""
-        texts = list(read_texts_of(self._texts, block))
-        for start in range(0, len(ngrams.positions), _ROWS_AT_ONCE):
-            self._write_some(ngrams.take(slice(start, start + _ROWS_AT_ONCE)), block, texts)
-
-    def _write_some(self, ngrams: Ngrams, block: Block, texts: list[str]) -> None:
-        sequences = block.sequence_of(ngrams.positions)
-        starts, ends = block.starts, block.ends
-        keep_case, in_documents = self._options.keep_case, self._levels is None
-        columns = (ngrams.positions, ngrams.words, ngrams.counts, ngrams.pmi, sequences)
-        for position, n, count, pmi, sequence in zip(*(column.tolist() for column in columns), strict=True):
-            text = texts[sequence]
-            bounds = zip(starts[position : position + n].tolist(), ends[position : position + n].tolist(), strict=True)
-            ngram = " ".join(normalise_word(text[start:end], keep_case=keep_case) for start, end in bounds)
-            row = f"{ngram}\t{count}\t{pmi:.6f}"
-            self._rows.write(f"{row}\t{block.documents[sequence]}\n" if in_documents else f"{row}\n")
-        self.n_rows.update(ngrams.words.tolist())
-
-    def _write_spans(self, spans: Spans, block: Block) -> None:
-        records = np.zeros(len(spans.first), dtype=SPAN)
-        records["start"], records["end"] = block.starts[spans.first], block.ends[spans.last]
-        records["pmi"], records["words"], records["entity"] = spans.pmi, spans.words, spans.entity
-        self._spans.write(records.tobytes())
-        n_spans: Indices = np.bincount(block.sequence_of(spans.first), minlength=len(block.lengths))
-        sequences = np.zeros(len(block.lengths), dtype=SEQUENCE)
-        sequences["text"], sequences["document"] = block.offsets, block.documents
-        sequences["first_span"] = self.n_spans + np.cumsum(n_spans) - n_spans
-        is_word = np.concatenate(([0], np.cumsum(block.tokens != 0)))
-        before = block.words_before()
-        sequences["words"] = is_word[before + block.lengths] - is_word[before]
-        self._sequences.write(sequences.tobytes())
-        self.n_spans += len(records)
-        self.n_marked += int((n_spans > 0).sum())
-
-
-_FILES = (NGRAMS, SEQUENCES_TEXT, SEQUENCES, SPANS, META)  # the last one says that the others are complete
-
 
 @dataclass(slots=True)
 class NgramReport:
     """Counts of the n-grams of a corpus.
 
     Attributes:
-        documents: Documents that were read; one of more words than a block counts as several.
+        documents: Documents that were read.
         sequences: Their sequences.
         marked_sequences: Those that have an n-gram.
         words: Occurrences of words.
@@ -182,6 +78,72 @@ class NgramReport:
     entity_mentions: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+
+
+def _write_files(folder: Path, levels: Levels, names: EntityNames, options: NgramOptions, report: NgramReport) -> None:
+    """Score the n-grams of each block, write all files but meta.json, and count what is written."""
+    in_documents = options.scope == "document"
+    with ExitStack() as stack:
+        texts = stack.enter_context((folder / SEQUENCES_TEXT).open("rb"))
+        rows = stack.enter_context((folder / NGRAMS).open("w", encoding="utf-8", newline="\n"))
+        sequences = stack.enter_context((folder / SEQUENCES).open("wb"))
+        marks = stack.enter_context((folder / SPANS).open("wb"))
+        rows.write("ngram\tcount\tpmi\tdocument\n" if in_documents else "ngram\tcount\tpmi\n")
+        for block in levels.tokens.blocks():
+            ngrams = score_ngrams(levels, block, options)
+            first = ngrams[_is_first(ngrams, levels.seen)]
+            of_block = [texts.readline().decode("utf-8") for _ in range(len(block.lengths))]
+            rows.writelines(_rows(first, block, of_block, keep_case=options.keep_case, in_documents=in_documents))
+            report.ngrams.update(first["words"].tolist())
+            mentions = names.find(block)
+            report.entity_mentions += len(mentions[0])
+            spans = join_spans(keep_best(ngrams, block, options.max_per_document), mentions, block)
+            records = np.zeros(len(spans), dtype=SPAN)
+            records["start"], records["end"] = block.starts[spans["first"]], block.ends[spans["last"]]
+            records["pmi"], records["words"], records["entity"] = spans["pmi"], spans["words"], spans["entity"]
+            marks.write(records.tobytes())
+            n_spans = np.bincount(block.sequence_of(spans["first"]), minlength=len(block.lengths))
+            sequences.write(_sequences(block, report.spans + np.cumsum(n_spans) - n_spans).tobytes())
+            report.spans += len(records)
+            report.marked_sequences += int((n_spans > 0).sum())
+        end = np.zeros(1, SEQUENCE)
+        end["text"], end["first_span"] = texts.tell(), report.spans
+        sequences.write(end.tobytes())
+
+
+def _is_first(ngrams: Records, seen: list[npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
+    """Return which n-grams occur here for the first time, and note them."""
+    is_first = np.zeros(len(ngrams), dtype=bool)
+    for n in np.unique(ngrams["words"]).tolist():
+        rows = np.flatnonzero(ngrams["words"] == n)
+        ids, at = np.unique(ngrams["id"][rows], return_index=True)
+        new = ~seen[n - 1][ids]
+        is_first[rows[at[new]]] = True
+        seen[n - 1][ids] = True
+    return is_first
+
+
+def _rows(ngrams: Records, block: Block, texts: list[str], *, keep_case: bool, in_documents: bool) -> Iterator[str]:
+    """Yield the rows of ngrams.tsv."""
+    sequences = block.sequence_of(ngrams["position"]).tolist()
+    for (position, n, _, count, pmi), sequence in zip(ngrams.tolist(), sequences, strict=True):
+        here = slice(position, position + n)
+        places = zip(block.starts[here].tolist(), block.ends[here].tolist(), strict=True)
+        ngram = " ".join(normalise_word(texts[sequence][start:end], keep_case=keep_case) for start, end in places)
+        row = f"{ngram}\t{count}\t{pmi:.6f}"
+        yield f"{row}\t{block.documents[sequence]}\n" if in_documents else f"{row}\n"
+
+
+def _sequences(block: Block, first_span: Indices) -> Records:
+    """Return the records of the sequences of a block."""
+    found = np.zeros(len(block.lengths), dtype=SEQUENCE)
+    found["text"], found["document"], found["first_span"] = block.offsets, block.documents, first_span
+    of_words = np.repeat(np.arange(len(found)), block.lengths)[block.tokens != 0]
+    found["words"] = np.bincount(of_words, minlength=len(found))
+    return found
+
+
+_FILES = (NGRAMS, SEQUENCES_TEXT, SEQUENCES, SPANS, META)  # the last one says that the others are complete
 
 
 def find_ngrams(
@@ -222,24 +184,19 @@ def find_ngrams(
         names = read_entity_names(options.entities, rows, keep_case=options.keep_case)
         report.entity_names = names.n_names
         work = stack.enter_context(_working_folder(folder))
-        (blocks_folder := work / "blocks").mkdir()
+        (arrays := work / "arrays").mkdir()
         (finished := work / "out").mkdir()
-        blocks = BlockStore(blocks_folder)
+        tokens = TokenStore(arrays)
         texts = texts_of(
             sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
         )
-        blocks.write(_reported(texts, on_texts), finished, options)
+        tokens.write(_reported(texts, on_texts), finished, options)
         report.skipped.update(rows.skipped)
-        report.documents, report.sequences, report.words = blocks.n_documents, blocks.n_sequences, blocks.n_words
-        if not blocks.n_words:
+        report.documents, report.sequences, report.words = tokens.n_documents, tokens.n_sequences, tokens.n_words
+        if not tokens.n_words:
             raise InputError(" ".join(paths), None, "no text has a word. Nothing can be counted")
-        levels = None
-        if options.scope == "corpus":
-            levels = count_levels(blocks, max_words=options.max_words, min_count=options.min_count, on_level=on_level)
-        with MarkWriter(finished, blocks, levels, names, options) as writer:
-            writer.write()
-        report.ngrams, report.spans = writer.n_rows, writer.n_spans
-        report.entity_mentions, report.marked_sequences = writer.n_mentions, writer.n_marked
+        levels = count_levels(tokens, options, on_level=on_level)
+        _write_files(finished, levels, names, options, report)
         _write_meta(finished / META, options, report)
         _publish(finished, folder)
     report.seconds = time.monotonic() - start

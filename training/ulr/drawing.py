@@ -264,8 +264,8 @@ FEWEST_WORDS = 3
 """Shorter sequences are skipped: headings and lists."""
 
 
-class TextSequences(MarkedSequences):
-    """Sequences without n-grams, in memory."""
+class TextSequences:
+    """Sequences without n-grams, in memory; their words are not counted."""
 
     def __init__(self, texts: list[str]) -> None:
         self._texts = texts
@@ -273,8 +273,7 @@ class TextSequences(MarkedSequences):
     def __len__(self) -> int:
         return len(self._texts)
 
-    def read(self, index: int) -> MarkedSequence:
-        """Return a sequence, whose words are not counted."""
+    def __getitem__(self, index: int, /) -> MarkedSequence:
         return MarkedSequence(self._texts[index], (), words=0)
 
     def digest(self) -> str:
@@ -288,8 +287,8 @@ class TextSequences(MarkedSequences):
 def digest_of(corpus: NgramCorpus) -> str:
     """Return a short digest of a folder of n-grams, to recognise it when a run resumes: of its counts and its start."""
     digest = hashlib.blake2b(json.dumps(corpus.meta, sort_keys=True).encode(), digest_size=8)
-    for marked in corpus[:1000]:
-        digest.update(repr(marked).encode("utf-8", "replace"))
+    for i in range(min(1000, len(corpus))):
+        digest.update(repr(corpus[i]).encode("utf-8", "replace"))
     return digest.hexdigest()
 
 
@@ -361,7 +360,7 @@ class UlrData:
         limit: At most this many of the sequences, drawn at random; None for all.
     """
 
-    sequences: Sequence[MarkedSequence]
+    sequences: MarkedSequences
     tokenizer: Any
     masking: Masking
     prefix: str = ""
