@@ -19,7 +19,7 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.errors import OptionError
 from training.examples.example import Phrase, fold_phrase, one_class
 from training.examples.files import read_negatives, write_hard_negatives
-from training.mining.edit_pairs import count_bits, edit_pairs
+from training.mining.edit_pairs import edit_pairs
 from training.mining.hard_negatives import FloatArray, mine_hard_negatives
 from training.options import MiningConfig
 
@@ -81,14 +81,6 @@ def test_a_crowded_block_is_searched_around_each_name_only() -> None:
     assert near <= {(i, j) for i, j in pairs.tolist()}
     with pytest.raises(ValueError, match="1 or 2, not 3"):
         edit_pairs(texts, max_distance=3)
-
-
-def test_an_older_numpy_counts_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numpy counts bits from 2.0 on; before, we do."""
-    values = np.array([0, 1, 2**64 - 1, 0x8000_0000_0000_0001, 12345678901234567890], dtype=np.uint64)
-    monkeypatch.delattr(np, "bitwise_count", raising=False)
-
-    assert count_bits(values).tolist() == [f"{value:b}".count("1") for value in values]
 
 
 def at_angles(angles: dict[str, float]) -> object:
