@@ -2,17 +2,19 @@
 
 Items are drawn in groups, with replacement: all rows of an entity, of a phrase, or of a data set come together. The
 draws depend on the name of the task alone. So every encoder sees the same ones, and the resamples of two encoders
-differ by what the encoders differ. All resamples are one matrix product.
+differ by what the encoders differ.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from training.evaluation.outcome import Outcome
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -96,34 +98,22 @@ class Draws:
 
     Attributes:
         group: Number of the group of each item, (n,).
-        counts: (r, g), float32.
+        counts: (r, g).
     """
 
     group: IntArray
-    counts: npt.NDArray[np.float32]
+    counts: Array
 
-    def sums(self, columns: Array) -> tuple[Array, Array]:
-        """Return the sums of the columns (n, k) over all items, (k,), and over each resample, (r, k)."""
-        n_groups = self.counts.shape[1]
-        by_group = np.stack([np.bincount(self.group, column, n_groups) for column in columns.T], axis=1)
-        return columns.sum(axis=0), (self.counts @ by_group).astype(np.float64, copy=False)
+    def figure(self, outcome: Outcome) -> Figure:
+        """Return the figure of an outcome on these items.
 
-    def figure(self, columns: Array, finish: Callable[[Array], Array]) -> Figure:
-        """Return a figure that is a function of sums over items.
-
-        Args:
-            columns: What is summed, (n, k).
-            finish: From sums (m, k) to figures in percent (m,).
+        Resamples of few groups are widened: g groups drawn from g have a variance that is too small by (g - 1) / g.
         """
-        whole, resampled = self.sums(columns)
-        value = float(finish(whole[None])[0])
-        return Figure(value, self.spread(value, finish(resampled)), len(columns))
-
-    def spread(self, value: float, resamples: Array) -> Array:
-        """Widen resamples of few groups: g groups drawn from g have a variance that is too small by (g - 1) / g."""
+        value = outcome.score(np.ones(len(self.group)))
+        resamples = np.array([outcome.score(row[self.group]) for row in self.counts])
         n_groups = self.counts.shape[1]
-        widened: Array = value + (resamples - value) * np.sqrt(n_groups / max(1, n_groups - 1))
-        return widened
+        spread = np.sqrt(n_groups / max(1, n_groups - 1))
+        return Figure(value, value + (resamples - value) * spread, len(self.group))
 
 
 def draw_groups(
@@ -148,30 +138,5 @@ def draw_groups(
     parts = []
     for stratum in sorted({stratum for stratum, _ in number}):
         size = sum(found == stratum for found, _ in number)
-        parts.append(rng.multinomial(size, np.full(size, 1 / size), n_resamples).astype(np.float32))
+        parts.append(rng.multinomial(size, np.full(size, 1 / size), n_resamples).astype(np.float64))
     return Draws(np.array([number[key] for key in full], dtype=np.int64), np.concatenate(parts, axis=1))
-
-
-def percent_right(sums: Array) -> Array:
-    """From sums (m, 2 x s) of right answers and of items, by stratum, to the mean over strata, in percent (m,)."""
-    right, items = np.split(sums, 2, axis=1)
-    accuracy = np.divide(right, items, out=np.zeros_like(right), where=items > 0)
-    found: Array = 100 * accuracy.mean(axis=1)
-    return found
-
-
-def right_columns(right: Array, strata: Sequence[str] | None = None) -> Array:
-    """Return the columns that `percent_right` needs, (n, 2 x s), from how right each item is, (n,)."""
-    names = sorted(set(strata)) if strata else [""]
-    number = {name: i for i, name in enumerate(names)}
-    of = np.array([number[name] for name in strata or [""] * len(right)])
-    is_of: Array = (of[:, None] == np.arange(len(names))).astype(np.float64)
-    return np.concatenate([is_of * right[:, None], is_of], axis=1)
-
-
-def correlation(sums: Array) -> Array:
-    """From sums (m, 6) of 1, x, y, xx, yy, xy to Pearson's correlation x 100, (m,)."""
-    n, x, y, xx, yy, xy = sums.T
-    x_variance, y_variance = xx / n - (x / n) ** 2, yy / n - (y / n) ** 2
-    found: Array = 100 * (xy / n - x * y / n**2) / np.sqrt(np.maximum(x_variance * y_variance, 1e-12))
-    return found

@@ -9,17 +9,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from development_tasks.figures import (
-    N_RESAMPLES,
-    Array,
-    Draws,
-    Figure,
-    correlation,
-    draw_groups,
-    percent_right,
-    right_columns,
-)
-from training.evaluation.outcome import mutual_information
+from development_tasks.figures import N_RESAMPLES, Array, Draws, Figure, draw_groups
+from training.evaluation.outcome import Outcome, mean_outcome, nmi_outcome, pearson_outcome
 
 FloatArray = npt.NDArray[np.float32]
 VectorsOf = Callable[[Sequence[str]], FloatArray]
@@ -98,12 +89,18 @@ class SearchTask:
         right = [_found(search, vectors_of) for search in self.searches]
         if self.by_search:
             draws = draw_groups(self.name, [search.name for search in self.searches], n_resamples=n_resamples)
-            figure = draws.figure(right_columns(np.array([found.mean() for found in right])), percent_right)
+            figure = draws.figure(_share(np.array([found.mean() for found in right])))
             return Figure(figure.value, figure.resamples, self.n)
         strata = [search.name for search in self.searches for _ in search.mentions]
         keys = [min(gold) for search in self.searches for _, gold in search.mentions]
         draws = draw_groups(self.name, keys, strata=strata, n_resamples=n_resamples)
-        return draws.figure(right_columns(np.concatenate(right), strata), percent_right)
+        return draws.figure(_share(np.concatenate(right), strata))
+
+
+def _share(right: Array, strata: Sequence[str] | None = None) -> Outcome:
+    """The mean of how right items are, (n,), or the mean over strata of the means within them."""
+    of = None if strata is None else np.unique(strata, return_inverse=True)[1]
+    return mean_outcome([(np.arange(len(right)), right)], strata=of)
 
 
 def _found(search: Search, vectors_of: VectorsOf) -> Array:
@@ -138,8 +135,7 @@ class RelatednessTask:
         firsts = [first for first, *_ in self.pairs]
         x = (vectors_of(firsts) * vectors_of([second for _, second, _ in self.pairs])).sum(axis=1).astype(np.float64)
         y = np.array([related for *_, related in self.pairs])
-        columns = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
-        return draw_groups(self.name, firsts, n_resamples=n_resamples).figure(columns, correlation)
+        return draw_groups(self.name, firsts, n_resamples=n_resamples).figure(pearson_outcome(x, y))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +182,7 @@ class ChoiceTask:
         cosines = np.einsum("nd,nad->na", query, answers.reshape(self.n, -1, answers.shape[1]))
         firsts = cosines >= cosines.max(axis=1, keepdims=True) - TIES
         draws = draw_groups(self.name, [choice.group for choice in self.choices], n_resamples=n_resamples)
-        return draws.figure(right_columns(firsts[:, 0] / firsts.sum(axis=1)), percent_right)
+        return draws.figure(_share(firsts[:, 0] / firsts.sum(axis=1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +211,7 @@ class ParaphraseTask:
         draws = draw_groups(self.name, self.groups, n_resamples=n_resamples)
         labels = np.array([same for *_, same in self.pairs], dtype=np.int64)
         answers = _cross_fit(np.concatenate([first * second, np.abs(first - second)], axis=1), labels, draws)
-        return draws.figure(right_columns((answers == labels).astype(np.float64)), percent_right)
+        return draws.figure(_share((answers == labels).astype(np.float64)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +261,7 @@ class ClusterTask(_KindTask):
             fitted = of_group[draws.group] < FITTED
             means = KMeans(n_kinds, n_init=N_STARTS, random_state=seed)
             means.fit(vectors[fitted], sample_weight=counts[fitted])
-            cells = labels * n_kinds + means.predict(vectors)
-            table = (cells[:, None] == np.arange(n_kinds**2)) * counts[:, None]
-            found = draws.figure(table, lambda sums: mutual_information(sums.reshape(len(sums), n_kinds, n_kinds)))
+            found = draws.figure(nmi_outcome(labels, [means.predict(vectors).astype(np.int64)], weights=counts))
             values.append(found.value)
             resamples.append(found.resamples)
         # Each resample draws clusterings with replacement, so that the interval has their chance too.
@@ -284,7 +278,7 @@ class TypeTask(_KindTask):
         labels = np.unique(self.kinds, return_inverse=True)[1]
         draws = draw_groups(self.name, self.groups, n_resamples=n_resamples)
         right = (_cross_fit(vectors_of(self.names), labels, draws) == labels).astype(np.float64)
-        return draws.figure(right_columns(right, self.kinds), percent_right)
+        return draws.figure(_share(right, self.kinds))
 
 
 def _cross_fit(features: FloatArray, labels: npt.NDArray[np.int64], draws: Draws) -> npt.NDArray[np.int64]:

@@ -25,6 +25,8 @@ from development_tasks.tasks import (
     TypeTask,
 )
 
+from training.evaluation.outcome import mean_outcome
+
 N, DIM = 60, 12
 
 
@@ -122,7 +124,7 @@ def test_the_interval_of_a_mean_is_that_of_the_formula() -> None:
     right = np.array([1.0] * 60 + [0.0] * 40)
     draws = draw_groups("share", [str(i) for i in range(100)], n_resamples=4000)
 
-    figure = draws.figure(right[:, None], lambda sums: 100 * sums[:, 0] / 100)
+    figure = draws.figure(mean_outcome([(np.arange(100), right)]))
 
     assert figure.value == 60
     assert figure.resamples.std() == pytest.approx(100 * np.sqrt(0.6 * 0.4 / 99), rel=0.05)
@@ -134,8 +136,8 @@ def test_items_of_a_group_are_drawn_together() -> None:
     once = draw_groups("once", [str(i) for i in range(40)], n_resamples=4000)
     ten_times = draw_groups("once", [str(i) for i in range(40) for _ in range(10)], n_resamples=4000)
 
-    narrow = once.figure(right[:, None], lambda sums: sums[:, 0] / 40)
-    wide = ten_times.figure(np.repeat(right, 10)[:, None], lambda sums: sums[:, 0] / 400)
+    narrow = once.figure(mean_outcome([(np.arange(40), right)]))
+    wide = ten_times.figure(mean_outcome([(np.arange(400), np.repeat(right, 10))]))
 
     assert wide.resamples == pytest.approx(narrow.resamples)
 
@@ -145,10 +147,7 @@ def test_strata_keep_their_numbers() -> None:
     strata = ["small"] * 5 + ["large"] * 50
     draws = draw_groups("strata", [str(i) for i in range(55)], strata=strata, n_resamples=50)
 
-    is_small = np.array([[1.0 * (stratum == "small")] for stratum in strata])
-    _, resampled = draws.sums(is_small)
-
-    assert (resampled == 5).all()
+    assert (draws.counts[:, draws.group[:5]].sum(axis=1) == 5).all()
 
 
 def test_equal_answers_share_the_point() -> None:

@@ -109,38 +109,34 @@ def pearson_outcome(scores: FloatArray, gold: FloatArray) -> Outcome:
     return Outcome((score(np.ones(len(gold))),), len(gold), score)
 
 
-def mutual_information(tables: FloatArray) -> FloatArray:
-    """Normalised mutual information x 100 of contingency tables, (m, labels, clusters), whatever their sums, (m,).
+def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray], *, weights: FloatArray | None = None) -> Outcome:
+    """Normalised mutual information of labels and clusters x 100, one clustering a seed.
 
     The normaliser is the arithmetic mean of the two entropies; where it is 0, so is the figure.
+
+    Args:
+        labels, clusters: Numbered from 0, (n,) each.
+        weights: How often each item counts; by default once.
     """
-    joint = tables / tables.sum(axis=(1, 2), keepdims=True)
-    of_label, of_cluster = _entropy(joint.sum(axis=2)), _entropy(joint.sum(axis=1))
-    shared = of_label + of_cluster - _entropy(joint.reshape(len(joint), -1))
-    found: FloatArray = 100 * shared / np.maximum((of_label + of_cluster) / 2, 1e-12)
-    return found
+    own = np.ones(len(labels)) if weights is None else weights
 
+    def score_seed(drawn: FloatArray, found: IntArray) -> float:
+        joint = np.zeros((1 + int(labels.max()), 1 + int(found.max())))
+        np.add.at(joint, (labels, found), drawn * own)
+        joint /= joint.sum()
+        both = _entropy(joint.sum(axis=1)) + _entropy(joint.sum(axis=0))
+        return 100 * (both - _entropy(joint.ravel())) / max(both / 2, 1e-12)
 
-def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray]) -> Outcome:
-    """Normalised mutual information of labels and clusters, one clustering a seed."""
-    n_labels, n_clusters = 1 + int(labels.max()), [1 + int(cluster.max()) for cluster in clusters]
-
-    def score_seed(weights: FloatArray, seed: int) -> float:
-        cells = labels * n_clusters[seed] + clusters[seed]
-        table = np.bincount(cells, weights, minlength=n_labels * n_clusters[seed]).astype(np.float64)
-        return float(mutual_information(table.reshape(1, n_labels, -1))[0])
-
-    def score(weights: FloatArray) -> float:
-        return fmean(score_seed(weights, seed) for seed in range(len(clusters)))
+    def score(drawn: FloatArray) -> float:
+        return fmean(score_seed(drawn, found) for found in clusters)
 
     ones = np.ones(len(labels))
-    return Outcome(tuple(score_seed(ones, seed) for seed in range(len(clusters))), len(labels), score)
+    return Outcome(tuple(score_seed(ones, found) for found in clusters), len(labels), score)
 
 
-def _entropy(shares: FloatArray) -> FloatArray:
-    """Entropy of each row, in nats."""
-    found: FloatArray = -(shares * np.log(np.maximum(shares, 1e-300))).sum(axis=1)
-    return found
+def _entropy(shares: FloatArray) -> float:
+    """Entropy in nats."""
+    return -float((shares * np.log(np.maximum(shares, 1e-300))).sum())
 
 
 N_RESAMPLES = 2000
