@@ -21,11 +21,10 @@ import click
 import torch
 from development_suite import measure, read_suite
 from mini_en.data import read_sources
-from mini_en.finish import phrase_vectors
-from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
 from training.augment import augment, edit_character, respell, swap_words
 from training.data.batches import Augment, BatchMaker, ExampleSource, NegativeTable, NeighbourSampler, Shard
@@ -37,6 +36,7 @@ from training.love import pretrain_character_encoder
 from training.mining.hard_negatives import mine_hard_negatives
 from training.networks.average import average_weights
 from training.networks.checkpoints import read_character_encoder
+from training.networks.phrase_vectors import pool_phrases
 from training.options import CharacterWidths, LoveConfig
 
 SHARE = 0.1
@@ -152,15 +152,16 @@ def main(base: Path, wordnet: Path, data: Path, characters: Path, work: Path, th
     """Print the table, one line per row."""
     logging.basicConfig(level=logging.INFO)
     torch.set_num_threads(threads)
-    tokenizer: Any = Tokenizer.from_file(str(base / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    tokenizer = open_tokenizer(base / "tokenizer.json")
     sources = read_sources(data, wordnet, random.Random(0))
     suite = read_suite(data, wordnet, folds=[1])
 
     def show(name: str, network: PearlNetwork) -> None:
         def encode(names: list[str]) -> Any:
-            return torch.nn.functional.normalize(phrase_vectors(network.eval(), tokenizer, names), dim=-1).numpy()
+            parts = (names[start : start + 4096] for start in range(0, len(names), 4096))
+            with torch.inference_mode():
+                vectors = torch.cat([pool_phrases(network.eval(), tokenizer, part, 64, 64) for part in parts])
+            return torch.nn.functional.normalize(vectors, dim=-1).numpy()
 
         figures = measure(encode, suite)[1]
         click.echo(f"{name}: " + ", ".join(f"{task} {figure.value:.1f}" for task, figure in figures.items()))

@@ -19,8 +19,7 @@ written as float16 to `trained.safetensors`; word embeddings are frozen. `mini_e
 docs/experiments/large-batches.md the figures.
 
 `share` lets the share of the characters grow with the tokens that continue a word (docs/experiments/growing-share.md),
-and `head` fits the type head to it. `train --stacked` takes each layer of BASE twice, an experiment, and `train`
-without --characters leaves the character encoder out. `finish` reads neither.
+and `head` fits the type head to it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ import logging
 import lzma
 import random
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,9 +39,9 @@ from mini_en.finish import write_head, write_model
 from mini_en.growing_share import grow_share
 from mini_en.sources import all_plain, first_sources, further_sources
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.tokens import open_tokenizer
 from training.augment import augment, augment_or_abbreviate
 from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
 from training.examples.example import Example
@@ -106,28 +104,11 @@ def config_of(*, steps: int, workers: int, device: str) -> FitConfig:
     )
 
 
-def open_tokenizer(base: Path) -> Any:
-    """Open the tokenizer of the base, without padding and truncation."""
-    tokenizer: Any = Tokenizer.from_file(str(base / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
-def new_network(base: Path, characters: Path | None, *, share: float) -> PearlNetwork:
+def new_network(base: Path, characters: Path, *, share: float) -> PearlNetwork:
     """Return the network before training, with a share of the cosine for the characters."""
     phrase_encoder = load_phrase_encoder(base)
-    if characters is None:
-        return PearlNetwork(phrase_encoder, new_type_head(384))
     encoder = read_character_encoder(characters, tokenizer_folder=base, share=share)
     return PearlNetwork(phrase_encoder, new_type_head(384 + encoder.char_dim), character_encoder=encoder)
-
-
-def stack_layers(phrase_encoder: Any) -> None:
-    """Put a copy of each layer behind it, so that there are twice as many."""
-    layers = phrase_encoder.encoder.layer
-    phrase_encoder.encoder.layer = torch.nn.ModuleList(deepcopy(one) for layer in layers for one in (layer, layer))
-    phrase_encoder.config.num_hidden_layers *= 2
 
 
 def write_trained(network: PearlNetwork, path: Path) -> None:
@@ -178,11 +159,10 @@ def prepare(data: Path, wordnet: Path, out: Path) -> None:
 
 @main.command()
 @path_option("--base")
-@click.option("--characters", type=click.Path(path_type=Path, exists=True), help="Character encoder, if any.")
+@path_option("--characters")
 @path_option("--sources")
 @path_option("--out", is_made=True)
 @click.option("--initial", type=click.Path(path_type=Path, exists=True), help="Trained tensors to go on from.")
-@click.option("--stacked", is_flag=True, help="Each layer twice.")
 @click.option("--device", default="cuda")
 @click.option("--steps", type=int, default=20_000)
 @click.option("--pairs", type=int, default=PAIRS)
@@ -190,11 +170,10 @@ def prepare(data: Path, wordnet: Path, out: Path) -> None:
 @click.option("--seed", type=int, default=71)
 def train(
     base: Path,
-    characters: Path | None,
+    characters: Path,
     sources: Path,
     out: Path,
     initial: Path | None,
-    stacked: bool,
     device: str,
     steps: int,
     pairs: int,
@@ -204,13 +183,11 @@ def train(
     """Train, or resume."""
     logging.basicConfig(level=logging.INFO)
     torch.manual_seed(0)
-    tokenizer = open_tokenizer(base)
+    tokenizer = open_tokenizer(base / "tokenizer.json")
     examples, plain = load_sources(sources)
     network = new_network(base, characters, share=TRAINED_SHARE)
     if initial is not None:
         load_trained(network, initial)
-    if stacked:
-        stack_layers(network.phrase_encoder)
     network.to(device)
     teacher = NetworkTeacher(PearlNetwork(load_phrase_encoder(base), None), tokenizer, device=device)
     maker = BatchMaker(
@@ -264,7 +241,7 @@ def finish(
         "temperature": TEMPERATURE,
         "average_ratio": ratio,
     }
-    write_model(network, examples, open_tokenizer(base), base, data, work, out, trained=how)
+    write_model(network, examples, base, data, work, out, trained=how)
 
 
 @main.command()

@@ -43,11 +43,11 @@ from training.evaluation.data import FolderData, Row
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate
-from training.evaluation.task import EvaluationOptions
 from training.evaluation.tasks.analogy import LEVELS
 from training.evaluation.tasks.analogy import PATH as ANALOGIES
 from training.evaluation.tasks.retrieval import GEOGRANNO
 from training.examples.example import DEVELOPMENT_SPLITS, split_of
+from training.options import EvaluationOptions
 
 Part = Literal["development", "test"]
 VARIANTS = ("mlm", "ulr", "held", "spans", "pearl", "both")

@@ -165,7 +165,7 @@ def attention_for_short(device: torch.device) -> AbstractContextManager[Any]:
     """Return a context in which attention suits phrases of a few tokens.
 
     On a CPU, torch's fused kernel is made for long texts. With plain products a training step takes 0.7 to 0.9 of the
-    time in bf16, and 0.95 in fp32 (`benchmarks/training/attention_cpu.py`).
+    time in bf16, and 0.95 in fp32 (320 names of 1 to 8 words, 6 layers of 384).
     """
     context: AbstractContextManager[Any] = sdpa_kernel(SDPBackend.MATH) if device.type == "cpu" else nullcontext()
     return context
