@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from training.options import (
         CharacterWidths,
         CorpusOptions,
+        EvaluationOptions,
         HeadOptions,
         LoveConfig,
         MiningConfig,
@@ -86,6 +87,7 @@ __all__ = [
     "Entity",
     "EntityLinker",
     "EntityNotFoundError",
+    "EvaluationOptions",
     "FitRequest",
     "FitResult",
     "HeadOptions",
@@ -154,6 +156,7 @@ _MODULE_OF = {
     "CorpusReport": "training.corpus.make_corpus",
     "Entity": "pearl_qdrant.records",
     "EntityLinker": "pearl_qdrant.linking.linker",
+    "EvaluationOptions": "training.options",
     "FitRequest": "training.finetune.request",
     "FitResult": "training.finetune.request",
     "HeadOptions": "training.options",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -76,11 +76,13 @@ class Hint:
         kind: The type itself, or the union of types that a path may have.
         bounds: Of a number, or None.
         choices: Of a literal, or none.
+        is_many: Whether the field has several of it.
     """
 
     kind: Any
     bounds: Within | None = None
     choices: tuple[str, ...] = ()
+    is_many: bool = False
 
 
 def hint_of(annotation: Any) -> Hint:
@@ -92,6 +94,8 @@ def hint_of(annotation: Any) -> Hint:
         return Hint(kinds[0], kinds[1])
     if get_origin(annotation) is Literal:
         return Hint(str, choices=tuple(kinds))
+    if get_origin(annotation) is tuple:
+        return replace(hint_of(kinds[0]), is_many=True)
     return Hint(frozenset(kinds) if get_origin(annotation) in (Union, UnionType) else annotation)
 
 
@@ -107,13 +111,14 @@ def check_bounds(record: Any) -> None:
         OptionError: With the name of the field, its value and what it must be.
     """
     for name, hint in hints_of(type(record)).items():
-        value = getattr(record, name)
-        if value is None:
-            continue
-        if hint.bounds is not None and value not in hint.bounds:
-            raise OptionError(name, f"'{name}' is {value}, but must be {hint.bounds}.")
-        if hint.choices and value not in hint.choices:
-            raise OptionError(name, f"'{name}' is '{value}'. Give one of: {', '.join(hint.choices)}.")
+        given = getattr(record, name)
+        for value in given if hint.is_many else (given,):
+            if value is None:
+                continue
+            if hint.bounds is not None and value not in hint.bounds:
+                raise OptionError(name, f"'{name}' is {value}, but must be {hint.bounds}.")
+            if hint.choices and value not in hint.choices:
+                raise OptionError(name, f"'{name}' is '{value}'. Give one of: {', '.join(hint.choices)}.")
 
 
 def project(record: type[T], source: object, **changes: Any) -> T:
@@ -141,12 +146,33 @@ AVERAGE_RATIO = 0.5
 """Share of the fine-tuned encoder in an average, as in PEARL."""
 
 
-DEFAULT_SEEDS = 3
-DEFAULT_DISTRACTORS = 100_000
-DEFAULT_EPOCHS = 100
-DEFAULT_SPLITS = (7, 8)
-DEFAULT_MENTIONS = 5000
-DEFAULT_NIL_SHARES = (0.0, 0.2, 0.5)
+@dataclass(frozen=True, slots=True)
+class EvaluationOptions:
+    """How the tasks of an evaluation are measured.
+
+    Attributes:
+        n_seeds: Runs with other random splits, initial weights and typos.
+        n_distractors: Names added to the dictionary of entity retrieval, at most.
+        max_epochs: Passes of the classifiers on frozen vectors, at most.
+        splits: Linking: entities whose aliases are the mentions, by SHA-1 of their id mod 10; by default 7 and 8, and
+            all of a base of your own.
+        n_mentions: Linking: mentions of each base, at most; fuzzy joins use all, and everyday mentions of a large base
+            are fewer.
+        nil_shares: Linking: shares of mentions whose entity is removed.
+
+    Raises:
+        OptionError: If one is out of range.
+    """
+
+    n_seeds: Count = 3
+    n_distractors: Natural = 100_000
+    max_epochs: Count = 100
+    splits: tuple[Annotated[int, Within(0, 9)], ...] = ()
+    n_mentions: Count = 5000
+    nil_shares: tuple[Annotated[float, Within(0, 1, high_open=True)], ...] = (0.0, 0.2, 0.5)
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 DEFAULT_PARAPHRASER = "prithivida/parrot_paraphraser_on_T5"

@@ -39,7 +39,6 @@ from training.corpus.vocabulary import vocabulary_phrases, write_predicted_types
 from training.evaluation.data import OwnBase
 from training.evaluation.linking.methods import Linker, LoadedBases
 from training.evaluation.run import evaluate
-from training.evaluation.task import EvaluationOptions, LinkingOptions
 from training.evaluation.tasks.linking import own_base_tasks
 from training.examples.example import TEST_SPLITS, split_of
 from training.examples.files import read_training_files
@@ -54,6 +53,7 @@ from training.networks.phrase_vectors import pool_phrases
 from training.options import (
     BatchOptions,
     Compared,
+    EvaluationOptions,
     HeadOptions,
     RefreshEvents,
     RefreshRequest,
@@ -506,7 +506,7 @@ class _Refresh:
         if rows < n_entities:
             table = write_some(files.measured, self._path("measured_part.tsv"), range(rows))
         data = OwnBase(table, max_errors=0)
-        options = EvaluationOptions(linking=LinkingOptions(tuple(TEST_SPLITS), mentions))
+        options = EvaluationOptions(splits=tuple(TEST_SPLITS), n_mentions=mentions)
         counted = _Counted(self.events, 2 * (files.n_measured_names * rows // n_entities + rows))
         with LoadedBases(None) as loaded:
             before, after = (

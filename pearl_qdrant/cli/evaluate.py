@@ -9,14 +9,17 @@ import click
 
 from pearl_qdrant.cli.common.options import device_option, json_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.train.options import options_of, taken
 from pearl_qdrant.settings import DEFAULT_MODEL
-from training.options import (
-    DEFAULT_DISTRACTORS,
-    DEFAULT_MENTIONS,
-    DEFAULT_NIL_SHARES,
-    DEFAULT_SEEDS,
-    DEFAULT_SPLITS,
-)
+from training.options import EvaluationOptions
+
+_FLAGS = {
+    "n_seeds": "--seeds",
+    "n_distractors": "--distractors",
+    "splits": "--split",
+    "n_mentions": "--mentions",
+    "nil_shares": "--nil-share",
+}
 
 
 def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -51,47 +54,14 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_tasks, help="Print the tasks and exit."
 )
 @click.option(
-    "--seeds", type=click.IntRange(1, 100), default=DEFAULT_SEEDS, show_default=True, help="Number of random seeds."
-)
-@click.option(
     "--baseline",
     "baselines",
     multiple=True,
     metavar="M",
     help="Another model to compare with, jaccard, tfidf or bm25; repeatable.  [default: jaccard, tfidf, bm25]",
 )
-@click.option(
-    "--distractors",
-    type=click.IntRange(0),
-    default=DEFAULT_DISTRACTORS,
-    show_default=True,
-    help="Names added to the dictionary of entity retrieval.",
-)
 @click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Also draw t-SNE by type, as PNG.")
-@click.option(
-    "--split",
-    "splits",
-    type=click.IntRange(0, 9),
-    multiple=True,
-    help="Linking: entities whose aliases are the mentions, by SHA-1 of their id mod 10; repeatable.  [default: "
-    f"{', '.join(map(str, DEFAULT_SPLITS))}; all for a base of your own]",
-)
-@click.option(
-    "--mentions",
-    type=click.IntRange(1),
-    default=DEFAULT_MENTIONS,
-    show_default=True,
-    help="Linking: at most this many mentions of each base.",
-)
-@click.option(
-    "--nil-share",
-    "nil_shares",
-    type=click.FloatRange(0, 1, max_open=True),
-    multiple=True,
-    default=DEFAULT_NIL_SHARES,
-    show_default=True,
-    help="Linking: share of mentions whose entity is removed; repeatable.",
-)
+@options_of(EvaluationOptions, flags=_FLAGS, without=("max_epochs",))
 @click.option(
     "--bases",
     type=click.Path(path_type=Path, file_okay=False),
@@ -101,7 +71,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
 @click.option("--ablation", is_flag=True, help="Linking: also measure the ranking without each of its features.")
 @device_option
 @json_option
-def evaluate(data: str, splits: tuple[int, ...], as_json: bool, **options: Any) -> None:
+def evaluate(data: str, as_json: bool, **others: Any) -> None:
     """Measure a model on the tasks of both papers and on linking, with baselines and their figures for comparison.
 
     Tasks whose sets are missing in DIR are skipped and named. For a base of your own (FILE, in any format of ingest),
@@ -121,7 +91,8 @@ def evaluate(data: str, splits: tuple[int, ...], as_json: bool, **options: Any) 
     from training.evaluation import as_record
 
     try:
-        report = evaluate_model(data, splits=splits or None, progress=lambda line: echo(line, err=True), **options)
+        options = taken(EvaluationOptions, others)
+        report = evaluate_model(data, options=options, progress=lambda line: echo(line, err=True), **others)
     except OptionError as error:
         raise click.BadParameter(str(error), param_hint="--task") from error
     except MissingDataError as error:

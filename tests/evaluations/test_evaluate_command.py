@@ -13,6 +13,7 @@ from pearl_qdrant.errors import OptionError
 from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.registry import ON_REQUEST, TASKS
 from training.evaluation.run import as_record
+from training.options import EvaluationOptions
 
 
 def test_the_command_prints_tables_or_json(run: Run, model: Path, folder: Path) -> None:
@@ -74,7 +75,8 @@ def test_missing_libraries_are_reported_first(
 def test_a_program_can_evaluate_like_the_command(run: Run, model: Path, folder: Path) -> None:
     """One call returns the report that the command prints, and passes progress to a callback."""
     lines: list[str] = []
-    report = evaluate_model(folder, str(model), tasks=["bird"], baselines=["tfidf"], seeds=1, progress=lines.append)
+    one = EvaluationOptions(n_seeds=1)
+    report = evaluate_model(folder, str(model), tasks=["bird"], baselines=["tfidf"], options=one, progress=lines.append)
     words = f"--task bird --baseline tfidf --seeds 1 --json --model {model} --data {folder}".split()
     command = run("evaluate", *words)
 

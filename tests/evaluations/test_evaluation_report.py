@@ -15,7 +15,7 @@ from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS, find_tasks
 from training.evaluation.run import as_record, evaluate, report_as_text, short_names
-from training.evaluation.task import EvaluationOptions
+from training.options import EvaluationOptions
 
 
 def test_each_string_is_encoded_once_across_tasks(folder: Path) -> None:

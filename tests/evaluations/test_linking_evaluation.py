@@ -10,7 +10,7 @@ import pytest
 from cli_runner import Run
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import FormatError
+from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.records import Entity
@@ -31,11 +31,11 @@ from training.evaluation.linking.sets import (
 from training.evaluation.registry import TASKS as OTHERS
 from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate, report_as_text
-from training.evaluation.task import EvaluationOptions, LinkingOptions
 from training.evaluation.tasks.linking import LINKING, LINKING_TASKS
 from training.examples.example import split_of
+from training.options import EvaluationOptions
 
-EVERY_SPLIT = LinkingOptions(splits=tuple(range(10)), n_mentions=6, nil_shares=(0.0, 0.5))
+EVERY_SPLIT = EvaluationOptions(splits=tuple(range(10)), n_mentions=6, nil_shares=(0.0, 0.5))
 
 ENTITIES = [
     ("1", "New York", "Big Apple|NYC", "RELATED|EXACT"),
@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def ontology(folder: Path, protocol: Protocol, options: LinkingOptions = EVERY_SPLIT) -> LinkingSet:
+def ontology(folder: Path, protocol: Protocol, options: EvaluationOptions = EVERY_SPLIT) -> LinkingSet:
     """The set of the biomedical base."""
     return read_set(FolderData(folder), SetSource("kb/biomedical/doid*.tsv", None, protocol), options)
 
@@ -115,7 +115,9 @@ def test_the_own_string_is_excluded_on_its_entity_only(folder: Path) -> None:
 
 def test_a_nil_mention_excludes_its_entity_and_all_namesakes(folder: Path) -> None:
     """New York and new-york are the same name after folding."""
-    one = ontology(folder, "canonical", LinkingOptions(splits=EVERY_SPLIT.splits, n_mentions=7, nil_shares=(0.0, 0.5)))
+    one = ontology(
+        folder, "canonical", EvaluationOptions(splits=EVERY_SPLIT.splits, n_mentions=7, nil_shares=(0.0, 0.5))
+    )
     excluded = {query.mention: twin.excluded for query, twin in zip(one.queries, one.nil_queries, strict=True)}
 
     assert len(excluded) == 7
@@ -131,11 +133,11 @@ def test_splits_divide_entities(folder: Path) -> None:
         if key != "5":  # which has no alias
             by_split.setdefault(split_of(key), set()).add(key)
     for number, ids in by_split.items():
-        one = ontology(folder, "canonical", LinkingOptions(splits=(number,)))
+        one = ontology(folder, "canonical", EvaluationOptions(splits=(number,)))
         assert {key for query in one.queries for key in query.gold} == ids
     (empty, *_) = sorted(set(range(10)) - by_split.keys())
     with pytest.raises(FormatError, match=f"splits {empty}"):
-        ontology(folder, "canonical", LinkingOptions(splits=(empty,)))
+        ontology(folder, "canonical", EvaluationOptions(splits=(empty,)))
 
 
 def test_pairs_with_unknown_ids_are_skipped(folder: Path) -> None:
@@ -216,12 +218,11 @@ def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, mod
     lines: list[str] = []
     encoder = load_encoder(str(model), device="cpu")
     tasks = [task for task in LINKING_TASKS if task.name in ("linking_doid", "linking_autofj")]
-    options = EvaluationOptions(linking=EVERY_SPLIT)
     with LoadedBases(tmp_path / "bases", progress=lines.append) as bases:
         linker = Linker(encoder, bases)
         dense = Dense(encoder, bases, name="dense")
         others = [peers()[0], dense, Fusion([dense, peers()[-1]]), Ablation(linker, "lexical")]
-        report = evaluate(FolderData(folder), linker, others, tasks, options)
+        report = evaluate(FolderData(folder), linker, others, tasks, EVERY_SPLIT)
         again = Linker(encoder, bases, name="again").rank(ontology(folder, "canonical"))
 
     assert len([line for line in lines if line.startswith("loading")]) == 3
@@ -255,11 +256,11 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 
 
-@pytest.mark.parametrize("wrong", [{"splits": (10,)}, {"splits": ()}, {"n_mentions": 0}, {"nil_shares": (1.0,)}])
+@pytest.mark.parametrize("wrong", [{"splits": (10,)}, {"n_mentions": 0}, {"nil_shares": (1.0,)}])
 def test_options_out_of_range_are_errors(wrong: dict[str, object]) -> None:
     """Splits are 0 to 9; a share is less than 1."""
-    with pytest.raises(ValueError, match="not"):
-        LinkingOptions(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="must be"):
+        EvaluationOptions(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from training.evaluation.methods import EncoderMethod, Similarity
 from training.evaluation.outcome import Outcome
 from training.evaluation.registry import find_tasks
 from training.evaluation.run import Report, evaluate
-from training.evaluation.task import EvaluationOptions
+from training.options import EvaluationOptions
 
 OPTIONS = EvaluationOptions(n_seeds=2, n_distractors=3, max_epochs=2)
 

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from pearl_qdrant.encoder.loading import load_encoder
@@ -28,8 +29,8 @@ from training.evaluation.linking.methods import (
 from training.evaluation.linking.peers import everyday_peers, peers
 from training.evaluation.methods import Bm25Method, EncoderMethod, Method, StringMethod
 from training.evaluation.run import Report, evaluate
-from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
-from training.options import DEFAULT_DISTRACTORS, DEFAULT_MENTIONS, DEFAULT_NIL_SHARES, DEFAULT_SEEDS, DEFAULT_SPLITS
+from training.evaluation.task import Task
+from training.options import EvaluationOptions
 
 _log = logging.getLogger(__name__)
 
@@ -47,12 +48,8 @@ def evaluate_model(  # long: its arguments, and what they mean
     *,
     tasks: Sequence[str] = (),
     baselines: Sequence[str] = (),
-    seeds: int = DEFAULT_SEEDS,
-    distractors: int = DEFAULT_DISTRACTORS,
+    options: EvaluationOptions | None = None,
     figure: Path | None = None,
-    splits: Sequence[int] | None = None,
-    mentions: int = DEFAULT_MENTIONS,
-    nil_shares: Sequence[float] = DEFAULT_NIL_SHARES,
     bases: Path | None = None,
     ablation: bool = False,
     device: str = DEFAULT_DEVICE,
@@ -65,13 +62,8 @@ def evaluate_model(  # long: its arguments, and what they mean
         model: A shipped name, a folder or a hub id.
         tasks: Names of tasks (see `list_tasks`); none: all that run by default.
         baselines: Other models, ``jaccard``, ``tfidf`` or ``bm25`` (question retrieval only); none: these three.
-        seeds: Number of runs with different random seeds.
-        distractors: Names added to the dictionary of entity retrieval.
+        options: How they are measured.
         figure: Where to draw t-SNE by type, as PNG.
-        splits: Linking: which entities give mentions, by SHA-1 of their id mod 10. None: 7 and 8; all for a base of
-            your own.
-        mentions: Linking: at most this many mentions of each base.
-        nil_shares: Linking: shares of mentions whose entity is removed from the base.
         bases: Linking: folder that keeps loaded bases for the next run.
         ablation: Linking: also measure the ranking without each of its features.
         device: auto, cpu, cuda or cuda:N.
@@ -89,10 +81,9 @@ def evaluate_model(  # long: its arguments, and what they mean
         raise SettingsError(f"No folder {figure.parent} for the figure. Make it first.")
     source = _open_data(data)
     chosen = _choose_tasks(tasks, source)
-    if splits is None:
-        splits = range(10) if isinstance(source, OwnBase) else DEFAULT_SPLITS
-    linking = LinkingOptions(tuple(sorted(set(splits))), mentions, tuple(dict.fromkeys(nil_shares)))
-    options = EvaluationOptions(n_seeds=seeds, n_distractors=distractors, linking=linking)
+    options = options or EvaluationOptions()
+    if isinstance(source, OwnBase) and not options.splits:
+        options = replace(options, splits=tuple(range(10)))
     encoder = load_encoder(model, device=device)
     of_kind: dict[str, list[Task]] = {"phrases": [], "linking": [], "everyday": []}
     for task in chosen:

@@ -14,7 +14,8 @@ import numpy as np
 from training.evaluation.data import Data
 from training.evaluation.methods import Method
 from training.evaluation.outcome import Difference, Outcome, paired_bootstrap
-from training.evaluation.task import MAIN, EvaluationOptions, Task
+from training.evaluation.task import MAIN, Task
+from training.options import EvaluationOptions
 
 _log = logging.getLogger(__name__)
 

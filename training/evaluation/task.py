@@ -1,4 +1,4 @@
-"""`Task` and the options of all tasks."""
+"""`Task`, and what the papers have for tasks."""
 
 from __future__ import annotations
 
@@ -9,67 +9,7 @@ from typing import Any
 from training.evaluation.data import Data
 from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome
-from training.options import (
-    DEFAULT_DISTRACTORS,
-    DEFAULT_EPOCHS,
-    DEFAULT_MENTIONS,
-    DEFAULT_NIL_SHARES,
-    DEFAULT_SEEDS,
-    DEFAULT_SPLITS,
-    Count,
-    Natural,
-    check_bounds,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LinkingOptions:
-    """Options of the linking tasks.
-
-    Attributes:
-        splits: Splits (0 to 9, the SHA-1 of the id mod 10) of the entities whose aliases are the mentions.
-        n_mentions: At most this many mentions of each base; fuzzy joins use all, and everyday mentions of a large base
-            are fewer.
-        nil_shares: Shares of NIL mentions, in [0, 1), at which probabilities are measured.
-
-    Raises:
-        ValueError: If one is out of range.
-    """
-
-    splits: tuple[int, ...] = DEFAULT_SPLITS
-    n_mentions: int = DEFAULT_MENTIONS
-    nil_shares: tuple[float, ...] = DEFAULT_NIL_SHARES
-
-    def __post_init__(self) -> None:
-        if not self.splits or not set(self.splits) <= set(range(10)):
-            raise ValueError(f"splits are some of 0 to 9, not {', '.join(map(str, self.splits)) or 'none'}")
-        if self.n_mentions < 1:
-            raise ValueError(f"mentions must be at least 1, not {self.n_mentions}")
-        if not all(0 <= share < 1 for share in self.nil_shares):
-            raise ValueError(f"shares of NIL must be in [0, 1), not {', '.join(map(str, self.nil_shares))}")
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationOptions:
-    """Options of all tasks.
-
-    Attributes:
-        n_seeds: Number of runs with other random splits, initial weights and typos.
-        n_distractors: At most this many names are added to the dictionary of entity retrieval.
-        max_epochs: Maximum number of epochs of the classifiers on frozen vectors.
-        linking: Options of the linking tasks.
-
-    Raises:
-        OptionError: If one is out of range.
-    """
-
-    n_seeds: Count = DEFAULT_SEEDS
-    n_distractors: Natural = DEFAULT_DISTRACTORS
-    max_epochs: Count = DEFAULT_EPOCHS
-    linking: LinkingOptions = LinkingOptions()
-
-    def __post_init__(self) -> None:
-        check_bounds(self)
+from training.options import EvaluationOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from training.finetune.request import FitConfig, FitRequest, FitResult
 from training.finetune.teachers import NetworkTeacher, Teacher, as_teacher, live_encoder, read_alike
 from training.loop.distributed import local_device, process_group, shard_of_environment, wait_for_all
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
-from training.options import TrainingEvents, as_paths, refuse_overwriting
+from training.options import EvaluationOptions, TrainingEvents, as_paths, refuse_overwriting
 from training.ulr.objective import UlrTerms, open_terms
 
 TRAINING = "training"
@@ -210,7 +210,6 @@ def _evaluator(request: FitRequest, base: BaseModel) -> Evaluate | None:
     from training.evaluation.methods import EncoderMethod
     from training.evaluation.registry import find_tasks
     from training.evaluation.run import evaluate
-    from training.evaluation.task import EvaluationOptions
 
     try:
         tasks = find_tasks(tuple(request.evaluation_tasks))

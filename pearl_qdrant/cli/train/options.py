@@ -84,7 +84,7 @@ def _option(field: Field[Any], hint: Hint, flag: str, text: str) -> Callable[[F]
     attributes: dict[str, Any] = {"required": True} if default is MISSING else {}
     if default is not MISSING and default not in (None, ()):
         attributes |= {"default": default, "show_default": True}
-    if hint.kind in (frozenset(get_args(Paths)), tuple[str, ...]):
+    if hint.is_many or hint.kind == frozenset(get_args(Paths)):
         text = f"{text.removesuffix('.')}; may be repeated."
         attributes["multiple"] = True
     if hint.choices:

@@ -27,8 +27,8 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from training.evaluation.data import Data
 from training.evaluation.outcome import FloatArray
-from training.evaluation.task import LinkingOptions
-from training.examples.example import split_of
+from training.examples.example import DEVELOPMENT_SPLITS, split_of
+from training.options import EvaluationOptions
 
 Protocol = Literal["canonical", "left_out"]
 
@@ -88,7 +88,7 @@ class SetSource:
     protocol: Protocol
 
 
-def read_set(data: Data, source: SetSource, options: LinkingOptions) -> LinkingSet:
+def read_set(data: Data, source: SetSource, options: EvaluationOptions) -> LinkingSet:
     """Read a set. Raises FormatError if a table is broken, or no mention belongs to the splits."""
     path = data.paths(source.base)[0]
     entities = read_base(data, path)
@@ -96,9 +96,10 @@ def read_set(data: Data, source: SetSource, options: LinkingOptions) -> LinkingS
         pairs = [(alias, key) for alias, key in data.rows(source.pairs, "alias", "id") if key in entities]
     else:
         pairs = list(_exact_aliases(data, path, entities))
-    pairs = [(alias, key) for alias, key in dict.fromkeys(pairs) if alias.strip() and split_of(key) in options.splits]
+    chosen_splits = options.splits or DEVELOPMENT_SPLITS
+    pairs = [(alias, key) for alias, key in dict.fromkeys(pairs) if alias.strip() and split_of(key) in chosen_splits]
     if not pairs:
-        splits = ", ".join(map(str, options.splits))
+        splits = ", ".join(map(str, chosen_splits))
         raise FormatError(source.pairs or path, None, f"no alias of an entity of the base belongs to splits {splits}.")
     chosen = random.Random(0).sample(pairs, min(options.n_mentions, len(pairs)))
     has_aliases = source.protocol == "left_out"

@@ -19,7 +19,8 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data
 from training.evaluation.methods import Arithmetic
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
-from training.evaluation.task import ANALOGY, EvaluationOptions, Task
+from training.evaluation.task import ANALOGY, Task
+from training.options import EvaluationOptions
 
 PATH = "ulr_analogy/analogies.tsv"
 LEVELS = ("word", "phrase", "sentence")

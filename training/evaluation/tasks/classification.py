@@ -31,7 +31,8 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data, as_number
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome, pearson, pearson_outcome
-from training.evaluation.task import EvaluationOptions, Task, paper_figures
+from training.evaluation.task import Task, paper_figures
+from training.options import EvaluationOptions
 
 _HIDDEN = 256
 _BATCH = 200

@@ -22,9 +22,10 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from training.evaluation.data import Data
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
-from training.evaluation.task import EvaluationOptions, Task
+from training.evaluation.task import Task
 from training.examples.example import TEST_SPLITS, name_key, split_of
 from training.examples.numbers import number_names, ordinal_words_of, words_of
+from training.options import EvaluationOptions
 
 _HALF_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 

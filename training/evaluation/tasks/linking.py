@@ -14,7 +14,7 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -38,7 +38,8 @@ from training.evaluation.linking.sets import (
 )
 from training.evaluation.methods import Need
 from training.evaluation.outcome import Outcome, mean_outcome
-from training.evaluation.task import EvaluationOptions, LinkingOptions, Task
+from training.evaluation.task import Task
+from training.options import EvaluationOptions
 
 LINKING = "linking"
 """Name that stands for all linking tasks."""
@@ -50,7 +51,7 @@ _PAIRS = {
     "geonames": "alias_pairs/geonames_alias_pairs.tsv",
 }
 
-Read = Callable[[Data, LinkingOptions], list[LinkingSet]]
+Read = Callable[[Data, EvaluationOptions], list[LinkingSet]]
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -72,19 +73,19 @@ def _run(read: Read) -> Callable[[Data, LinkingMethod, EvaluationOptions], Outco
     cached = _once(read)
 
     def run(data: Data, method: LinkingMethod, options: EvaluationOptions) -> Outcome:
-        sets = cached(data, options.linking)
+        sets = cached(data, options)
         rankings = [method.rank(one) for one in sets]
         accuracies = expected_accuracies(sets, rankings)
         strata = np.repeat(np.arange(len(sets)), [len(one.queries) for one in sets]) if len(sets) > 1 else None
         details: dict[str, float] = {"accuracy_5": 100 * float(expected_accuracies(sets, rankings, 5).mean())}
         if isinstance(method, Linker):
-            details |= _linker_details(sets, method, options.linking)
+            details |= _linker_details(sets, method, options.nil_shares)
         return mean_outcome([(np.arange(len(accuracies)), accuracies)], strata=strata, details=details)
 
     return run
 
 
-def _linker_details(sets: list[LinkingSet], method: Linker, options: LinkingOptions) -> dict[str, float]:
+def _linker_details(sets: list[LinkingSet], method: Linker, nil_shares: Sequence[float]) -> dict[str, float]:
     samples, nil_samples, hits, milliseconds, n = [], [], 0.0, 0.0, 0
     for one in sets:
         output = method.output(one)
@@ -93,9 +94,7 @@ def _linker_details(sets: list[LinkingSet], method: Linker, options: LinkingOpti
         n += len(one.queries)
         hits += method.recall(one) * len(one.queries)
         milliseconds += method.milliseconds(one) * len(one.queries)
-    figures = reliability_details(
-        Samples.joined(samples), Samples.joined(nil_samples), method.calibration, options.nil_shares
-    )
+    figures = reliability_details(Samples.joined(samples), Samples.joined(nil_samples), method.calibration, nil_shares)
     return {"recall_64": 100 * hits / n, **figures, "milliseconds": milliseconds / n}
 
 
@@ -103,7 +102,7 @@ def linking_task(name: str, base: str, pairs: str | None, protocol: Protocol, ne
     """A task that links the aliases of a base, or those of a table of pairs."""
     source = SetSource(base, pairs, protocol)
 
-    def read(data: Data, options: LinkingOptions) -> list[LinkingSet]:
+    def read(data: Data, options: EvaluationOptions) -> list[LinkingSet]:
         return [read_set(data, source, options)]
 
     is_canonical = protocol == "canonical"
@@ -156,7 +155,7 @@ def _run_everyday(pattern: str) -> Callable[[Data, EverydayMethod, EvaluationOpt
         return make_set(_read(data, pattern), n_mentions)
 
     def run(data: Data, method: EverydayMethod, options: EvaluationOptions) -> Outcome:
-        one = made(data, options.linking.n_mentions)
+        one = made(data, options.n_mentions)
         return as_outcome(one.mentions, method.answer(one.mentions, one.base))
 
     return run

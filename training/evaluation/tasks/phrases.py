@@ -24,7 +24,8 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data, as_number
 from training.evaluation.methods import EncoderMethod, Similarity
 from training.evaluation.outcome import FloatArray, Outcome, mean_outcome, nmi_outcome, pearson_outcome
-from training.evaluation.task import EvaluationOptions, Task, paper_figures
+from training.evaluation.task import Task, paper_figures
+from training.options import EvaluationOptions
 
 _TURNEY = "pearl_bench/turney.tsv"
 _BIRD = "pearl_bench/bird.tsv"

@@ -25,7 +25,8 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data
 from training.evaluation.methods import Ranking
 from training.evaluation.outcome import FloatArray, Outcome, mean_outcome
-from training.evaluation.task import RETRIEVAL, EvaluationOptions, Task
+from training.evaluation.task import RETRIEVAL, Task
+from training.options import EvaluationOptions
 
 GEOGRANNO = "geogranno/geo_pairs.tsv"
 
