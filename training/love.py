@@ -65,10 +65,6 @@ class Targets:
     words: tuple[str, ...]
     vectors: Array
 
-    def __post_init__(self) -> None:
-        if len(self.words) != len(self.vectors):
-            raise ValueError(f"{len(self.words)} words, but {len(self.vectors)} vectors")
-
 
 def file_targets(path: Path, *, limit: int | None = None) -> Targets:
     """Read the vectors of words with a letter from a `.vec` file of FastText or GloVe, the first ones up to a limit."""

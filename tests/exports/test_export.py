@@ -14,7 +14,7 @@ import pytest
 import torch
 from character_models import make_network
 from onnx import TensorProto, helper, numpy_helper
-from tiny_models import DIM, make_bert, make_roberta
+from tiny_models import DIM, make_bert
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from training.export import export_checkpoint as export_graph
@@ -183,15 +183,3 @@ def test_cls_pooling_takes_the_first_token(network: PearlNetwork, tmp_path: Path
         expected, _ = by_first(IDS, MASK)
 
     assert cosines(embedding, expected.numpy()).min() > 0.995
-
-
-def test_what_cannot_be_exported_is_refused(network: PearlNetwork, tmp_path: Path) -> None:
-    """Another architecture, or no head, is a clear error that names the other way."""
-    roberta = PearlNetwork(load_phrase_encoder(make_roberta(tmp_path / "roberta")), new_type_head(DIM))
-    with pytest.raises(ValueError, match="quantize_onnx"):
-        write_int8_graph(roberta, tmp_path / "model.onnx")
-    headless = PearlNetwork(network.phrase_encoder, None)
-    with pytest.raises(ValueError, match="type head"):
-        write_int8_graph(headless, tmp_path / "model.onnx")
-    with pytest.raises(ValueError, match="type head"):
-        export_onnx(headless, tmp_path / "model.onnx")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import warnings
@@ -16,7 +15,7 @@ from cli_runner import Run
 from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES, make_bert, make_pearl, make_roberta
 
-from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, PEARL_JSON, TORCH_FILE, read_config, seal
+from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, TORCH_FILE, read_config, seal
 from pearl_qdrant.encoder.fastembed_model import text_embedding
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
@@ -140,12 +139,6 @@ def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_p
         rebuild_for_torch(trained, tmp_path / "x")
     with pytest.raises(OptionError, match="is an input"):
         rebuild_for_torch(exported, exported)
-    foreign = Path(shutil.copytree(make_pearl(tmp_path / "pearl").folder, tmp_path / "foreign"))
-    path = foreign / PEARL_JSON
-    path.write_text(json.dumps({**json.loads(path.read_text()), "precision": "int8-row"}))
-    seal(foreign)
-    with pytest.raises(CheckpointError, match="cannot be rebuilt"):
-        rebuild_for_torch(foreign, tmp_path / "x")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -284,8 +284,6 @@ def test_runs_are_alphabetical_neighbours() -> None:
     places = [int(anchor[-3:]) for anchor in batch.anchors]
 
     assert all(places[i + 1] == places[i] + 1 for i in (0, 1, 2, 4, 5, 6))
-    with pytest.raises(ValueError, match="no examples"):
-        NeighbourSampler([ExampleSource([], 1.0)])
 
 
 def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:

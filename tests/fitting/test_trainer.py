@@ -13,7 +13,7 @@ import torch
 from fit_cases import config, losses_of, maker, new_network, run_script
 from safetensors.torch import load_file
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import TrainingError
 from training.finetune.objective import fit
 from training.loop.training_loop import read_log
@@ -113,8 +113,6 @@ def test_distilled_phrases_keep_their_vectors(bert: Path, tokenizer: Any, tmp_pa
         assert read_log(folder)[-1]["distillation"] > 0
 
     assert moved[1] < moved[0] / 2, moved
-    with pytest.raises(ValueError, match="to distil them from"):
-        fit(before, tokenizer, maker(plain=plain), config(), tmp_path / "none")
 
 
 @pytest.mark.draws
@@ -163,14 +161,6 @@ def test_a_loss_that_is_not_finite_stops_the_run(bert: Path, tokenizer: Any, tmp
     with pytest.raises(TrainingError, match=r"step 1: the loss is not finite: nan \(contrastive\)"):
         fit(network, tokenizer, maker(), config(), tmp_path)
     assert not (tmp_path / "state.safetensors").exists()
-
-
-def test_a_type_loss_needs_a_head(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Without one the run is refused, unless the loss has no weight."""
-    plain = PearlNetwork(load_phrase_encoder(bert), None)
-    with pytest.raises(ValueError, match="type head"):
-        fit(plain, tokenizer, maker(), config(), tmp_path)
-    fit(plain, tokenizer, maker(), config(type_weight=0.0, steps=1), tmp_path / "plain")
 
 
 def test_the_state_is_not_a_pickle(bert: Path, tokenizer: Any, tmp_path: Path) -> None:

@@ -4,8 +4,7 @@
 
 In the published code, a phrase without a synonym, a paraphrase or a second word silently becomes its own positive. Here
 another of the remaining levels is drawn by weight, until one changes the phrase. "Unchanged" is never a fallback. If no
-level can change the phrase (one or two letters, only digits), it comes back unchanged and `Variant.fell_through` is
-true: skip such a pair.
+level can change the phrase (one or two letters, only digits), it comes back unchanged.
 
 Paraphrases, variants by synonyms and aliases are read on demand from JSON Lines on disk, with an index of 16 bytes per
 phrase in memory: 3 microseconds each. Function words and words of one or two letters have no synonyms: WordNet knows
@@ -18,11 +17,8 @@ import mmap
 import random
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field
-from enum import Enum
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -74,16 +70,8 @@ class VariantTable:
         order = np.argsort(unsorted, kind="stable")
         self._keys, self._starts = unsorted[order], np.array(starts, np.uint64)[order]
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def of(self, phrase: str) -> tuple[str, ...]:
-        """Return the variants of a phrase without itself; () if it is unknown. The first row of a phrase counts."""
-        row = self._row(phrase)
-        return tuple(name for name in row[1] if name != phrase) if row is not None else ()
-
     def replace(self, phrase: str, rng: random.Random) -> str | None:
-        """Draw one of the variants; None if there is none."""
+        """Draw one of the variants, never the phrase; None if there is none. The first row of a phrase counts."""
         row = self._row(phrase)
         if row is None:
             return None
@@ -92,10 +80,6 @@ class VariantTable:
             return variant
         others = [other for other in row[1] if other != phrase]
         return others[int(rng.random() * len(others))] if others else None
-
-    def close(self) -> None:
-        """Unmap the file."""
-        self._map.close()
 
     def _row(self, phrase: str) -> Row | None:
         key = np.uint64(phrase_key(phrase))
@@ -164,9 +148,6 @@ class Synonyms:
                     found.setdefault(key, {}).update(kept)
         self._by_word: dict[str, tuple[str, ...]] = {word: tuple(others) for word, others in found.items()}
 
-    def __len__(self) -> int:
-        return len(self._by_word)
-
     def of(self, word: str) -> tuple[str, ...]:
         """Return the synonyms of a word or phrase; a plural in -s has the plurals of the word's synonyms."""
         key = word.casefold()
@@ -213,102 +194,50 @@ def _cased(synonym: str, like: str) -> str:
     return synonym[0].upper() + synonym[1:] if like[:1].isupper() else synonym
 
 
-class Level(str, Enum):
-    """A level of augmentation."""
-
-    CHARACTER = "character"
-    SYNONYM = "synonym"
-    PARAPHRASE = "paraphrase"
-    WORD_SWAP = "word_swap"
-    UNCHANGED = "unchanged"
-
-
-class Variant(NamedTuple):
-    """A variant of a phrase.
-
-    Attributes:
-        text: Never blank if the phrase is not.
-        level: The level that made it.
-        drawn: The level drawn first; differs from `level` if it had no variant.
-    """
-
-    text: str
-    level: Level
-    drawn: Level
-
-    @property
-    def fell_through(self) -> bool:
-        """Whether the phrase is its own positive because nothing could change it."""
-        return self.level is Level.UNCHANGED and self.drawn is not Level.UNCHANGED
-
-
-@dataclass(frozen=True, slots=True)
-class AugmentationMix:
-    """Relative weights of the levels. Source: PEARL's settings."""
-
-    character: float = 0.10
-    synonym: float = 0.30
-    paraphrase: float = 0.50
-    word_swap: float = 0.05
-    unchanged: float = 0.05
-
-    def __post_init__(self) -> None:
-        weights = astuple(self)
-        if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
-            raise ValueError(
-                f"weights of augmentation are {weights}, but none may be below 0 and at least one must be over 0"
-            )
-
+WEIGHTS = (0.10, 0.30, 0.50, 0.05, 0.05)
+"""Of the levels character, synonym, paraphrase, word swap and unchanged. Source: PEARL's settings."""
 
 Change = Callable[[str, random.Random], "str | None"]
 
 
 class Augmenter:
-    """Draws variants. A call returns only the text, for `training.data.batches`."""
+    """Draws variants of phrases."""
 
     def __init__(
         self,
-        mix: AugmentationMix | None = None,
         *,
         synonyms: Synonyms | None = None,
         token_variants: Sequence[VariantTable] = (),
         paraphrases: Sequence[VariantTable] = (),
+        weights: tuple[float, ...] = WEIGHTS,
     ) -> None:
         """Take the sources of the levels; a level without a source always falls back.
 
         Args:
-            mix: Weights of the levels; the paper's by default.
             synonyms: Synonyms of words.
             token_variants: Tables of `token_aug.jsonl`: phrases with synonyms inserted.
             paraphrases: Tables of `phrase_aug.jsonl`, and of `entities.jsonl` for aliases.
+            weights: Of the levels, as `WEIGHTS`.
         """
-        mix = mix or AugmentationMix()
-        self._levels = tuple(Level)
-        self._weights = astuple(mix)
         self._synonyms = synonyms
         self._token_variants = tuple(token_variants)
         self._paraphrases = tuple(paraphrases)
+        self._weights = weights
         self._changes: tuple[Change, ...] = (edit_letters, self._synonym, self._paraphrase, _swapped)
 
     def __call__(self, phrase: str, rng: random.Random) -> str:
-        return self.draw(phrase, rng).text
-
-    def draw(self, phrase: str, rng: random.Random) -> Variant:
-        """Draw a variant of a phrase; the same for the same state of `rng`."""
+        """Draw a variant of a phrase; the same for the same state of `rng`, and never blank if the phrase is not."""
         place = _choice(self._weights, rng)
-        drawn = self._levels[place]
-        if drawn is Level.UNCHANGED or not phrase or phrase.isspace():
-            return Variant(phrase, Level.UNCHANGED, Level.UNCHANGED)
-        left: list[float] | None = None
+        left = [*self._weights[:-1]]
+        if place == len(left) or not phrase or phrase.isspace():
+            return phrase
         while True:
             text = self._changes[place](phrase, rng)
             if text is not None and text != phrase and not text.isspace() and text:
-                return Variant(text, self._levels[place], drawn)
-            if left is None:
-                left = [*self._weights[:-1]]
+                return text
             left[place] = 0.0
             if not any(left):
-                return Variant(phrase, Level.UNCHANGED, drawn)
+                return phrase
             place = _choice(left, rng)
 
     def _synonym(self, phrase: str, rng: random.Random) -> str | None:
@@ -346,44 +275,36 @@ NEIGHBOURS = "word_neighbours.jsonl"
 """Neighbours of words in a space of word vectors, in the form of token_aug.jsonl."""
 
 
-@dataclass(frozen=True, slots=True)
-class AugmentationSources:
-    """Paths of synonyms, paraphrases and aliases; small enough to send to a worker, which opens the files.
+def open_augmenter(
+    corpora: Sequence[Path],
+    *,
+    wordnet: Path | None = None,
+    token_variants: Sequence[Path] = (),
+    paraphrases: Sequence[Path] = (),
+    with_aliases: bool = True,
+) -> Augmenter:
+    """Open the given files, and those of corpus folders.
 
-    Attributes:
+    Args:
+        corpora: Their word_neighbours.jsonl (of the first that has one), token_aug.jsonl, phrase_aug.jsonl and, with
+            aliases, entities.jsonl are used.
         wordnet: A WordNet `dict` folder.
-        neighbours: `word_neighbours.jsonl`, read into memory.
-        token_variants: Files in the format of `token_aug.jsonl`: whole phrases with synonyms inserted.
-        paraphrases: Files of variants or entities, searched in this order.
-        mix: Weights of the levels.
+        token_variants: Files in the format of token_aug.jsonl: whole phrases with synonyms inserted.
+        paraphrases: Files of variants or entities, searched in this order, before those of the corpora.
+        with_aliases: Whether aliases of a corpus count as paraphrases.
+
+    Raises:
+        FormatError: If a file is missing or of another format.
     """
 
-    wordnet: Path | None = None
-    neighbours: Path | None = None
-    token_variants: tuple[Path, ...] = ()
-    paraphrases: tuple[Path, ...] = ()
-    mix: AugmentationMix = field(default_factory=AugmentationMix)
+    def found(*names: str) -> list[Path]:
+        return [folder / name for folder in corpora for name in names if (folder / name).exists()]
 
-    @classmethod
-    def of_corpus(cls, folder: Path) -> AugmentationSources:
-        """Find the files of a corpus, aliases before paraphrases."""
-        neighbours = folder / NEIGHBOURS
-        return cls(
-            neighbours=neighbours if neighbours.exists() else None,
-            token_variants=tuple(path for path in [folder / WORD_VARIANTS] if path.exists()),
-            paraphrases=tuple(path for path in (folder / ENTITIES, folder / PHRASE_VARIANTS) if path.exists()),
-        )
-
-    def open(self) -> Augmenter:
-        """Read the files that are kept in memory, and index the others. Raises FormatError."""
-        pairs: list[Iterable[tuple[str, Iterable[str]]]] = []
-        if self.wordnet is not None:
-            pairs.append(wordnet_synonyms(self.wordnet))
-        if self.neighbours is not None:
-            pairs.append(read_variants(self.neighbours, ReadReport()))
-        return Augmenter(
-            self.mix,
-            synonyms=Synonyms(chain.from_iterable(pairs)) if pairs else None,
-            token_variants=[VariantTable(path) for path in self.token_variants],
-            paraphrases=[VariantTable(path) for path in self.paraphrases],
-        )
+    pairs: list[Iterable[tuple[str, Iterable[str]]]] = [] if wordnet is None else [wordnet_synonyms(wordnet)]
+    pairs += [read_variants(path, ReadReport()) for path in found(NEIGHBOURS)[:1]]
+    own = found(ENTITIES, PHRASE_VARIANTS) if with_aliases else found(PHRASE_VARIANTS)
+    return Augmenter(
+        synonyms=Synonyms(chain.from_iterable(pairs)) if pairs else None,
+        token_variants=[VariantTable(path) for path in (*token_variants, *found(WORD_VARIANTS))],
+        paraphrases=[VariantTable(path) for path in (*paraphrases, *own)],
+    )

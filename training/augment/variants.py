@@ -228,14 +228,7 @@ def find_neighbours(
 
     Returns:
         Neighbours, the nearest first; words without any are skipped. Words that differ only in case are not neighbours.
-
-    Raises:
-        ValueError: If the numbers of words and vectors differ, or the threshold is out of range.
     """
-    if len(words) != len(vectors):
-        raise ValueError(f"{len(words)} words, but {len(vectors)} vectors")
-    if not 0 < threshold <= 1:
-        raise ValueError(f"threshold must be in (0, 1], not {threshold}")
     found = {}
     for start in range(0, len(words), _BLOCK):
         scores = vectors[start : start + _BLOCK] @ vectors.T  # (block, n)

@@ -156,12 +156,6 @@ class NeighbourSampler:
     sources: Sequence[ExampleSource]
     neighbours: int = 1
 
-    def __post_init__(self) -> None:
-        if not any(source.examples for source in self.sources if source.weight > 0):
-            raise ValueError("there are no examples to draw from")
-        if self.neighbours < 1:
-            raise ValueError(f"neighbours must be at least 1, not {self.neighbours}")
-
     def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
         """See `Sampler.draw`; the step is not used, since `rng` depends on it."""
         filled = [source for source in self.sources if source.examples]
@@ -187,10 +181,6 @@ class EpochSampler:
     seed: int
     _epoch: int = field(default=-1, init=False)
     _order: KeyArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
-
-    def __post_init__(self) -> None:
-        if not self.examples:
-            raise ValueError("there are no examples to draw from")
 
     def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
         """See `Sampler.draw`; the processes take turns, so that together they see each example once."""

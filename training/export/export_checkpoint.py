@@ -80,12 +80,8 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     Args:
         network: Has a type head, and is on the CPU.
         path: The .onnx file to write.
-
-    Raises:
-        ValueError: If the network has no type head.
     """
-    if network.type_head is None:
-        raise ValueError("the network has no type head. Fit one first: a graph needs it")
+    assert network.type_head is not None
     model = _export_pooled(network)
     graph = GraphBuilder(prefix="pearl_")
     pooled = _POOLED
@@ -121,8 +117,7 @@ def _export_pooled(network: PearlNetwork) -> Any:
         dynamic_shapes={"input_ids": {0: batch, 1: tokens}, "attention_mask": {0: batch, 1: tokens}},
         verbose=False,
     )
-    if program is None:
-        raise RuntimeError("torch returned no exported program")
+    assert program is not None
     model = program.model_proto
     # The exporter keeps torch's value names, one of which is "embedding" and would clash with an output.
     inner = {name: f"inner_{name}" for name in ("embedding", "type_logits")}

@@ -17,10 +17,10 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CheckpointError, OptionError
-from training.augment.draw import AugmentationSources, Augmenter
+from training.augment.draw import open_augmenter
 from training.data.batches import BatchMaker, new_batch_maker, plan_steps
 from training.examples.example import Example, count_labels, entity_types_of
-from training.examples.files import ENTITIES, read_negatives, read_training_files
+from training.examples.files import read_negatives, read_training_files
 from training.finetune.objective import Evaluate, fit
 from training.finetune.request import FitConfig, FitRequest, FitResult
 from training.finetune.teachers import NetworkTeacher, Teacher, as_teacher, live_encoder, read_alike
@@ -93,7 +93,13 @@ def fit_model(  # long: its arguments, and the run with all of its options
         maker = new_batch_maker(
             examples,
             request.batch_options(),
-            augment=_open_augmenter(request),
+            augment=open_augmenter(
+                [path for path in as_paths(request.phrases) if path.is_dir()],
+                wordnet=None if request.wordnet is None else Path(request.wordnet),
+                token_variants=as_paths(request.token_variants),
+                paraphrases=as_paths(request.paraphrases),
+                with_aliases=not request.paper_settings,
+            ),
             negatives=negatives,
             plain=plain,
             shard=shard,
@@ -160,24 +166,6 @@ def _report_types(base: BaseModel, examples: list[Example], events: TrainingEven
     known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
     if taught and known - taught:
         events.types_at_risk(len(known & taught), len(known))
-
-
-def _open_augmenter(request: FitRequest) -> Augmenter:
-    """Open the augmentation of the paper, from the given files and those of the corpus folders."""
-    folders = [AugmentationSources.of_corpus(path) for path in as_paths(request.phrases) if path.is_dir()]
-    with_aliases = not request.paper_settings
-    return AugmentationSources(
-        wordnet=None if request.wordnet is None else Path(request.wordnet),
-        neighbours=next((found.neighbours for found in folders if found.neighbours), None),
-        token_variants=(
-            *as_paths(request.token_variants),
-            *(path for found in folders for path in found.token_variants),
-        ),
-        paraphrases=(
-            *as_paths(request.paraphrases),
-            *(p for found in folders for p in found.paraphrases if with_aliases or p.name != ENTITIES),
-        ),
-    ).open()
 
 
 def _open_teachers(

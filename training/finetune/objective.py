@@ -97,15 +97,7 @@ def fit(  # long: all arguments of a run are documented here
 
     Raises:
         TrainingError: If the state in `folder` is of another run, or the loss is not finite.
-        ValueError: If the network lacks a type head, plain phrases an encoder to distil them from, or the weights of
-            MiSAD and MLM their terms.
     """
-    if network.type_head is None and config.type_weight > 0:
-        raise ValueError("fit needs a network with a type head, or type_weight=0")
-    if maker.plain and distil_from is None:
-        raise ValueError("plain phrases need an encoder to distil them from")
-    if (terms is not None) != bool(config.misad_weight or config.mlm_weight):
-        raise ValueError("fit needs terms where misad_weight or mlm_weight is positive, and none otherwise")
     for_teacher = any(isinstance(one, NetworkTeacher) for one in (teacher, distil_from))
     dataset = BatchDataset(maker, tokenizer, config.max_tokens, config.micro_batch, prefix, for_teacher)
 

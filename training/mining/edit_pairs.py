@@ -95,14 +95,7 @@ def edit_pairs(
     Returns:
         Pairs of indices, (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at
         least 1: equal strings are not a pair.
-
-    Raises:
-        ValueError: If the distance is not 1 or 2, or there are more strings than fit in 31 bits.
     """
-    if max_distance not in (1, 2):
-        raise ValueError(f"max_distance must be 1 or 2, not {max_distance}")
-    if len(texts) >= 1 << 31:
-        raise ValueError(f"{len(texts):,} strings are too many at once. Split them, for example by language")
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     found = [np.zeros(0, dtype=np.uint64)]
     for first, second in _sharing_a_variant(texts, lengths, max_distance, window):

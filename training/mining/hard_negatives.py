@@ -53,15 +53,10 @@ def mine_hard_negatives(
         encode: The base encoder.
         teacher: Decides what means the same; by default the base encoder.
         config: What counts as a hard negative.
-
-    Raises:
-        ValueError: If there are too many phrases, or an encoder returns another number of vectors than phrases.
     """
     config = config or MiningConfig()
     merged = _merge(phrases)
     texts = list(merged)
-    if len(texts) >= 1 << _ID_BITS:
-        raise ValueError(f"{len(texts):,} phrases are too many at once. Split them, for example by language")
     merged_phrases = list(merged.values())
     near, distances = _find_near_pairs(texts, config)
     _log.info("%d phrases, %d pairs spelled alike", len(texts), len(near))
@@ -210,13 +205,7 @@ def _keep_lowest_cosines(
 
 def _encode_all(encode: Encode, names: Sequence[str]) -> npt.NDArray[np.float16]:
     """Encode all names; vectors in half precision, (n, dim)."""
-    parts = []
-    for start in range(0, len(names), _CHUNK):
-        chunk = names[start : start + _CHUNK]
-        vectors = encode(chunk)
-        if len(vectors) != len(chunk):
-            raise ValueError(f"the encoder returned {len(vectors)} vectors for {len(chunk)} phrases")
-        parts.append(vectors.astype(np.float16))
+    parts = [encode(names[start : start + _CHUNK]).astype(np.float16) for start in range(0, len(names), _CHUNK)]
     return np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
 
 

@@ -27,7 +27,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -317,20 +317,13 @@ def choose_spans(
 
     Returns:
         The span, or None for a sequence that has none to choose.
-
-    Raises:
-        ValueError: If the strategy is unknown, `lowest_score` has no `score`, or `score` gives another number of
-            scores than there are spans.
     """
-    if strategy not in get_args(Strategy):
-        raise ValueError(f"strategy is {strategy!r}, but must be one of {', '.join(get_args(Strategy))}")
     if strategy == "random_span":
         return [draw_random_span(one.text, rng) for one in sequences]
     # An n-gram leaves a rest.
     candidates = [[span for span in one.spans if span.words < one.words] for one in sequences]
     if strategy == "lowest_score":
-        if score is None:
-            raise ValueError("the strategy 'lowest_score' needs a scorer as 'score'")
+        assert score is not None
         return _choose_lowest(candidates, sequences, score)
     if strategy == "entity":
         candidates = [[span for span in spans if span.is_entity] for spans in candidates]
@@ -361,8 +354,6 @@ def _choose_lowest(
     texts = [sequence.text for sequence, spans in zip(sequences, candidates, strict=True) for _ in spans]
     places = [(span.start, span.end) for spans in candidates for span in spans]
     scores = list(score(texts, places)) if texts else []
-    if len(scores) != len(texts):
-        raise ValueError(f"the scorer gave {len(scores):,} scores for {len(texts):,} spans")
     chosen: list[NgramSpan | None] = []
     start = 0
     for spans in candidates:

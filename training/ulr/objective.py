@@ -56,10 +56,6 @@ def misad(part: Tensor, rest: Tensor, whole: Tensor, *, renormalise: bool = Fals
     Returns:
         Mean over the sequences and the dimensions, ().
     """
-    if not part.shape == rest.shape == whole.shape:
-        raise ValueError(
-            f"n-grams {tuple(part.shape)}, rests {tuple(rest.shape)} and sequences {tuple(whole.shape)} do not match"
-        )
     total = nn.functional.normalize(part, dim=-1) + nn.functional.normalize(rest, dim=-1)
     if renormalise:
         total = nn.functional.normalize(total, dim=-1)

@@ -102,10 +102,6 @@ class UlrConfig(UlrSettings):
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        if self.misad_weight == self.mlm_weight == 0:
-            raise ValueError("misad_weight and mlm_weight are both 0: there is nothing to learn")
-        if self.head_steps and not self.mlm_weight:
-            raise ValueError("head_steps trains the MLM head, which mlm_weight 0 leaves out")
 
     def is_head_step(self, step: int) -> bool:
         """Whether a step, from 1, trains the MLM head alone."""
