@@ -1,7 +1,5 @@
 """Batches of phrase pairs with hard negatives, each a pure function of (seed, rank, step).
 
-Hard negatives are a table in memory: 4 bytes per negative and about 200 per phrase, besides the phrases themselves.
-
 So a resumed run does not draw the same batches again, and any worker process can make any batch.
 
     NeighbourSampler    several sources in fixed proportions, alphabetical neighbours together: free hard negatives
@@ -14,7 +12,6 @@ import math
 import os
 import random
 import signal
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol, TypeVar
@@ -44,33 +41,16 @@ class NegativeTable:
         self, rows: Iterable[tuple[str, Iterable[str]]], *, known: Mapping[str, Example] | None = None
     ) -> None:
         self._known = known or {}
-        self._names: list[str] = []
-        self._row: dict[str, int] = {}
-        self._starts = array("q", [0])
-        self._negatives = array("i")
-        ids: dict[str, int] = {}
+        self._negatives: dict[str, tuple[str, ...]] = {}
+        own: dict[str, str] = {}  # one object of each name
         for phrase, negatives in rows:
-            if phrase in self._row:
-                continue
-            self._row[phrase] = len(self._starts) - 1
-            for negative in negatives:
-                place = ids.setdefault(negative, len(ids))
-                if place == len(self._names):
-                    self._names.append(negative)
-                self._negatives.append(place)
-            self._starts.append(len(self._negatives))
-
-    def __len__(self) -> int:
-        return len(self._row)
+            if phrase not in self._negatives:
+                self._negatives[phrase] = tuple(own.setdefault(negative, negative) for negative in negatives)
 
     def draw(self, phrase: str, n: int, rng: random.Random) -> list[Example]:
         """Draw up to `n` different hard negatives of a phrase."""
-        row = self._row.get(phrase)
-        if row is None:
-            return []
-        start, stop = self._starts[row], self._starts[row + 1]
-        places = rng.sample(range(start, stop), min(n, stop - start))
-        return [self._example(self._names[self._negatives[place]]) for place in places]
+        found = self._negatives.get(phrase, ())
+        return [self._example(name) for name in (rng.sample(found, min(n, len(found))) if found else ())]
 
     def _example(self, name: str) -> Example:
         """Return a negative with its entity and type, if these are known."""
