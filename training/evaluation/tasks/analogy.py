@@ -19,7 +19,7 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data
 from training.evaluation.methods import Arithmetic
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
-from training.evaluation.task import ANALOGY, Task
+from training.evaluation.task import Task
 from training.options import EvaluationOptions
 
 PATH = "ulr_analogy/analogies.tsv"
@@ -98,7 +98,6 @@ ANALOGY_TASKS = tuple(
         needs="arithmetic",
         reads=(PATH,),
         run=_run(level),
-        paper=ANALOGY[level],
     )
     for level in LEVELS
 )

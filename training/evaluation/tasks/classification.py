@@ -31,7 +31,7 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data, as_number
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome, pearson, pearson_outcome
-from training.evaluation.task import Task, paper_figures
+from training.evaluation.task import Task
 from training.options import EvaluationOptions
 
 _HIDDEN = 256
@@ -148,22 +148,16 @@ def _paraphrase(path: str, by_pair: bool) -> Callable[[Data, EncoderMethod, Eval
     return run
 
 
-def _paraphrase_task(name: str, head: str, path: str, *, by_pair: bool) -> Task:
-    return Task(
-        name=f"{name}_by_pair" if by_pair else name,
-        head=f"{head} by pair" if by_pair else head,
-        group="Paraphrase Classification",
-        metric="accuracy, split by unordered pair" if by_pair else "accuracy",
-        needs="vectors",
-        reads=(path,),
-        run=_paraphrase(path, by_pair),
-        paper=paper_figures(name),
-        in_table_3=not by_pair,
-    )
-
-
 PARAPHRASE_TASKS = tuple(
-    _paraphrase_task(name, head, f"pearl_bench/{name}.tsv", by_pair=by_pair)
+    Task(
+        name + ("_by_pair" if by_pair else ""),
+        head + (" by pair" if by_pair else ""),
+        "Paraphrase Classification",
+        "accuracy" + (", split by unordered pair" if by_pair else ""),
+        "vectors",
+        (f"pearl_bench/{name}.tsv",),
+        _paraphrase(f"pearl_bench/{name}.tsv", by_pair),
+    )
     for name, head in (("ppdb", "PPDB"), ("ppdb_filtered", "PPDB filtered"))
     for by_pair in (False, True)
 )
@@ -195,29 +189,21 @@ def _short_text(
     return run
 
 
-def _short_text_tasks(
-    name: str, head: str, group: str, source: tuple[str, str, tuple[str, ...], int]
-) -> tuple[Task, Task]:
-    path, column, labels, longest = source
-    short, long = (
-        Task(
-            f"{name}_{size.lower()}",
-            f"{head}-{size}",
-            group,
-            "accuracy",
-            "vectors",
-            (path,),
-            _short_text(path, column, labels, longest, short=size == "S"),
-            paper_figures(f"{name}_{size.lower()}"),
-        )
-        for size in "SL"
+SHORT_TEXT_TASKS = tuple(
+    Task(
+        f"{name}_{size.lower()}",
+        f"{head}-{size}",
+        group,
+        "accuracy",
+        "vectors",
+        source[:1],
+        _short_text(*source, short=size == "S"),
     )
-    return short, long
-
-
-SHORT_TEXT_TASKS = (
-    *_short_text_tasks("twitter", "Twitter", "Sentiment Analysis", _TWITTER),
-    *_short_text_tasks("atis", "ATIS", "Intent Classification", _ATIS),
+    for name, head, group, source in (
+        ("twitter", "Twitter", "Sentiment Analysis", _TWITTER),
+        ("atis", "ATIS", "Intent Classification", _ATIS),
+    )
+    for size in "SL"
 )
 
 
@@ -249,16 +235,12 @@ class _Set:
     Attributes:
         name: Of its table.
         head: Heading of its column.
-        is_pair: Whether a row has two texts.
         tested: Its validation rows.
         figure: What is measured in place of accuracy, and its name.
-        paper: The paper's figures by model, fine-tuned, on the test rows.
     """
 
     name: str
     head: str
-    is_pair: bool
-    paper: tuple[float, float, float]
     tested: str = "validation"
     figure: tuple[str, Score] | None = None
 
@@ -266,19 +248,22 @@ class _Set:
     def path(self) -> str:
         return f"glue/{self.name}.tsv"
 
+    @property
+    def is_pair(self) -> bool:
+        return self.name not in ("cola", "sst2")
 
-_MODELS = ("BERT-base", "MLM-BERT-base", "ULR-BERT-base")
+
 _SETS = (
-    _Set("cola", "CoLA", False, (53.5, 51.9, 56.5), figure=("Matthews correlation x 100", matthews)),
-    _Set("sst2", "SST-2", False, (92.1, 94.0, 94.3)),
-    _Set("mnli", "MNLI-m", True, (84.5, 84.5, 84.6), "validation_matched"),
-    _Set("mnli", "MNLI-mm", True, (83.7, 83.9, 84.0), "validation_mismatched"),
-    _Set("qnli", "QNLI", True, (90.6, 90.4, 91.0)),
-    _Set("rte", "RTE", True, (67.1, 66.6, 68.0)),
-    _Set("mrpc", "MRPC", True, (87.5, 88.1, 89.0), figure=("F1", f1)),
-    _Set("qqp", "QQP", True, (71.6, 71.6, 71.6), figure=("F1", f1)),
+    _Set("cola", "CoLA", figure=("Matthews correlation x 100", matthews)),
+    _Set("sst2", "SST-2"),
+    _Set("mnli", "MNLI-m", "validation_matched"),
+    _Set("mnli", "MNLI-mm", "validation_mismatched"),
+    _Set("qnli", "QNLI"),
+    _Set("rte", "RTE"),
+    _Set("mrpc", "MRPC", figure=("F1", f1)),
+    _Set("qqp", "QQP", figure=("F1", f1)),
 )
-_STS = _Set("stsb", "STS-B", True, (85.3, 86.2, 86.6))
+_STS = _Set("stsb", "STS-B")
 
 
 def _features(method: EncoderMethod, rows: list[tuple[str, ...]], *, is_pair: bool) -> torch.Tensor:
@@ -345,21 +330,18 @@ def _sts(data: Data, method: EncoderMethod, options: EvaluationOptions) -> Outco
     return pearson_outcome(method.pair_scores([row[1] for row in rows], [row[2] for row in rows]), gold)
 
 
-def _task(one: _Set, run: Callable[[Data, EncoderMethod, EvaluationOptions], Outcome], metric: str, needs: str) -> Task:
-    part = one.tested.removeprefix("validation").removeprefix("_")
-    return Task(
-        name=f"glue_{one.name}" + (f"_{part}" if part else ""),
-        head=one.head,
-        group="GLUE",
-        metric=metric,
-        needs="vectors" if needs == "vectors" else "similarity",
-        reads=(one.path,),
-        run=run,
-        paper=dict(zip(_MODELS, one.paper, strict=True)),
-    )
-
-
 GLUE_TASKS = (
-    *(_task(one, _run_glue(one), one.figure[0] if one.figure else "accuracy", "vectors") for one in _SETS),
-    _task(_STS, _sts, "Pearson r x 100 of the cosine", "similarity"),
+    *(
+        Task(
+            f"glue_{one.name}{one.tested.removeprefix('validation')}",
+            one.head,
+            "GLUE",
+            one.figure[0] if one.figure else "accuracy",
+            "vectors",
+            (one.path,),
+            _run_glue(one),
+        )
+        for one in _SETS
+    ),
+    Task("glue_stsb", _STS.head, "GLUE", "Pearson r x 100 of the cosine", "similarity", (_STS.path,), _sts),
 )

@@ -24,7 +24,7 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data, as_number
 from training.evaluation.methods import EncoderMethod, Similarity
 from training.evaluation.outcome import FloatArray, Outcome, mean_outcome, nmi_outcome, pearson_outcome
-from training.evaluation.task import Task, paper_figures
+from training.evaluation.task import Task
 from training.options import EvaluationOptions
 
 _TURNEY = "pearl_bench/turney.tsv"
@@ -50,32 +50,6 @@ def _bird(data: Data, method: Similarity, options: EvaluationOptions) -> Outcome
     return pearson_outcome(method.pair_scores([row[0] for row in rows], [row[1] for row in rows]), gold)
 
 
-_SIMILARITY = (
-    Task(
-        "turney",
-        "Turney",
-        "Phrase Similarity",
-        "accuracy",
-        "similarity",
-        (_TURNEY,),
-        _turney,
-        paper_figures("turney"),
-        True,
-    ),
-    Task(
-        "bird",
-        "BIRD",
-        "Phrase Similarity",
-        "Pearson r x 100",
-        "similarity",
-        (_BIRD,),
-        _bird,
-        paper_figures("bird"),
-        True,
-    ),
-)
-
-
 def dictionary(data: Data, canonicals: list[str], bases: str, n_distractors: int) -> list[str]:
     """The canonical names and `n_distractors` other names of the bases, all distinct, in random order."""
     own = set(canonicals)
@@ -98,24 +72,6 @@ def _retrieval(path: str, bases: str) -> Callable[[Data, Similarity, EvaluationO
     return run
 
 
-def _retrieval_task(name: str, head: str, bases: str) -> Task:
-    path = f"pearl_bench/{name}_test.tsv"
-    return Task(
-        name=f"{name}_local",
-        head=f"{head} local",
-        group="Entity Retrieval",
-        metric="accuracy@1, exact search, not the paper's dictionary",
-        needs="similarity",
-        reads=(path,),
-        run=_retrieval(path, bases),
-        paper=paper_figures(name),
-        in_table_3=True,
-    )
-
-
-_RETRIEVAL = (_retrieval_task("yago", "YAGO", "kb/general.tsv"), _retrieval_task("umls", "UMLS", "kb/biomedical/*.tsv"))
-
-
 def _clustering(path: str, types: tuple[str, ...]) -> Callable[[Data, EncoderMethod, EvaluationOptions], Outcome]:
     def run(data: Data, method: EncoderMethod, options: EvaluationOptions) -> Outcome:
         from sklearn.cluster import KMeans
@@ -136,26 +92,34 @@ def _clustering(path: str, types: tuple[str, ...]) -> Callable[[Data, EncoderMet
     return run
 
 
-def _clustering_task(name: str, head: str, path: str, types: tuple[str, ...]) -> Task:
-    return Task(
-        name,
-        head,
-        "Entity Clustering",
-        "NMI x 100",
-        "vectors",
-        (path,),
-        _clustering(path, types),
-        paper_figures(name),
-        True,
-    )
+_LOCAL = "accuracy@1, exact search, not the paper's dictionary"
+_YAGO, _UMLS = "pearl_bench/yago_test.tsv", "pearl_bench/umls_test.tsv"
+_CONLL, _BC5CDR = "pearl_bench/conll2003.tsv", "pearl_bench/bc5cdr.tsv"
+_TYPES = {_CONLL: ("PER", "LOC", "ORG"), _BC5CDR: ("Chemical", "Disease")}
 
-
-_CLUSTERING = (
-    _clustering_task("conll", "CoNLL 03", "pearl_bench/conll2003.tsv", ("PER", "LOC", "ORG")),
-    _clustering_task("bc5cdr", "BC5CDR", "pearl_bench/bc5cdr.tsv", ("Chemical", "Disease")),
+PHRASE_TASKS = (
+    Task("turney", "Turney", "Phrase Similarity", "accuracy", "similarity", (_TURNEY,), _turney),
+    Task("bird", "BIRD", "Phrase Similarity", "Pearson r x 100", "similarity", (_BIRD,), _bird),
+    *(
+        Task(
+            f"{name}_local",
+            f"{head} local",
+            "Entity Retrieval",
+            _LOCAL,
+            "similarity",
+            (path,),
+            _retrieval(path, bases),
+        )
+        for name, head, path, bases in (
+            ("yago", "YAGO", _YAGO, "kb/general.tsv"),
+            ("umls", "UMLS", _UMLS, "kb/biomedical/*.tsv"),
+        )
+    ),
+    *(
+        Task(name, head, "Entity Clustering", "NMI x 100", "vectors", (path,), _clustering(path, _TYPES[path]))
+        for name, head, path in (("conll", "CoNLL 03", _CONLL), ("bc5cdr", "BC5CDR", _BC5CDR))
+    ),
 )
-
-PHRASE_TASKS = (*_SIMILARITY, *_RETRIEVAL, *_CLUSTERING)
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -242,25 +206,8 @@ def _run_joins(with_typos: bool) -> Callable[[Data, Similarity, EvaluationOption
     return run
 
 
+_MEAN, _TYPO = "accuracy@1, mean over sets", "accuracy@1 with a typo in each mention"
 JOIN_TASKS = (
-    Task(
-        "autofj",
-        "AutoFJ",
-        "Fuzzy Join",
-        "accuracy@1, mean over sets",
-        "similarity",
-        _READS,
-        _run_joins(False),
-        paper_figures("autofj"),
-        True,
-    ),
-    Task(
-        "autofj_typos",
-        "AutoFJ typos",
-        "Fuzzy Join",
-        "accuracy@1 with a typo in each mention",
-        "similarity",
-        _READS,
-        _run_joins(True),
-    ),
+    Task("autofj", "AutoFJ", "Fuzzy Join", _MEAN, "similarity", _READS, _run_joins(False)),
+    Task("autofj_typos", "AutoFJ typos", "Fuzzy Join", _TYPO, "similarity", _READS, _run_joins(True)),
 )

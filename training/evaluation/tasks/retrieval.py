@@ -25,7 +25,7 @@ from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data
 from training.evaluation.methods import Ranking
 from training.evaluation.outcome import FloatArray, Outcome, mean_outcome
-from training.evaluation.task import RETRIEVAL, Task
+from training.evaluation.task import Task
 from training.options import EvaluationOptions
 
 GEOGRANNO = "geogranno/geo_pairs.tsv"
@@ -73,6 +73,7 @@ _EQUAL = 1e-9
 """Scores that differ by less are equal."""
 
 _LENGTHS = {"1 to 6 words": (1, 6), "7 or 8 words": (7, 8), "9 words or more": (9, 10**9)}
+_DEPTHS = (1, 5, 10)
 _DIFFERENCES = {"differ by 2 or more": 2, "differ by 3 or more": 3}
 
 
@@ -132,10 +133,9 @@ QUESTION_TASKS = tuple(
         metric=f"accuracy@{depth} among all canonical utterances",
         needs="ranking",
         reads=(GEOGRANNO,),
-        run=_run(depth, by_length=depth == max(RETRIEVAL)),
-        paper=figures,
+        run=_run(depth, by_length=depth == max(_DEPTHS)),
     )
-    for depth, figures in RETRIEVAL.items()
+    for depth in _DEPTHS
 )
 
 
