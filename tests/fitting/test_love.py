@@ -194,15 +194,8 @@ def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -
 
     assert again.config == encoder.config.model_copy(update={"share": 0.5})
     assert all(torch.equal(a, b) for a, b in zip(encoder.parameters(), again.parameters(), strict=True))
-
-
-@pytest.mark.parametrize("name", ["character.json", "character.safetensors"])
-@pytest.mark.parametrize("content", [None, b"", b"{}"])
-def test_a_broken_encoder_is_refused(base: Path, tmp_path: Path, name: str, content: bytes | None) -> None:
-    """A file that is missing or damaged is named."""
-    write_character_encoder(tmp_path, make_character_encoder(base), training={})
-    (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
-    with pytest.raises(CheckpointError, match=name):
+    (tmp_path / "character.json").unlink()
+    with pytest.raises(CheckpointError, match=r"character\.json is missing"):
         read_character_encoder(tmp_path, tokenizer_folder=base)
 
 

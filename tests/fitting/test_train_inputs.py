@@ -54,6 +54,16 @@ def test_an_input_is_not_written_over(run: Run, bert: Path, tmp_path: Path, comm
     assert contents(data) == before
 
 
+def test_a_wordnet_that_is_not_there_is_reported(run: Run, bert: Path, tmp_path: Path) -> None:
+    """`train fit --wordnet` of a folder without one."""
+    (tmp_path / "base.tsv").write_text(ROWS, encoding="utf-8")
+    words = ["--base-model", str(bert), "--aliases", str(tmp_path / "base.tsv"), "--out", str(tmp_path / "out")]
+
+    done = run("train", "fit", *words, "--steps", "1", "--wordnet", str(tmp_path / "none"))
+    assert done.status == 1
+    assert "is not a WordNet folder" in done.err
+
+
 def test_a_corpus_of_a_base_alone_can_be_learnt_from(run: Run, tmp_path: Path) -> None:
     """`train corpus --base` without texts writes entities.jsonl, and that is enough."""
     base, corpus = tmp_path / "base.tsv", tmp_path / "corpus"

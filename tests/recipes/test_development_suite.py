@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-from development_suite import Figures, as_table, compare, measure, read_suite
-from development_tasks.figures import Figure, draw_groups
+from development_suite import Figures, as_table, compare, measure
+from development_tasks.figures import draw_groups
 from development_tasks.readers import fold_of
 from development_tasks.tasks import (
     Choice,
@@ -159,48 +158,6 @@ def test_equal_answers_share_the_point() -> None:
     found = measure(lambda names: encode(names, noise=0), {1: [task]}, n_resamples=100)[1]
 
     assert found["ties"].value == 50
-
-
-def test_a_task_of_one_group_is_refused() -> None:
-    """A task whose items are all of one entity has no interval, and says so."""
-    with pytest.raises(ValueError, match="needs 2 or more"):
-        draw_groups("one", ["x", "x"])
-
-
-@pytest.mark.parametrize(
-    "vectors, message",
-    [
-        (np.ones((3, 4)), "shape"),
-        (np.ones(5), "shape"),
-        (np.full((2, 4), np.nan), "length"),
-        (np.full((2, 4), 3.0), "Divide each by its norm"),
-    ],
-)
-def test_vectors_that_are_no_unit_vectors_are_refused(vectors: FloatArray, message: str) -> None:
-    """An encoder that gives vectors of another number or length is refused in words."""
-    task = RelatednessTask("pair", (("0/1/a", "0/2/a", 1.0),))
-
-    with pytest.raises(ValueError, match=message):
-        measure(lambda _: vectors, {1: [task]})
-
-
-def test_figures_of_other_tasks_are_not_compared() -> None:
-    """A comparison of figures of different tasks, items or resamples is refused."""
-    figure = Figure(50.0, np.array([49.0, 51.0]), 10)
-
-    with pytest.raises(ValueError, match="same tasks"):
-        compare({"a": figure}, {"b": figure})
-    with pytest.raises(ValueError, match="same tasks"):
-        compare({}, {})
-    with pytest.raises(ValueError, match="the start 12"):
-        compare({"a": figure}, {"a": Figure(50.0, figure.resamples, 12)})
-
-
-def test_a_fold_that_is_none_is_refused(tmp_path: Path) -> None:
-    """A fold is 1 or 2."""
-    for folds in ([3], []):
-        with pytest.raises(ValueError, match="folds are 1 and 2"):
-            read_suite(tmp_path, tmp_path, folds=folds)
 
 
 def test_development_splits_are_the_two_folds() -> None:

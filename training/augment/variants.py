@@ -196,7 +196,7 @@ def read_vectors(
             if isinstance(line, BadLine):
                 raise FormatError(str(path), number, f"is not a row of word vectors: {line.reason}")
             cells = line.rstrip().split(b" ")
-            if number == 1 and len(cells) == 2 and all(cell.isdigit() and len(cell) < 19 for cell in cells):
+            if number == 1 and len(cells) == 2 and all(cell.isdigit() for cell in cells):
                 dim = int(cells[1])
                 continue
             if line.strip():

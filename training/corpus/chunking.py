@@ -26,7 +26,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from pearl_qdrant.errors import FormatError
 from training.examples.wordnet import read_synsets
 from training.options import DEFAULT_MAX_WORDS
 
@@ -156,12 +155,9 @@ class Lexicon:
         self._known: dict[str, Weights] = {}
         self._irregular: dict[str, Weights] = {}
         self._cache: dict[str, Weights] = {}
-        try:
-            self._read_words(folder)
-            self._read_counts(folder / "cntlist.rev")
-            self._read_exceptions(folder)
-        except (OSError, ValueError, LookupError) as error:
-            raise FormatError(str(folder), None, f"cannot be read as WordNet: {error}") from error
+        self._read_words(folder)
+        self._read_counts(folder / "cntlist.rev")
+        self._read_exceptions(folder)
 
     def is_common(self, word: str) -> bool:
         """Return whether a lower-cased word is a word of the language rather than a name."""

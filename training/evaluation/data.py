@@ -335,8 +335,7 @@ def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
 
 def _type_name(path: str, label: str) -> str:
     """The name of a type that the benchmark gives as a number."""
-    names = _TYPES[path]
-    return names[int(label)] if label in map(str, range(len(names))) else label
+    return _TYPES[path][int(label)] if label.isdigit() else label
 
 
 def _first_line(error: Exception | None) -> str:

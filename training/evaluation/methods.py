@@ -99,8 +99,6 @@ class EncoderMethod:
 
     def entity_types(self, names: Sequence[str]) -> list[str]:
         """The most probable entity type of each name, summed over lexical classes."""
-        if "types" not in self.supports:
-            raise ValueError(f"{self.name} has no type head")
         rows = self._rows(names)
         return [ENTITY_TYPES[i] for i in self._types[rows].tolist()]
 

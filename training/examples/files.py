@@ -65,11 +65,10 @@ MAX_TEXT_BYTES = 64 << 20
 _HEAD_BYTES = 1 << 12
 
 _FREQUENCY = re.compile(rf"(?:{'|'.join(LEXICAL_CLASSES)})__.+\t\s*\d+\s*")
-_MAX_DIGITS = 18  # of a 64-bit number
 _OTHER_NAMES = {"O": "OTHER", "NONE": "OTHER", "PER": "PERSON", "LOCATION": "LOC", "ORGANIZATION": "ORG"}
 _NAME_HEADERS = ("name", "phrase", "text")
 _TYPE_HEADERS = ("onto_type", "entity_type", "type")
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class EntityRow(msgspec.Struct, frozen=True):
@@ -92,7 +91,13 @@ class _VariantRow(msgspec.Struct):
     synonyms: list[str] | None = None
 
 
+class _NegativesRow(msgspec.Struct):
+    phrase: str
+    negatives: list[str]
+
+
 _VARIANTS: msgspec.json.Decoder[_VariantRow] = msgspec.json.Decoder(_VariantRow)
+_NEGATIVES: msgspec.json.Decoder[_NegativesRow] = msgspec.json.Decoder(_NegativesRow)
 _ENTITY: msgspec.json.Decoder[EntityRow] = msgspec.json.Decoder(EntityRow)
 _OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -150,7 +155,7 @@ def read_frequencies(path: StrPath, report: ReadReport) -> Iterator[tuple[str, s
         digits = count.strip()
         if not tab:
             return TOO_FEW_COLUMNS
-        if not digits.isdecimal() or len(digits) > _MAX_DIGITS:
+        if not digits.isdecimal():
             return NOT_A_ROW
         if lexical_class not in LEXICAL_CLASSES:
             return UNKNOWN_CLASS
@@ -218,15 +223,10 @@ def parse_negatives(line: str) -> tuple[str, list[str]] | None:
         phrase, *negatives = line.rstrip("\r\n").split("\t")
         return (phrase, negatives) if phrase.strip() and negatives else None
     try:
-        row: Any = json.loads(line)
-    except (ValueError, RecursionError):
+        row = _NEGATIVES.decode(line)
+    except msgspec.DecodeError:
         return None
-    if not isinstance(row, dict) or not isinstance(row.get("phrase"), str):
-        return None
-    named: Any = row.get("negatives", row.get("hard_negatives"))
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        return None
-    return row["phrase"], list(named)
+    return row.phrase, row.negatives
 
 
 def read_typed_names(path: StrPath, report: ReadReport) -> Iterator[tuple[str, str]]:

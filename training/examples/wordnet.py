@@ -42,23 +42,14 @@ class Synset:
 
 
 def read_synsets(folder: Path) -> Iterator[Synset]:
-    """Yield all synsets of a WordNet `dict` folder. Raises FormatError if there is none, or a line is broken."""
+    """Yield all synsets of a WordNet `dict` folder. Raises FormatError if there is none."""
     for part, lexical_class in _FILES.items():
         path = folder / f"data.{part}"
-        try:
-            file = path.open("rb")
-        except FileNotFoundError as error:
+        if not path.exists():
             message = f"is not a WordNet folder: {path} is missing. Debian: apt install wordnet-base"
-            raise FormatError(str(folder), None, message) from error
-        except OSError as error:
-            raise FormatError(str(path), None, f"cannot be read ({error.strerror})") from error
-        with file:
-            for number, line in enumerate(file, 1):
-                if not line.startswith(b"  "):
-                    try:
-                        yield _synset(line.decode(), part, lexical_class)
-                    except (ValueError, IndexError) as error:
-                        raise FormatError(str(path), number, f"is not a line of WordNet: {error}") from error
+            raise FormatError(str(folder), None, message)
+        with path.open(encoding="utf-8", newline="\n") as file:
+            yield from (_synset(line, part, lexical_class) for line in file if not line.startswith("  "))
 
 
 def _synset(line: str, part: str, lexical_class: str) -> Synset:

@@ -281,10 +281,7 @@ def export_checkpoint(
         OptionError: If `out` is `model`.
         ModelError: If the graph is not close enough; nothing is written then.
         CheckpointError: If the checkpoint is broken or has no weights for torch.
-        ValueError: If there is no such precision.
     """
-    if precision not in ("int8", "fp32"):
-        raise ValueError(f"precision must be int8 or fp32, not {precision!r}")
     refuse_overwriting(out, model)
     source, target = Path(model), Path(out)
     network, config = read_network(source)

@@ -45,22 +45,13 @@ def nt_xent(
     Returns:
         Mean loss over the 2n rows, in nats, ().
 
-    Raises:
-        ValueError: If the shapes do not match, or the temperature is not positive.
-
     Source:
         PEARL (Chen et al. 2024), Eq. 2; masking by label as in SapBERT (Liu et al. 2021).
     """
-    if anchors.shape != positives.shape:
-        raise ValueError(f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} do not pair up")
-    if temperature <= 0:
-        raise ValueError(f"temperature must be positive, not {temperature}")
     n = anchors.shape[0]
     parts = [anchors, positives] if negatives is None else [anchors, positives, negatives]
     columns = nn.functional.normalize(torch.cat(parts), dim=-1)  # (2n + m, dim)
     logits = columns[: 2 * n] @ columns.T / temperature  # (2n, 2n + m)
-    if same is not None and same.shape != logits.shape:
-        raise ValueError(f"same is {tuple(same.shape)}, but there are {tuple(logits.shape)} pairs of row and column")
     row = torch.arange(2 * n, device=columns.device)
     partner = row.roll(n)  # i <-> i + n
     blocked = torch.zeros_like(logits, dtype=torch.bool) if same is None else same.clone()

@@ -422,7 +422,7 @@ def load_state(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer,
         for name, tensor in _under(tensors, "optimizer.").items():
             index, _, key = name.partition(".")
             states.setdefault(int(index), {})[key] = tensor
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (SafetensorError, KeyError) as error:
         raise TrainingError(f"{path} is not the state of a training run ({error}). Remove it to start over") from error
     now = json.loads(json.dumps(dict(identity)))
     keys = sorted({*before, *now})

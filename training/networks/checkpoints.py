@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import nn
 
@@ -131,24 +130,17 @@ def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float
         share: Share of the cosine, instead of the stored one.
 
     Raises:
-        CheckpointError: If a file is missing or broken, or belongs to another tokenizer.
+        CheckpointError: If the folder has none, or it belongs to another tokenizer.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    path = folder / CONFIG_FILE
-    record = read_json(path)
-    try:
-        described = dict(record["character"])
-        config = CharacterConfig.model_validate(described if share is None else {**described, "share": share})
-        char_dim = int(record["char_dim"])
-    except (KeyError, TypeError, ValueError, ValidationError) as error:
-        raise CheckpointError(str(path), f"does not describe a character encoder ({error})") from error
-    try:
-        tensors = load_file(folder / WEIGHTS_FILE)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(str(folder / WEIGHTS_FILE), f"has no readable weights ({error})") from error
-    return load_character_encoder(tokenizer_folder, config, char_dim, tensors)
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        if not (folder / name).exists():
+            raise CheckpointError(str(folder), f"has no character encoder: {name} is missing")
+    record = read_json(folder / CONFIG_FILE)
+    described = record["character"] if share is None else {**record["character"], "share": share}
+    config = CharacterConfig.model_validate(described)
+    return load_character_encoder(tokenizer_folder, config, record["char_dim"], load_file(folder / WEIGHTS_FILE))
 
 
 def open_for_torch(folder: Path) -> tuple[VerifiedCheckpoint, Path]:
@@ -202,11 +194,9 @@ def write_network(
         onnx_path: Its graph, or None.
 
     Raises:
-        ValueError: If the network has no type head.
         CheckpointError: If the parts do not match.
     """
-    if network.type_head is None:
-        raise ValueError("the network has no type head. Fit one first: a checkpoint needs it")
+    assert network.type_head is not None
     config = with_widths(config, network)
     with tempfile.TemporaryDirectory() as scratch:
         weights = Path(scratch) / TORCH_FILE
