@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -20,13 +19,7 @@ from pathlib import Path
 
 import click
 
-
-def anonymous_kb() -> int:
-    """Anonymous memory of this process, in KB."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1])
-    return 0
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `memory`
 
 
 def distinct(path: Path, size: int) -> Iterator[object]:
@@ -45,26 +38,19 @@ def distinct(path: Path, size: int) -> Iterator[object]:
 
 def measure(path: Path, size: int) -> None:
     """Print size, seconds and MB of one run."""
+    from memory import peak_memory
+
     from pearl_qdrant.encoder.loading import load_encoder
     from pearl_qdrant.resolution import resolve
 
     names = list(islice(distinct(path, size), size))
-    peak, is_done = [anonymous_kb()], threading.Event()
-
-    def watch() -> None:
-        while not is_done.wait(0.5):
-            peak[0] = max(peak[0], anonymous_kb())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
     encoder = load_encoder(device="cpu")
     start = time.process_time()
-    found = resolve(names, encoder=encoder)
+    with peak_memory() as peak:
+        found = resolve(names, encoder=encoder)
     seconds = time.process_time() - start
-    is_done.set()
-    watcher.join()
     nodes = len({one.node_id for one in found.names})
-    print(f"{len(names)}\t{seconds:.1f}\t{peak[0] / 1024:.0f}\t{nodes}", flush=True)
+    print(f"{len(names)}\t{seconds:.1f}\t{peak.anonymous:.0f}\t{nodes}", flush=True)
 
 
 @click.command()

@@ -217,7 +217,6 @@ def fit_ulr(
         on_step=on_step,
         clock=clock,
     ).run()
-    network.requires_grad_(True)
     network.eval()
 
 
@@ -230,9 +229,8 @@ class UlrObjective(Objective):
         self.network: UlrNetwork = network
         self._data, self._config, self.clip = data, config, config.clip
         self.optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
-        self._start = copy.deepcopy(network).eval().requires_grad_(False) if config.hold else None
-        self._drawer = ViewDrawer(network, data, config)
-        self._precision = find_precision(config.precision, device_of(network))
+        start = copy.deepcopy(network).eval().requires_grad_(False) if config.hold else None
+        self._terms = UlrTerms(network, data, config, start=start)
 
     def identity(self) -> Mapping[str, Any]:
         """Settings and sequences."""
@@ -244,22 +242,21 @@ class UlrObjective(Objective):
 
     def backward(self, step: int, batch: object) -> dict[str, float]:
         """Draw the sequences of a step, and add the gradient of both terms."""
-        network, config = self.network, self._config
-        head_only = config.is_head_step(step)
-        # In these steps the encoder has no dropout either: the head learns to read the vectors that it will see.
-        network.train(config.dropout and not head_only)
-        network.encoder.requires_grad_(not head_only)
+        config = self._config
+        # While the head is trained alone, the encoder has no dropout: the head learns to read what it will see.
+        self.network.train(config.dropout and not config.is_head_step(step))
         torch.manual_seed(hash((config.seed, step)))  # of integers: the same in every process
-        views = self._drawer.views(step, head_only=head_only)
-        losses = backward(network, views, config, start=self._start, precision=self._precision, head_only=head_only)
-        return {"misad": losses.misad, "mlm": losses.mlm, "sequences": len(views), "spans": losses.n_spans}
+        losses = self._terms.backward(step)
+        return {"misad": losses.misad, "mlm": losses.mlm, "sequences": config.batch_size, "spans": losses.n_spans}
 
 
 class UlrTerms:
-    """MiSAD and MLM over sequences of their own; the encoder is trained by another objective too."""
+    """MiSAD and MLM over sequences; the encoder may be trained by another objective too, on batches of its own."""
 
-    def __init__(self, network: UlrNetwork, data: UlrData, config: UlrConfig) -> None:
-        self._network, self._data, self._config = network, data, config
+    def __init__(
+        self, network: UlrNetwork, data: UlrData, config: UlrConfig, *, start: UlrNetwork | None = None
+    ) -> None:
+        self._network, self._data, self._config, self._start = network, data, config, start
 
     @property
     def head(self) -> MlmHead:
@@ -296,7 +293,14 @@ class UlrTerms:
         for parameter in trained:
             parameter.requires_grad_(False)
         try:
-            return backward(self._network, views, self._config, precision=self._precision, head_only=head_only)
+            return backward(
+                self._network,
+                views,
+                self._config,
+                start=self._start,
+                precision=self._precision,
+                head_only=head_only,
+            )
         finally:
             for parameter in trained:
                 parameter.requires_grad_(True)
