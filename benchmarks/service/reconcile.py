@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +24,9 @@ from typing import Any
 
 import click
 import httpx
-import psutil
+from process import Service, running
+
+from pearl_qdrant import load_base
 
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sample_base.tsv"
 
@@ -56,33 +55,23 @@ def swap(name: str, rng: random.Random) -> str:
 
 
 @contextmanager
-def serving(base: Path) -> Iterator[tuple[str, int]]:
-    """The endpoint of a service over a base, and the id of its process."""
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
-        environment = {**os.environ, "PEARL_QDRANT_STORE": folder}
-        program = [sys.executable, "-m", "pearl_qdrant"]
-        subprocess.run([*program, "ingest", str(base), "--collection", "bench"], env=environment, check=True)
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
-        words = [*program, "serve", "--port", str(port), "--cache", f"{folder}/cache", "--log-format", "text"]
-        service = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        try:
-            yield f"http://127.0.0.1:{port}/reconcile/bench", service.pid
-        finally:
-            service.terminate()
-            service.wait(60)
+def serving(base: Path) -> Iterator[tuple[str, Service]]:
+    """The endpoint of a service over a base, and the service."""
+    with tempfile.TemporaryDirectory() as folder:
+        load_base(base, "bench", store=folder)
+        with running(folder, "--cache", f"{folder}/cache") as service:
+            yield f"http://127.0.0.1:{service.port}/reconcile/bench", service
 
 
 class Steps:
     """Times the steps of the sequence.
 
     Args:
-        pid: Process of the service; 0 if it is not known.
+        service: The service; None if it runs elsewhere, so that its processor time is not known.
     """
 
-    def __init__(self, pid: int) -> None:
-        self._process = psutil.Process(pid) if pid else None
+    def __init__(self, service: Service | None) -> None:
+        self._service = service
 
     def time(self, name: str, step: Callable[[], Any]) -> Any:
         """Run a step and print how long it took."""
@@ -93,10 +82,7 @@ class Steps:
         return result
 
     def _cpu(self) -> float:
-        if self._process is None:
-            return 0.0
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
+        return 0.0 if self._service is None else self._service.cpu_s()
 
 
 def in_batches(client: httpx.Client, endpoint: str, queries: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
@@ -151,20 +137,12 @@ def run(client: httpx.Client, endpoint: str, names: list[str], size: int, steps:
 def main(n_names: int, batch: int, base: Path, url: str | None, seed: int) -> None:
     """Run the sequence and compare it with the goal."""
     names = read_names(base, n_names, random.Random(seed))
-    started = nullcontext((url, 0)) if url else serving(base)
-    with started as (endpoint, pid), httpx.Client(timeout=120) as client:
-        host = endpoint.partition("/reconcile/")[0]
-        while True:
-            try:
-                if client.get(f"{host}/health/ready").status_code == 200:
-                    break
-            except httpx.TransportError:
-                pass
-            time.sleep(0.2)
-        collection = endpoint.rpartition("/")[2]
+    started = nullcontext((url, None)) if url else serving(base)
+    with started as (endpoint, service), httpx.Client(timeout=120) as client:
+        host, _, collection = endpoint.partition("/reconcile/")
         while client.get(f"{host}/v1/search", params={"q": "a", "collection": collection}).status_code == 503:
             time.sleep(0.2)
-        seconds = run(client, endpoint, names, batch, Steps(pid))
+        seconds = run(client, endpoint, names, batch, Steps(service))
     per_thousand = 1000 * seconds / n_names
     print(f"1,000 names: {per_thousand:.1f} s ({GOAL_S / per_thousand:.1f} times as fast as the goal of {GOAL_S:g} s)")
     sys.exit(per_thousand > GOAL_S)
