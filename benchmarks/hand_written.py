@@ -23,9 +23,10 @@ from rapidfuzz import fuzz, process
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.load_base import load_base
-from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
+from training.evaluation.linking.peers import Names
+from training.evaluation.linking.sets import Base, MentionQuery
 
 Answers = list["str | None"]
 """Entity id, or None for NIL, for each mention."""
@@ -55,11 +56,8 @@ def read_mentions(path: Path, entities: Sequence[Entity]) -> tuple[list[str], li
 
 def by_dictionary(mentions: Sequence[str], entities: Sequence[Entity]) -> Answers:
     """A name of exactly one entity, after folding of case, accents and punctuation."""
-    table: dict[str, set[str]] = {}
-    for entity in entities:
-        for name in entity.names():
-            table.setdefault(fold_name(name), set()).add(entity.entity_id)
-    owners = [table.get(fold_name(mention), set()) for mention in mentions]
+    names = Names(Base("hand-written", tuple(entities)))
+    owners = [names.exact(MentionQuery(mention, frozenset())) for mention in mentions]
     return [next(iter(ids)) if len(ids) == 1 else None for ids in owners]
 
 
