@@ -296,7 +296,7 @@ def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> No
     """The command trains, prints what it did, and names its flags in errors."""
     text = write_text(tmp_path / "text.txt")
     words = ["train", "ulr", str(bert), str(tmp_path / "out"), "--device", "cpu", "--batch", "4", "--steps", "3"]
-    outcome = run(*words, "--text", str(text), "--head-steps", "1", "--no-dropout", "--cutting", "packed", "--json")
+    outcome = run(*words, "--text", str(text), "--head-steps", "1", "--no-dropout", "--json")
 
     assert outcome.status == 0, outcome.err
     (line,) = outcome.lines()

@@ -31,27 +31,23 @@ def words(tokenizer: Tokenizer, ids: list[int]) -> str:
 
 def read(path: Path, **changes: object) -> list[str]:
     """The sequences of a text file."""
-    options: dict[str, object] = {"field": "text", "cutting": "sentence", "max_words": 8, "limit": 100, "seed": 0}
+    options: dict[str, object] = {"field": "text", "max_words": 8, "limit": 100, "seed": 0}
     found = read_sequences([path], ReadReport(), **{**options, **changes})  # type: ignore[arg-type]
     return [marked.text for marked in found]
 
 
-def test_texts_are_cut_into_sentences_or_packed() -> None:
+def test_texts_are_cut_into_sentences() -> None:
     """Sentences end before a capital letter and at a line break; long ones are cut, and short ones left out."""
     text = 'He sold 3.5 tons of it. "Why so few?" Mr. X asked!\nToo short. One two three four five six seven eight nine'
 
-    assert list(cut(text, cutting="sentence", max_words=6)) == [
+    assert list(cut(text, max_words=6)) == [
         "He sold 3.5 tons of it.",
         '"Why so few?"',
         "Mr. X asked!",
         "One two three four five six",
         "seven eight nine",
     ]
-    assert list(cut(text, cutting="packed", max_words=12)) == [
-        'He sold 3.5 tons of it. "Why so few?" Mr. X asked!',
-        "Too short. One two three four five six seven eight nine",
-    ]
-    assert list(cut("two words", cutting="packed", max_words=9)) == []
+    assert list(cut("two words", max_words=9)) == []
 
 
 def test_texts_are_read_from_plain_and_compressed_files(tmp_path: Path) -> None:

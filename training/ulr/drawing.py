@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -257,9 +257,6 @@ class NetworkScorer:
         return [total / (end - first) for total, (_, (first, end)) in zip(sums, rows, strict=True)]
 
 
-Cutting = Literal["sentence", "packed"]
-"""One sentence each, or neighbouring sentences of a text together."""
-
 FEWEST_WORDS = 3
 """Shorter sequences are skipped: headings and lists."""
 
@@ -293,7 +290,7 @@ def digest_of(corpus: NgramCorpus) -> str:
 
 
 def read_sequences(
-    texts: Sequence[Path], report: ReadReport, *, field: str, cutting: Cutting, max_words: int, limit: int, seed: int
+    texts: Sequence[Path], report: ReadReport, *, field: str, max_words: int, limit: int, seed: int
 ) -> TextSequences:
     """Read at most `limit` sequences of text files, drawn by the seed. Raises InputError if there are none."""
     with opened_sources(texts) as sources:
@@ -302,7 +299,7 @@ def read_sequences(
                 sequence
                 for source in sources
                 for text in read_texts(source, report, field=field)
-                for sequence in cut(text, cutting=cutting, max_words=max_words)
+                for sequence in cut(text, max_words=max_words)
             ),
             limit=limit,
             rng=random.Random(f"sequences {seed}"),
@@ -314,25 +311,14 @@ def read_sequences(
     return TextSequences(found)
 
 
-def cut(text: str, *, cutting: Cutting, max_words: int) -> Iterator[str]:
-    """Yield the sequences of a text: its sentences, or neighbours packed together up to `max_words`; longer ones are
-    cut.
-    """
-    held: list[str] = []
+def cut(text: str, *, max_words: int) -> Iterator[str]:
+    """Yield the sentences of a text; longer ones are cut."""
     for sentence in split_sentences(text):
         words = sentence.split()
         for start in range(0, len(words), max_words):
             piece = words[start : start + max_words]
-            if held and (cutting == "sentence" or len(held) + len(piece) > max_words):
-                yield from _long_enough(held)
-                held = []
-            held += piece
-    yield from _long_enough(held)
-
-
-def _long_enough(words: list[str]) -> Iterator[str]:
-    if len(words) >= FEWEST_WORDS:
-        yield " ".join(words)
+            if len(piece) >= FEWEST_WORDS:
+                yield " ".join(piece)
 
 
 def _sample(sequences: Iterable[str], *, limit: int, rng: random.Random) -> list[str]:
@@ -407,7 +393,6 @@ def open_data(
             as_paths(request.texts),
             report,
             field=request.field,
-            cutting=request.cutting,
             max_words=request.max_words,
             limit=request.sequences,
             seed=request.seed,

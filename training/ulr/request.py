@@ -141,7 +141,6 @@ class UlrRequest(UlrSettings):
         sampling: Choose the n-gram that the MLM head predicts worst, any, a random span, or an entity mention; by
             default "lowest_score" with `ngrams`, and "random_span" without.
         pooling: Instead of the base model's own. With max only sentence-transformers opens the result.
-        cutting: "sentence": a sequence is a sentence; "packed": neighbouring sentences of a text together.
         max_words: Words of a sequence at most.
         sequences: At most this many sequences of all texts, drawn at random; they are kept in memory.
         steps: Optimizer steps; by default those of `epochs`.
@@ -160,7 +159,6 @@ class UlrRequest(UlrSettings):
     ngrams: StrPath | None = None
     sampling: Sampling | None = None
     pooling: Pooling | None = None
-    cutting: Literal["sentence", "packed"] = "sentence"
     max_words: Annotated[int, Within(3)] = 96
     sequences: Count = 1_000_000
     steps: Count | None = None
