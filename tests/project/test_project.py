@@ -23,7 +23,7 @@ HANG_S = 600
 
 PUBLIC = """
 Annotation Candidate CharacterWidths CollectionNotFoundError CorpusOptions CorpusReport DeviceError Entity
-EntityLinker EntityNotFoundError FitRequest FitResult HeadOptions IngestResult InputError Link LinkOptions
+EntityLinker EntityNotFoundError EvaluationOptions FitRequest FitResult HeadOptions IngestResult InputError Link LinkOptions
 LoadEvents LoveConfig MiningConfig ModelError ModelMismatchError NgramOptions NgramReport NilReason
 ParaphraseOptions PearlQdrantError ReadOptions RefreshEvents RefreshRequest RefreshResult ScanResult SettingsError
 StoreError StoreLockedError StoreUnavailableError SynonymOptions TableColumns TrainingEvents UlrRequest UlrResult
