@@ -75,7 +75,7 @@ def draw_figure(path: Path, data: Data, methods: Sequence[EncoderMethod]) -> Non
         axes.set_xticks([])
         axes.set_yticks([])
         if column == len(methods):
-            axes.legend(fontsize="small")
+            axes.legend(fontsize="small", loc="upper right")
     _save(drawing, path, dpi=150)
 
 
