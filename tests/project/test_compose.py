@@ -62,11 +62,45 @@ def test_every_port_is_bound_to_loopback(compose: dict[str, Any]) -> None:
     assert all(service.get("network_mode") != "host" for service in compose["services"].values())
 
 
-def test_qdrant_does_not_start_without_a_key(qdrant: dict[str, Any]) -> None:
-    """The key comes from QDRANT_API_KEY; if it is unset or empty, compose fails and says what to do."""
-    key = qdrant["environment"]["QDRANT__SERVICE__API_KEY"]
+def run_command(service: dict[str, Any], keys: Path, replaced: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the command of a container in bash, with another folder for the keys."""
+    command = [part.replace("$$", "$").replace("/keys", str(keys)) for part in service["command"]]
+    for old, new in replaced.items():
+        command = [part.replace(old, new) for part in command]
+    return subprocess.run(command, timeout=300, capture_output=True, text=True, check=False)
 
-    assert re.fullmatch(r"\$\{QDRANT_API_KEY:\?[^}]+\}", key)
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="the commands of the containers are bash")
+
+
+@needs_bash
+def test_keys_are_made_once(compose: dict[str, Any], tmp_path: Path) -> None:
+    """The first start makes two keys of 64 digits; a later one leaves them, and those of the user's own."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "service_keys").write_text("mine\n")
+    keys = compose["services"]["keys"]
+
+    for folder in (tmp_path, tmp_path, own):
+        assert run_command(keys, folder, {}).returncode == 0
+    made = [(tmp_path / name).read_text() for name in ("qdrant_api_key", "service_keys")]
+    assert run_command(keys, tmp_path, {}).returncode == 0
+
+    assert all(re.fullmatch("[0-9a-f]{64}", key) for key in made)
+    assert len(set(made)) == 2
+    assert [(tmp_path / name).read_text() for name in ("qdrant_api_key", "service_keys")] == made
+    assert (own / "service_keys").read_text() == "mine\n"
+
+
+@needs_bash
+def test_qdrant_does_not_start_without_a_key(qdrant: dict[str, Any], tmp_path: Path) -> None:
+    """The key comes from the file; an empty one, or none, ends the container."""
+    shown = {"./entrypoint.sh": "env"}
+    assert run_command(qdrant, tmp_path, shown).returncode != 0
+    (tmp_path / "qdrant_api_key").write_text("")
+    assert run_command(qdrant, tmp_path, shown).returncode != 0
+    (tmp_path / "qdrant_api_key").write_text("a-key")
+    assert "QDRANT__SERVICE__API_KEY=a-key" in run_command(qdrant, tmp_path, shown).stdout.splitlines()
 
 
 def test_qdrant_sends_no_telemetry(qdrant: dict[str, Any]) -> None:
@@ -95,17 +129,15 @@ def example_settings() -> dict[str, str]:
 
 
 def test_every_setting_of_the_file_stands_in_the_example(qdrant: dict[str, Any]) -> None:
-    """What compose reads from the environment is explained in .env.example; the key itself stays out of git."""
+    """What compose reads from the environment is explained in .env.example, with its default."""
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
     defaults = dict(re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", text))
     wanted = set(re.findall(r"\$\{([A-Z_]+)", text))
 
-    assert wanted == {"QDRANT_API_KEY", *defaults}
-    assert example_settings() == {"QDRANT_URL": "http://localhost:6333", **defaults}
+    assert wanted == set(defaults)
+    assert example_settings() == defaults
     operations = (ROOT / "docs" / "operations.md").read_text("utf-8")
     assert [name for name in sorted(wanted) if f"`{name}`" not in operations] == []
-    assert "QDRANT_API_KEY" not in example_settings()
-    assert example_settings()["QDRANT_URL"] == "http://localhost:6333"
     assert ".env" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
 
 
@@ -152,9 +184,6 @@ def run_healthcheck(qdrant: dict[str, Any], port: int) -> int:
     # Compose turns a doubled dollar into one dollar.
     command = [part.replace("/6333", f"/{port}").replace("$$", "$") for part in command]
     return subprocess.run(command, timeout=300, capture_output=True, check=False).returncode
-
-
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="the healthcheck runs in bash")
 
 
 @needs_bash

@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SERVICE_KEYS = {
     "build", "cap_drop", "command", "depends_on", "deploy", "entrypoint", "environment", "healthcheck", "image",
-    "logging", "ports", "profiles", "read_only", "restart", "secrets", "security_opt", "stop_grace_period", "tmpfs",
-    "ulimits", "volumes", "working_dir",
+    "logging", "network_mode", "ports", "profiles", "read_only", "restart", "security_opt", "stop_grace_period",
+    "tmpfs", "ulimits", "volumes", "working_dir",
 }  # fmt: skip
 """Keys of a service that the Compose specification has, as far as they are used here."""
 
@@ -45,14 +45,13 @@ def ours(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_the_file_has_keys_of_the_specification_alone(compose: dict[str, Any]) -> None:
     """A key that Compose does not know would stop it."""
-    assert {key for key in compose if not key.startswith("x-")} == {"name", "services", "secrets", "volumes"}
+    assert {key for key in compose if not key.startswith("x-")} == {"name", "services", "volumes"}
     for name, service in compose["services"].items():
         assert set(service) <= SERVICE_KEYS, name
-        for secret in service.get("secrets", ()):
-            assert secret in compose["secrets"], name
         for other, condition in service.get("depends_on", {}).items():
-            assert "healthcheck" in compose["services"][other], name
-            assert condition == {"condition": "service_healthy"}
+            ends = compose["services"][other]["restart"] == "no"
+            assert ends or "healthcheck" in compose["services"][other], name
+            assert condition == {"condition": "service_completed_successfully" if ends else "service_healthy"}
 
 
 def test_volumes_are_declared(compose: dict[str, Any]) -> None:
@@ -79,17 +78,15 @@ def test_our_containers_can_do_little(compose: dict[str, Any]) -> None:
         assert service["logging"]["options"]["max-size"], name
 
 
-def test_secrets_come_as_files(compose: dict[str, Any]) -> None:
-    """No key is in the environment of a container of ours; a read-only container takes secrets from files alone."""
+def test_keys_come_as_files(compose: dict[str, Any]) -> None:
+    """No key is in the environment of a container; each reads the volume with the keys, which one alone can write."""
+    writes = [name for name, one in compose["services"].items() if "keys:/keys" in one["volumes"]]
+    assert writes == ["keys"]
     for name, service in ours(compose).items():
-        assert service["environment"]["QDRANT_API_KEY_FILE"] == "/run/secrets/qdrant_api_key", name
+        assert service["environment"]["QDRANT_API_KEY_FILE"] == "/keys/qdrant_api_key", name
         assert "QDRANT_API_KEY" not in service["environment"], name
-        assert "qdrant_api_key" in service["secrets"], name
-    assert (
-        compose["services"]["service"]["environment"]["PEARL_QDRANT_SERVICE_KEYS_FILE"] == "/run/secrets/service_keys"
-    )
-    assert all(set(secret) == {"file"} for secret in compose["secrets"].values())
-    assert "secrets/" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
+        assert "keys:/keys:ro" in service["volumes"], name
+    assert compose["services"]["service"]["environment"]["PEARL_QDRANT_SERVICE_KEYS_FILE"] == "/keys/service_keys"
 
 
 def test_the_service_reaches_qdrant_by_its_name(compose: dict[str, Any]) -> None:
@@ -101,10 +98,10 @@ def test_the_service_reaches_qdrant_by_its_name(compose: dict[str, Any]) -> None
 
 
 def test_profiles_start_nothing_by_themselves(compose: dict[str, Any]) -> None:
-    """`docker compose up` starts Qdrant and one service; the load and the GPU are asked for."""
+    """`docker compose up` makes keys, loads a base, and starts Qdrant and one service; the GPU is asked for."""
     profiles = {name: service.get("profiles", []) for name, service in compose["services"].items()}
 
-    assert profiles == {"qdrant": [], "service": [], "ingest": ["ingest"], "service-gpu": ["gpu"]}
+    assert profiles == {"keys": [], "qdrant": [], "service": [], "ingest": [], "service-gpu": ["gpu"]}
     ports = [port for service in compose["services"].values() for port in service.get("ports", ())]
     assert len({re.sub(r"\$\{\w+:-(\d+)\}", r"\1", port).split(":")[1] for port in ports}) == len(ports)
     assert compose["services"]["ingest"]["restart"] == "no"
