@@ -1,4 +1,4 @@
-"""The recipe of `english_words.txt` and `capitalised_words.txt` in `pearl_qdrant/lexical/`.
+"""The recipe of `english_words.txt`, `capitalised_words.txt` and `known_words.txt` in `pearl_qdrant/lexical/`.
 
     python runs/english_words.py --text enwiki.jsonl.gz --out pearl_qdrant/lexical
 
@@ -10,6 +10,9 @@ and only where it is written in small letters, so that names do not count.
     begins    a name: at least half of its places before a capitalised word, and 5 % of all, have a capital (Northern)
     alone     it is a name: at least 80 % of its places before other words have a capital (March)
 
+`known_words.txt` has the words, names too, that at least `LEAST_TEXTS` articles have in any letter case, but for those
+that are probably slips: one edit away from a word that `SLIP_FACTOR` times as many articles have.
+
 The shipped lists were counted in 27,405 articles of English Wikipedia.
 """
 
@@ -20,11 +23,18 @@ from collections import Counter
 from pathlib import Path
 
 import click
+from rapidfuzz.distance import OSA
 from recipe_tables import read_texts
+
+from pearl_qdrant.lexical.ngrams import fold_name
 
 N_WORDS = 8_000
 LEAST_PLACES = 10
+LEAST_TEXTS = 4
+LEAST_LETTERS = 4
+SLIP_FACTOR = 100
 _WORD = re.compile(r"(?<![^\W_])[a-z]+(?![^\W_])")
+_ANY = re.compile(r"(?<![^\W_])[^\W\d_]+(?![^\W_])")
 _TOKEN = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\S|\n")
 
 
@@ -49,6 +59,30 @@ def marks(path: Path, words: list[str]) -> dict[str, str]:
     return found
 
 
+def known_words(path: Path) -> list[str]:
+    """Folded words that enough texts have and that are probably no slips of frequent ones, sorted."""
+    counts: Counter[str] = Counter()
+    for text in read_texts(path):
+        counts.update({fold_name(word) for word in set(_ANY.findall(text))})
+    counts = Counter({word: n for word, n in counts.items() if n >= LEAST_TEXTS and word.isascii() and word.isalpha()})
+    frequent: dict[str, list[str]] = {}
+    for word, n in counts.items():
+        if n >= SLIP_FACTOR * LEAST_TEXTS:
+            for shorter in _shortened(word):
+                frequent.setdefault(shorter, []).append(word)
+
+    def is_slip(word: str) -> bool:
+        near = {other for shorter in _shortened(word) for other in frequent.get(shorter, ())}
+        return any(counts[o] >= SLIP_FACTOR * counts[word] and OSA.distance(o, word) == 1 for o in near)
+
+    return sorted(word for word in counts if len(word) >= LEAST_LETTERS and not is_slip(word))
+
+
+def _shortened(word: str) -> set[str]:
+    """A word, and what is left of it without any one letter."""
+    return {word, *(word[:i] + word[i + 1 :] for i in range(len(word)))}
+
+
 @click.command()
 @click.option("--text", type=click.Path(path_type=Path, exists=True), required=True, help="JSON Lines with a text.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
@@ -62,6 +96,9 @@ def main(text: Path, out: Path) -> None:
     found = marks(text, words)
     lines = (f"{word}\t{mark}\n" for word, mark in sorted(found.items()))
     (out / "capitalised_words.txt").write_text("".join(lines), encoding="utf-8")
+    known = known_words(text)
+    (out / "known_words.txt").write_text("\n".join(known) + "\n", encoding="utf-8")
+    click.echo(f"{len(known)} known words")
     click.echo(f"{len(words)} words, the last one in {counts[words[-1]]} texts; {len(found)} are parts of names")
 
 

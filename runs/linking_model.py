@@ -1,10 +1,11 @@
 """The recipe of `pearl_qdrant/linking/ranking/ranking.json`: the coefficients that score candidates and decide.
 
-    python runs/linking_model.py --data FOLDER --work FOLDER --out pearl_qdrant/linking/ranking/ranking.json
+    python runs/linking_model.py --data FOLDER --wordnet FOLDER --work FOLDER \
+        --out pearl_qdrant/linking/ranking/ranking.json
 
---data has `real/`, `autofj/`, `kb/`, `context/` and `alias_pairs/` (TSV with a header). Bases are loaded into an
-embedded store in --work and their mentions scored once; both are kept there. Bases have 50 to 451,518 entities. There
-are these sorts of tasks:
+--wordnet is the `dict` folder of WordNet 3.0 (Debian: wordnet-base). --data has `real/`, `autofj/`, `kb/`, `context/`
+and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work and their mentions scored
+once; both are kept there. Bases have 50 to 451,518 entities. There are these sorts of tasks:
 
     real        sets that others made: names with the answers of curators, and names without an entity
     autofj      titles that mean the same; all of AutoFJ, since no other part of the model uses it
@@ -14,9 +15,13 @@ are these sorts of tasks:
     everyday    seven bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
                 one task for each kind. The general base is there twice: a part of it, and all of it
     small       parts of these bases of 300 and 3,000 entities, with mentions made from them
+    near        parts of these bases and of WordNet's nouns: names that differ in one word, by an edit or two, from a
+                name that stays, with all entities of that name taken out
+    cut         names of these bases whose longer words are cut short: `N. Engl. J. Med.`
+    list        organisations of these bases within an address: `School of Law, Yale University, New Haven`
 
-A fifth of the mentions of the second and third sort is made NIL: every entity that shares a folded name with the right
-one is excluded. `WEIGHTS` and `SHARES` say how much each sort and kind counts.
+A fifth of the mentions of the second, third and last two sorts is made NIL: every entity that shares a folded name with
+the right one is excluded. `WEIGHTS` and `SHARES` say how much each sort and kind counts.
 
 The printed figures are cross-fitted: each task is scored by a model that was fitted without its base, and without the
 bases that cover the same things. The run takes about 45 minutes on two cores.
@@ -28,11 +33,14 @@ import json
 import logging
 import pickle
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 import click
+from rapidfuzz.distance import OSA
 from recipe_tables import read_tsv
 
 from ingest.base.scan import scan
@@ -51,6 +59,7 @@ from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
 from training.examples.example import DEVELOPMENT_SPLITS, split_of
+from training.examples.wordnet import read_synsets
 from training.ranking import (
     Task,
     accuracy_at_1,
@@ -81,6 +90,9 @@ WEIGHTS = {
     "general": (2.0, 1.0),
     "everyday": (3.0, 8.0),
     "small": (1.5, 9.0),
+    "near": (0.5, 3.0),
+    "cut": (0.5, 1.5),
+    "list": (0.5, 1.0),
 }
 """Weights of each sort of task, in the ranking and in the decision, divided among its bases."""
 SHARES = {kind.name: kind.share for kind in KINDS} | {
@@ -234,7 +246,7 @@ def real_bases(data: Path) -> Iterator[Base]:
         yield Base(f"real:{name}", rows, mentions, has_aliases=True)
 
 
-def bases(data: Path) -> Iterator[Base]:
+def bases(data: Path, wordnet: Path) -> Iterator[Base]:
     """All bases; those of made mentions first."""
     everyday = list(everyday_bases(data))
     yield from everyday
@@ -243,15 +255,145 @@ def bases(data: Path) -> Iterator[Base]:
         for size, seed in SMALL_SIZES:
             part = random.Random(f"{stem}{size}{seed}").sample(rows[stem], size)
             yield Base(f"small:{stem}_{size}_{seed}", part, [], has_aliases=True)
+    yield from near_bases(data, wordnet)
+    yield from cut_bases(data)
+    yield from list_bases(data)
     yield from real_bases(data)
     yield from autofj_bases(data)
     yield from biomedical_bases(data)
     yield from general_bases(data)
 
 
+NEAR_STEMS = ("doid_2024", "uberon_mondo_import", "go_2022", "general", "aida")
+NEAR_LETTERS = (5, 9)
+"""Letters of a word from which one and two edits make a slip of it, as the linker has it."""
+
+
+def near_bases(data: Path, wordnet: Path) -> Iterator[Base]:
+    """Bases, and names of them that differ from another entity's name in one word, by an edit or two."""
+    rows = {base.name.partition(":")[2]: base.rows for base in everyday_bases(data) if "whole" not in base.name}
+    for stem in NEAR_STEMS:
+        yield Base(f"near:{stem}", rows[stem], near_names(rows[stem], stem), has_aliases=True)
+    nouns = [one for one in read_synsets(wordnet) if one.lexical_class == "NP"]
+    words = [Row(one.synset_id, one.names[0], "", one.names[1:]) for one in nouns]
+    yield Base("near:wordnet", words, near_names(words, "wordnet"), has_aliases=True)
+
+
+def near_names(rows: Sequence[Row], seed: str) -> list[tuple[str, frozenset[str]]]:
+    """Names with the entities that have them; another entity has such a name but for one word, an edit or two away."""
+    owners: dict[str, set[str]] = {}
+    written: dict[str, str] = {}
+    for row in rows:
+        for name in (row.name, *row.aliases):
+            folded = fold_name(name)
+            owners.setdefault(folded, set()).add(row.entity_id)
+            written.setdefault(folded, name)
+    masked: dict[tuple[str, str, str], list[str]] = {}  # what is equal, and the start or end of the other word
+    for folded in owners:
+        words = folded.split()
+        for i, word in enumerate(words):
+            if len(word) >= NEAR_LETTERS[0] - 1 and word.isalpha():
+                rest = " ".join((*words[:i], "*", *words[i + 1 :]))
+                masked.setdefault((rest, word[:3], ""), []).append(folded)
+                masked.setdefault((rest, "", word[-3:]), []).append(folded)
+    found = set()
+    for (rest, _, _), names in masked.items():
+        at = rest.split().index("*")
+        for a, b in combinations(names[:300], 2):
+            x, y = a.split()[at], b.split()[at]
+            least = NEAR_LETTERS[OSA.distance(x, y, score_cutoff=2) == 2]
+            if (
+                OSA.distance(x, y, score_cutoff=2) <= 2
+                and min(len(x), len(y)) >= least
+                and owners[a].isdisjoint(owners[b])
+            ):
+                found |= {a, b}
+    chosen = sorted(found)
+    random.Random(seed).shuffle(chosen)
+    return [(written[folded], frozenset(owners[folded])) for folded in chosen[:MENTIONS]]
+
+
+def cut_bases(data: Path) -> Iterator[Base]:
+    """Names of two words and more whose longer words are cut, some with full stops; small words may be left out."""
+    for base in everyday_bases(data):
+        stem = base.name.partition(":")[2]
+        if stem not in NEAR_STEMS:
+            continue
+        rng, mentions = random.Random(f"cut {stem}"), []
+        for row in rng.sample(base.rows, len(base.rows)):
+            text = None if row.types == "PERSON" else cut_name(row.name, rng)
+            if text is not None and len(mentions) < MENTIONS // 2:
+                mentions.append((text, frozenset((row.entity_id,))))
+        yield Base(f"cut:{stem}", base.rows, mentions, has_aliases=True)
+
+
+def cut_name(name: str, rng: random.Random) -> str | None:
+    """A name of two to six words with its longer words cut short after a consonant; None if it has too few of them."""
+    words = name.split()
+    if not 2 <= len(words) <= 6 or not all(re.fullmatch(r"[A-Za-z]+", word) for word in words):
+        return None
+    stop, without_small = rng.choice((".", ".", "")), rng.random() < 0.7
+    found, n_cut = [], 0
+    for word in words:
+        if word.lower() in _SMALL_WORDS:
+            found += [] if without_small else [word]
+            continue
+        ends = [i for i in range(3, min(7, len(word) - 1)) if word[i - 1].lower() not in "aeiouy"]
+        if not ends or rng.random() < 0.2:
+            found.append(word)
+            continue
+        found.append(word[: 1 if rng.random() < 0.1 else rng.choice(ends)] + stop)
+        n_cut += 1
+    return " ".join(found) if n_cut * 2 >= len(found) > 1 and sum(map(len, found)) > 8 else None
+
+
+_SMALL_WORDS = frozenset("of the and in for on de".split())
+_UNITS = (
+    "Department of {}|Faculty of {}|School of {}|Institute of {}|Division of {}|Laboratory of {}|{} Department|{} Unit|"
+    "Centre for {}|Chair of {}"
+).split("|")
+_FIELDS = (
+    "Physics|Medicine|Computer Science|Neurology|Economics|Applied Mathematics|Chemistry|Public Health|Law|History|"
+    "Molecular Biology|Psychiatry|Marketing|Sales|Civil Engineering|Ecology"
+).split("|")
+
+
+def list_bases(data: Path) -> Iterator[Base]:
+    """Organisations within an affiliation or an address: a unit before the name, places and numbers after it."""
+    for base in everyday_bases(data):
+        stem = base.name.partition(":")[2]
+        if stem not in ("general", "aida"):
+            continue
+        rng = random.Random(f"list {stem}")
+        places = [row.name for row in base.rows if row.types == "GPE" and "," not in row.name]
+        wanted = [row for row in base.rows if row.types == "ORG" and "," not in row.name and len(row.name.split()) > 1]
+        mentions = []
+        for row in rng.sample(wanted, min(MENTIONS // 2, len(wanted))):
+            parts = [rng.choice(_UNITS).format(rng.choice(_FIELDS)), row.name, rng.choice(places)]
+            if rng.random() < 0.3:
+                del parts[0]
+            if rng.random() < 0.3:
+                parts.insert(-1, f"{rng.randint(1, 300)} {rng.choice(places).split()[0]} Street")
+            if rng.random() < 0.3:
+                parts[-1] = f"{parts[-1]} {rng.randint(10000, 99999)}"
+            if rng.random() < 0.5:
+                parts.append(rng.choice(places))
+            mentions.append((", ".join(parts), frozenset((row.entity_id,))))
+        yield Base(f"list:{stem}", base.rows, mentions, has_aliases=True)
+
+
+def collection_of(base: Base) -> str:
+    """The collection of a base; sorts of mentions that are made from one base share that of everyday mentions."""
+    sort_of, _, stem = base.name.partition(":")
+    return f"everyday-{stem}" if sort_of in _OF_EVERYDAY else base.name.replace(":", "-")
+
+
+_OF_EVERYDAY = ("near", "cut", "list")
+
+
 def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
     """Load a base into the store, unless it is there; returns the collection's name."""
-    name = base.name.replace(":", "-")
+    name = collection_of(base)
     if name in store.collections():
         existing = store.open(name)
         is_complete = existing.manifest.state == "ready"
@@ -276,11 +418,11 @@ def score_base(base: Base, location: Path, model: str) -> list[Task]:
     """Score the mentions of a base that is loaded; of aliases, a share is made NIL."""
     rng = random.Random(base.name)
     names = {row.entity_id: {fold_name(name) for name in (row.name, *row.aliases)} for row in base.rows}
-    is_real = base.name.startswith("real:")
+    sort_of = base.name.partition(":")[0]
     excluded: list[set[str]] = []
     gold = []
     for _, ids in base.mentions:
-        is_nil = not is_real and rng.random() < NIL_SHARE
+        is_nil = sort_of == "near" or (sort_of != "real" and rng.random() < NIL_SHARE)
         excluded.append(set().union(*(names.get(i, set()) for i in ids)) if is_nil else set())
         gold.append(frozenset() if is_nil else ids)
     own = [(fold_name(mention), ids) for mention, ids in base.mentions]
@@ -289,9 +431,10 @@ def score_base(base: Base, location: Path, model: str) -> list[Task]:
         if excluded[number] and not names[point.entity_id].isdisjoint(excluded[number]):
             return True
         string, ids = own[number]
-        return base.has_aliases and not is_real and point.entity_id in ids and fold_name(point.name) == string
+        is_own = base.has_aliases and sort_of not in ("real", *_OF_EVERYDAY) and point.entity_id in ids
+        return is_own and fold_name(point.name) == string
 
-    with EntityLinker.open(base.name.replace(":", "-"), store=str(location), model=model) as linker:
+    with EntityLinker.open(collection_of(base), store=str(location), model=model) as linker:
         scored = list(linker.score_batch([mention for mention, _ in base.mentions], exclude=exclude))
     return [to_task(base.name, scored, gold)]
 
@@ -309,7 +452,7 @@ def score_made(base: Base, location: Path, model: str) -> list[Task]:
     def exclude(number: int, point: NamePoint) -> bool:
         return made[number].excludes(point.entity_id, point.name)
 
-    with EntityLinker.open(base.name.replace(":", "-"), store=str(location), model=model) as linker:
+    with EntityLinker.open(collection_of(base), store=str(location), model=model) as linker:
         scored = list(linker.score_batch([one.mention for one in made], exclude=exclude))
     tasks = []
     for kind in KINDS:
@@ -404,16 +547,17 @@ def report_made(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Itera
 
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--work", type=click.Path(path_type=Path), required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--model", default="pearl-mini-en")
-def main(data: Path, work: Path, out: Path, model: str) -> None:
+def main(data: Path, wordnet: Path, work: Path, out: Path, model: str) -> None:
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
     work.mkdir(parents=True, exist_ok=True)
     tasks: list[Task] = []
     encoder = None
-    for base in bases(data):
+    for base in bases(data, wordnet):
         kept = work / f"{base.name.replace(':', '-')}.pickle"  # of our own making
         if not kept.exists():
             encoder = encoder or load_encoder(model)

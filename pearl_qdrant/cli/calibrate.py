@@ -30,13 +30,18 @@ if TYPE_CHECKING:
 @collection_option
 @click.option(
     "--pairs",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False),
     help="TSV of mentions and entity ids; NIL or empty for no entity.  [default: mentions made from the base's names]",
 )
 @click.option(
     "--mentions",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Mentions without entities, one a line, at least 200: estimate from their scores how many are in the base.",
+)
+@click.option(
+    "--ask",
+    type=click.IntRange(min=1),
+    help="Ask for the right entities of so many of --mentions, those that would tell most, and add them to --pairs.",
 )
 @click.option("--learned", is_flag=True, help="Use mentions that the collection learned or accepted as pairs, too.")
 @click.option(
@@ -64,6 +69,7 @@ def calibrate(  # long: each of its options has its line, and help its examples
     collection: str | None,
     pairs: Path | None,
     mentions: Path | None,
+    ask: int | None,
     learned: bool,
     precision: float | None,
     nil_share: float | None,
@@ -87,13 +93,21 @@ def calibrate(  # long: each of its options has its line, and help its examples
     pearl-qdrant calibrate --collection umls --dry-run
     pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
     pearl-qdrant calibrate --collection umls --mentions column.txt
+    pearl-qdrant calibrate --collection umls --mentions column.txt --ask 30 --pairs labelled.tsv
     """
     from pearl_qdrant.linking.calibration.calibrate import WorseCalibrationError, calibrate_collection
 
     if reset:
-        if pairs or mentions or learned or dry_run or force or figure:
+        if pairs or mentions or ask or learned or dry_run or force or figure:
             raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
         _reset(collection or only_collection(store), store, as_json=as_json)
+        return
+    if ask is not None:
+        if mentions is None or pairs is None:
+            raise click.UsageError(
+                "--ask needs --mentions, which it chooses from, and --pairs, which gets the answers."
+            )
+        _ask(ask, collection or only_collection(store), mentions, pairs, store, model, device)
         return
     if mentions is not None:
         if pairs or learned or precision is not None or nil_share is not None or force or figure:
@@ -124,6 +138,36 @@ def calibrate(  # long: each of its options has its line, and help its examples
     _print(name, found, stored=not dry_run, as_json=as_json)
     if figure is not None:
         _draw(figure, name, found)
+
+
+def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str | None, device: str) -> None:
+    """Ask for the entities of the mentions that would tell most, and add each answer to the file of pairs at once."""
+    from pearl_qdrant.linking.calibration.ask import choose_to_label
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.linking.text_lines import read_text_lines
+
+    known = {label.mention for label in _read_labels(pairs)} if pairs.exists() else set()
+    with mentions.open("rb") as file:
+        texts = [line for _, line in read_text_lines(file, str(mentions)) if line not in known]
+    with EntityLinker.open(name, store=store, model=model, device=device) as linker:
+        links = choose_to_label(linker, texts, n)
+    with pairs.open("a", encoding="utf-8") as file_of_pairs:
+        for number, link in enumerate(links, 1):
+            echo("", f"{number} of {len(links)}: {link.mention}", err=True)
+            for rank, one in enumerate(link.candidates, 1):
+                description = f", {one.description}" if one.description else ""
+                echo(f"  {rank}  {one.canonical_name} ({one.entity_id}{description}) {one.probability:.2f}", err=True)
+            answer = click.prompt(
+                "number, id, 0 for none of the base, Enter to skip, q to stop", default="", err=True, show_default=False
+            )
+            if answer == "q":
+                break
+            if answer:
+                by_rank = {str(rank): one.entity_id for rank, one in enumerate(link.candidates, 1)} | {"0": "NIL"}
+                file_of_pairs.write(f"{' '.join(link.mention.split())}\t{by_rank.get(answer, answer)}\n")
+                file_of_pairs.flush()
+    n_pairs = len(_read_labels(pairs))
+    echo(f"{pairs} has {n_pairs:,} pairs; with 50 of them: pearl-qdrant calibrate --collection {name} --pairs {pairs}")
 
 
 def _reset(name: str, store: str, *, as_json: bool) -> None:

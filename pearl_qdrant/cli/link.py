@@ -71,8 +71,7 @@ if TYPE_CHECKING:
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
-    default=DEFAULT_LIMIT,
-    show_default=True,
+    show_default=f"those that the answer needs, at most {DEFAULT_LIMIT}",
     help="Maximum number of candidates.",
 )
 @click.option(
@@ -104,7 +103,7 @@ def link(  # long: each of its options has its line, and help its examples
     device: str,
     types: tuple[str, ...],
     type_mode: str,
-    limit: int,
+    limit: int | None,
     threshold: float | None,
     on_tie: str,
     strict: bool,
@@ -137,6 +136,7 @@ def link(  # long: each of its options has its line, and help its examples
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
 
+    limit = DEFAULT_LIMIT if explain and limit is None else limit
     options = LinkOptions(types, cast("TypeMode", type_mode), limit, threshold, cast("OnTie", on_tie), context)
     with open_linker(store, collections, model=model, device=device, threshold=threshold, strict=strict) as linker:
         if file is not None and has_documents:

@@ -4,7 +4,8 @@
 
 A word that is frequent in any text says little about which entity a mention means: `patients with measles` is measles.
 `english_words.txt` has the most frequent words, the most frequent first, and `capitalised_words.txt` those that are
-often parts of names; `runs/english_words.py` makes both.
+often parts of names; `known_words.txt` has all words, names too, that several articles have. `runs/english_words.py`
+makes them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pearl_qdrant.lexical.spelling_variants import variant_word
 
 WORDS_FILE = "english_words.txt"
 CAPITALISED_FILE = "capitalised_words.txt"
+KNOWN_FILE = "known_words.txt"
 
 
 def word_rarity(word: str) -> float:
@@ -70,3 +72,13 @@ def begins_names(word: str) -> bool:
 def is_mostly_name(word: str) -> bool:
     """Whether a frequent word is mostly a name where no capitalised word follows: `March`, not `nice`."""
     return "alone" in _marks().get(word, ())
+
+
+@lru_cache(maxsize=1)
+def _words_of_texts() -> frozenset[str]:
+    return frozenset(files(__package__).joinpath(KNOWN_FILE).read_text("utf-8").split())
+
+
+def is_word(word: str) -> bool:
+    """Whether texts have a folded word as it is written, a name too: `iraq`, not `iraqq`; of at least four letters."""
+    return word in _words_of_texts()

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
+import numpy as np
+
 from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
@@ -28,6 +30,7 @@ from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.edit_features import TWO_EDIT_LETTERS, edit_similarity, is_probably_slip
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, ScoredMention, Scorer, score_names
+from pearl_qdrant.store.hybrid import KEY_LIMITS
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import IsMatch, SlipQuery
@@ -131,6 +134,50 @@ def find_candidates(
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
         known = _known_words(frequencies, folded[i])
         scored.append(score_names(mention, _group_by_entity(names, link_query.limit), types, link_query, scorer, known))
+    return scored
+
+
+def find_by_name(
+    targets: Sequence[SearchTarget], mentions: Sequence[str], dim: int, link_query: LinkQuery, scorer: Scorer
+) -> dict[str, ScoredMention]:
+    """Those of some mentions that are names, with the entities of that name: no vector is made or searched.
+
+    The rule for exact names decides as it does in `find_candidates`, where other candidates have no share.
+
+    Args:
+        targets: The collections to search.
+        mentions: Cleaned strings.
+        dim: Width of the collections' vectors.
+        link_query, scorer: As for `find_candidates`.
+    """
+    folded = [fold_name(mention) for mention in mentions]
+    keys = [name_keys(one) for one in folded]
+    queries = Queries(mentions, [key[0] for key in keys], [key[2] for key in keys], folded_rows(folded), key_rows(keys))
+    most = KEY_LIMITS * link_query.limit
+    found: list[list[MatchedName] | None] = [[] for _ in mentions]
+    for target in targets:
+        results = target.collection.search_hybrid(
+            np.zeros((len(mentions), dim), np.float32),
+            queries.keys,
+            limit=1,
+            lexical_limit=most,
+            types=link_query.filter,
+        )
+        own = [
+            [MatchedName(one.point, None) for one in names if spelling_key(fold_name(one.point.name)) == spelling]
+            for spelling, names in zip(queries.spellings, results, strict=True)
+        ]
+        _set_string_scores(target.idf, queries, target.idf.weighted(queries.ngrams), own)
+        for i, names in enumerate(own):
+            # With as many of one name as are looked up, there may be more.
+            found[i] = None if found[i] is None or len(names) >= link_query.limit else [*found[i], *names]  # type: ignore[misc]
+    scored = {}
+    for mention, spelling, names in zip(mentions, queries.spellings, found, strict=True):
+        if names and spelling:
+            grouped = _group_by_entity(names, link_query.limit)
+            for name in grouped:
+                name.dense = 1.0 if name.point.name == mention else None
+            scored[mention] = score_names(mention, grouped, None, link_query, scorer)
     return scored
 
 

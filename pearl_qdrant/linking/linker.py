@@ -214,7 +214,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
             keywords: Fields of `LinkOptions`; each replaces that field of `options`:
                 types (entity types, native or coarse; empty for all),
                 type_mode ("hard": filter by types, "soft": prefer them, "off": ignore types),
-                limit (maximum number of candidates, 10),
+                limit (maximum number of candidates; None for those that the answer needs, at most 10),
                 threshold (minimum probability; None for the linker's own),
                 on_tie (several entities of one name: "canonical" lets popularity or the canonical name decide, "null"
                 makes the mention NIL, "first" takes the first of them) and
@@ -307,6 +307,17 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
         with self._lifetime.in_use():
             link_query = self._stream.link_query(chosen)
         return self._lifetime.while_open(self._stream.score(iter(mentions), link_query, exclude, self._lifetime.check))
+
+    def _score_for_links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[ScoredMention]:
+        """`score_batch` with the candidates that links need: of a name of the base, its entities alone."""
+        if options.limit is not None or self._given[3] is not None:  # candidates are asked for, or reranked
+            return self.score_batch(mentions, options)
+        check_are_many(mentions)
+        with self._lifetime.in_use():
+            link_query = self._stream.link_query(options)
+        slope = self._calibration.slope
+        found = self._stream.score_for_links(iter(mentions), link_query, self._lifetime.check, slope=slope)
+        return self._lifetime.while_open(found)
 
     def adapt(
         self, mentions: Iterable[str], options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]

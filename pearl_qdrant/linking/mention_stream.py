@@ -8,16 +8,18 @@ thread, and the slices of a batch are searched at the same time, because a searc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from operator import is_
+from typing import TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
-from pearl_qdrant.linking.candidates import Exclude, find_candidates
+from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.entity_ids import find_by_id, looks_like_id
 from pearl_qdrant.linking.mentions import clean_mention, take
@@ -41,6 +43,13 @@ SEARCH_BATCH = 128
 
 REMOTE_SEARCHES = 4
 """Slices of a batch that are searched at the same time on a server."""
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_LEAST_SLOPE = 0.7
+"""Slope of a calibration from which the bonus of a name leaves other candidates less than a millionth."""
 
 
 class _Vectors:
@@ -91,7 +100,7 @@ class MentionStream:
         for name in types:
             if name not in ENTITY_TYPES and not self.statistics.has_type(name):
                 raise UnknownTypeError(name, self.statistics.names, self.statistics.types())
-        limit = max(options.limit, DEFAULT_LIMIT)
+        limit = max(options.most_candidates, DEFAULT_LIMIT)
         return LinkQuery(limit, types, is_filter=options.type_mode == "hard", is_typed=is_typed)
 
     def score(
@@ -106,18 +115,54 @@ class MentionStream:
             check: Called before each search; raises to stop the stream, as when the linker was closed.
         """
         if exclude is None and not self.statistics.is_remote:
-            yield from self._score_distinct(mentions, link_query, check)
+            yield from self._score_distinct(mentions, link_query, check, names_first=False)
             return
         done = 0
         for batch, cleaned, encoded in self._encoded(mentions, check):
             # A mention that comes again within its batch has the answer of the first one; exclusions go by number.
             rows = [*range(len(batch))] if exclude is not None else [*_first_rows(cleaned).values()]
-            parts = [rows[start : start + SEARCH_BATCH] for start in range(0, len(rows), SEARCH_BATCH)]
+            parts = _parts(rows)
             excluded = None if exclude is None else partial(_shifted, exclude, done)
             search = partial(self._find_rows, cleaned, encoded, link_query, excluded, check)
             found = chain.from_iterable(self._in_order(search, parts))
             yield from self._answers(batch, cleaned, found, distinct=exclude is None)
             done += len(batch)
+
+    def score_for_links(
+        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None], *, slope: float
+    ) -> Iterator[ScoredMention]:
+        """`score` with the entities of that name alone where a mention is a name, without encoding it.
+
+        Args:
+            mentions, link_query, check: As for `score`.
+            slope: Of the calibration: with a low one, other candidates take a part of the probability of a name.
+        """
+        if slope < _LEAST_SLOPE:
+            found = self.score(mentions, link_query, None, check)
+        elif self.statistics.is_remote:
+            found = self._score_names_first(mentions, link_query, check)
+        else:
+            found = self._score_distinct(mentions, link_query, check, names_first=True)
+        yield from map(of_own_name, found)
+
+    def _score_names_first(
+        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None]
+    ) -> Iterator[ScoredMention]:
+        """`score` on a server: what is no name of the base is encoded, in the thread that looks names up."""
+
+        def prepare(cleaned: Sequence[str]) -> tuple[dict[str, ScoredMention], list[str], Encoded | None]:
+            distinct = list(dict.fromkeys(cleaned))
+            # A single one is looked up by the request that also searches for its vector.
+            own = self._find_own(distinct, link_query) if len(distinct) > 1 else {}
+            others = [text for text in distinct if text not in own]
+            return own, others, self.encoder.encode(others) if others else None
+
+        for batch, cleaned, (own, others, encoded) in prepare_ahead(prepare, mentions, REMOTE_BATCH, check):
+            parts = _parts(range(len(others)))
+            search = partial(self._find_rows, others, encoded, link_query, None, check)
+            searched = chain.from_iterable(self._in_order(search, parts))
+            found = (own[text] if text in own else next(searched) for text in dict.fromkeys(cleaned))
+            yield from self._answers(batch, cleaned, found, distinct=True)
 
     def _answers(
         self, batch: Sequence[str], cleaned: Sequence[str], found: Iterator[ScoredMention], *, distinct: bool
@@ -134,9 +179,7 @@ class MentionStream:
                     packed[text] = pack(scored)
             yield self._reranked(scored, text, mention)
 
-    def _in_order(
-        self, search: Callable[[list[int]], list[ScoredMention]], parts: Sequence[list[int]]
-    ) -> Iterator[list[ScoredMention]]:
+    def _in_order(self, search: Callable[[Sequence[S]], T], parts: Sequence[Sequence[S]]) -> Iterator[T]:
         """What a search returns for each part, in order; on a server several wait for answers at the same time."""
         if not self.statistics.is_remote or len(parts) < 2:
             yield from map(search, parts)
@@ -153,7 +196,7 @@ class MentionStream:
         link_query: LinkQuery,
         exclude: Exclude | None,
         check: Callable[[], None],
-        rows: list[int],
+        rows: Sequence[int],
     ) -> list[ScoredMention]:
         """Candidates of some mentions of a batch, at most `SEARCH_BATCH`; ids are looked up, too."""
         check()
@@ -166,27 +209,42 @@ class MentionStream:
         ]
 
     def _score_distinct(
-        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None]
+        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None], *, names_first: bool
     ) -> Iterator[ScoredMention]:
-        """`score` of embedded collections, if no names are excluded: each distinct mention is searched once."""
+        """`score` of embedded collections, if no names are excluded: each distinct mention is searched once.
+
+        With `names_first`, names of the base are looked up, and what is one has no other candidates.
+        """
+        kept = replace(link_query, names_first=names_first)
         while batch := take(mentions, BATCH):
             check()
             cleaned = [clean_mention(mention) for mention in batch]
             distinct = dict.fromkeys(cleaned)
-            known = self._cached(distinct, link_query, self.statistics.state())
-            vectors = _Vectors(self.encoder, [text for text in distinct if text not in known])
-            del known  # an edit between two slices changes the answers after it
+            state = self.statistics.state()
+            known = self._cached(distinct, kept, state)
+            new = [text for text in distinct if text not in known]
+            own = self._find_own(new, link_query) if names_first and state is not None else {}
+            vectors = _Vectors(self.encoder, [text for text in new if text not in own])
             for start in range(0, len(batch), SEARCH_BATCH):
                 check()
                 part = slice(start, start + SEARCH_BATCH)
-                packed, found = self._find_new(dict.fromkeys(cleaned[part]), vectors, link_query)
+                # An edit between two slices changes the answers after it.
+                current = own if own and _is_same(self.statistics.state(), state) else {}
+                packed, found = self._find_new(dict.fromkeys(cleaned[part]), vectors, kept, current)
                 for mention, text in zip(batch[part], cleaned[part], strict=True):
                     # The first answer is given as it was found; others must not share what a caller may change.
                     scored = found.pop(text, None) or unpack(packed[text], text)
                     yield self._reranked(scored, text, mention)
 
+    def _find_own(self, texts: Sequence[str], link_query: LinkQuery) -> dict[str, ScoredMention]:
+        """Those of some cleaned mentions that are names of the base, with the entities of that name."""
+        targets = self.statistics.targets()
+        scorer = Scorer(self.model, self.baseline, targets.log_size)
+        look_up = partial(find_by_name, targets.all, dim=self.encoder.info.dim, link_query=link_query, scorer=scorer)
+        return {text: own for found in self._in_order(look_up, _parts(texts)) for text, own in found.items()}
+
     def _find_new(
-        self, texts: Iterable[str], vectors: _Vectors, link_query: LinkQuery
+        self, texts: Iterable[str], vectors: _Vectors, link_query: LinkQuery, own: Mapping[str, ScoredMention]
     ) -> tuple[dict[str, bytes], dict[str, ScoredMention]]:
         """All of some distinct mentions, packed; and those that had to be searched, as they were found."""
         state = self.statistics.state()
@@ -194,9 +252,12 @@ class MentionStream:
         new = [text for text in texts if text not in packed]
         if not new:
             return packed, {}
-        found = {}
-        for text, scored in zip(new, self._find(new, vectors.of(new), link_query, None), strict=True):
+        found = {text: own[text] for text in new if text in own}
+        others = [text for text in new if text not in own]
+        searched = self._find(others, vectors.of(others), link_query, None) if others else []
+        for text, scored in zip(others, searched, strict=True):
             found[text] = self._by_id(scored, text, link_query, None)
+        for text in new:
             packed[text] = pack(found[text])
             if state is not None:
                 self.cache.put(text, link_query, packed[text], state)
@@ -238,7 +299,7 @@ class MentionStream:
         """Yield batches of mentions: as given, cleaned, and encoded."""
         if self.statistics.is_remote:
             # While a search waits for the server, the processor is free to encode the next batch.
-            yield from encode_ahead(self.encoder, mentions, REMOTE_BATCH, check)
+            yield from prepare_ahead(self.encoder.encode, mentions, REMOTE_BATCH, check)
             return
         # An embedded search needs the interpreter lock itself: encoding in parallel made both slower
         # (docs/experiments/linking-speed.md). So the batches follow one another.
@@ -248,16 +309,16 @@ class MentionStream:
             yield batch, cleaned, self.encoder.encode(cleaned)
 
 
-def encode_ahead(
-    encoder: Encoder, mentions: Iterator[str], n: int, check: Callable[[], None]
-) -> Iterator[tuple[list[str], list[str], Encoded]]:
-    """Yield batches of at most `n` mentions (as given, cleaned, encoded), encoding one batch ahead in a thread.
+def prepare_ahead(
+    prepare: Callable[[Sequence[str]], T], mentions: Iterator[str], n: int, check: Callable[[], None]
+) -> Iterator[tuple[list[str], list[str], T]]:
+    """Yield batches of at most `n` mentions (as given, cleaned, prepared), preparing one batch ahead in a thread.
 
     The mentions are read in the caller's thread, because an iterator such as a database cursor may be bound to it.
-    A single batch is encoded there too: a thread would only cost time.
+    A single batch is prepared there too: a thread would only cost time.
 
     Args:
-        encoder: Used by one thread at a time.
+        prepare: Encodes cleaned mentions, for example; called by one thread at a time.
         mentions: Read at most two batches ahead of the caller.
         n: Mentions per batch.
         check: Called before each batch is yielded; raises to stop.
@@ -267,22 +328,40 @@ def encode_ahead(
     if not following:
         if batch:
             check()
-            yield batch, cleaned, encoder.encode(cleaned)
+            yield batch, cleaned, prepare(cleaned)
         return
-    # One worker, so at most one `encode` runs; leaving the block (an error, or a caller that stops early and closes the
-    # generator) waits for that one and leaves no thread behind.
+    # One worker, so at most one `prepare` runs; leaving the block (an error, or a caller that stops early and closes
+    # the generator) waits for that one and leaves no thread behind.
     with ThreadPoolExecutor(1, thread_name_prefix="pearl-qdrant-encode") as thread:
-        encoded: Future[Encoded] | None = thread.submit(copy_context().run, encoder.encode, cleaned)
-        while encoded is not None:
+        prepared: Future[T] | None = thread.submit(copy_context().run, prepare, cleaned)
+        while prepared is not None:
             check()
-            current = batch, cleaned, encoded
+            current = batch, cleaned, prepared
             # The next batch starts before the caller gets this one: it is encoded while the caller searches.
-            batch, cleaned, encoded = following, [clean_mention(mention) for mention in following], None
+            batch, cleaned, prepared = following, [clean_mention(mention) for mention in following], None
             if batch:
-                encoded = thread.submit(copy_context().run, encoder.encode, cleaned)
+                prepared = thread.submit(copy_context().run, prepare, cleaned)
                 following = take(mentions, n)
             # An error of the worker is raised here, after the batches before it were yielded.
             yield current[0], current[1], current[2].result()
+
+
+def _parts(rows: Sequence[S]) -> list[Sequence[S]]:
+    """Slices of what is searched together."""
+    return [rows[start : start + SEARCH_BATCH] for start in range(0, len(rows), SEARCH_BATCH)]
+
+
+def of_own_name(scored: ScoredMention) -> ScoredMention:
+    """A mention without the candidates that its answer does not need: where it is a name, those of another name."""
+    if scored.certainty == 1:
+        return scored
+    if scored.rule == "entity id":
+        return replace(scored, found=scored.found[:1])
+    return replace(scored, found=[entity for entity in scored.found if entity.is_namesake])
+
+
+def _is_same(state: Sequence[object] | None, other: Sequence[object] | None) -> bool:
+    return state is not None and other is not None and len(state) == len(other) and all(map(is_, state, other))
 
 
 def _first_rows(texts: Sequence[str]) -> dict[str, int]:

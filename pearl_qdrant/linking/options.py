@@ -32,7 +32,9 @@ class LinkOptions:
         types: Entity types, native or coarse, ancestors included; empty for all. One string counts as one type.
         type_mode: "hard" admits only entities of one of `types`; "soft" prefers them. In both modes the mention's
             predicted type also counts, weighted by its confidence. "off" ignores types altogether.
-        limit: Maximum number of candidates in a link, at least 1.
+        limit: Maximum number of candidates in a link, at least 1. None: those that the answer needs, at most
+            `DEFAULT_LIMIT`: where the mention is a name of the base, the entities of that name, which are found without
+            encoding the mention.
         threshold: Minimum probability of a link, in [0, 1]; None for the linker's own threshold.
         on_tie: What to do when several entities have the mention's name. "canonical" lets popularity decide where the
             base has it, else the entity whose canonical name it is; if they do not separate them, the mention is NIL
@@ -47,7 +49,7 @@ class LinkOptions:
 
     types: Sequence[str] = ()
     type_mode: TypeMode = "hard"
-    limit: int = DEFAULT_LIMIT
+    limit: int | None = None
     threshold: float | None = None
     on_tie: OnTie = "canonical"
     context: str | None = None
@@ -57,12 +59,17 @@ class LinkOptions:
         object.__setattr__(self, "types", _as_types(self.types))
         if not isfinite(self.nil_bias):
             raise ValueError(f"nil_bias is a finite number, not {self.nil_bias}")
-        if self.limit < 1:
+        if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit must be at least 1, not {self.limit}")
         if self.type_mode not in ("hard", "soft", "off"):
             raise ValueError(f"type_mode is 'hard', 'soft' or 'off', not {self.type_mode!r}")
         check_threshold(self.threshold)
         _check_on_tie(self.on_tie)
+
+    @property
+    def most_candidates(self) -> int:
+        """The limit, or the default where there is none."""
+        return DEFAULT_LIMIT if self.limit is None else self.limit
 
     def updated(self, **keywords: Unpack[LinkKeywords]) -> LinkOptions:
         """These options with some fields replaced."""
@@ -74,7 +81,7 @@ class LinkKeywords(TypedDict, total=False):
 
     types: Sequence[str]
     type_mode: TypeMode
-    limit: int
+    limit: int | None
     threshold: float | None
     on_tie: OnTie
     context: str | None

@@ -11,12 +11,25 @@ from typing import TypeVar
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import CollectionNotFoundError, ModelMismatchError, PearlQdrantError, StoreError
+from pearl_qdrant.errors import (
+    CalibrationError,
+    CollectionNotFoundError,
+    ModelMismatchError,
+    PearlQdrantError,
+    StoreError,
+)
+from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.records import Annotation, Link
-from pearl_qdrant.service.errors import NoCollectionNamedError, NotReadyError, ServiceError, WritingNotAllowedError
+from pearl_qdrant.service.errors import (
+    InvalidRequestError,
+    NoCollectionNamedError,
+    NotReadyError,
+    ServiceError,
+    WritingNotAllowedError,
+)
 from pearl_qdrant.service.memory import give_memory_back
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, SpanContext, facts, span
@@ -101,6 +114,18 @@ class CollectionHandle:
         links = await self._joiner.link(mentions, options, is_gone=is_gone)
         self._metrics.count_answers(self.name, links)
         return links
+
+    async def adapt(self, mentions: Sequence[str], options: LinkOptions) -> Adaptation:
+        """What some mentions say of how much of them is in the base; see `EntityLinker.adapt`.
+
+        Raises:
+            InvalidRequestError: If there are too few.
+        """
+        try:
+            return await self._texts.run(lambda: self.linker.adapt(mentions, options))
+        except CalibrationError as error:
+            text = f"Adapting needs at least {FEWEST} different mentions: fewer do not show how much is in the base."
+            raise InvalidRequestError(text, where="mentions") from error
 
     async def annotate(self, text: str, options: AnnotateOptions) -> list[Annotation]:
         """The mentions of a text, linked."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, model_validator
 
 from pearl_qdrant.service.errors import LimitError
 from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.settings import DEFAULT_LIMIT
 
 Texts = Annotated[list[str], FailFast()]
 """Strings of a body. Only the first that is none is reported: a body has room for half a million."""
@@ -153,7 +154,7 @@ class Body(Strict):
         """
         check_fields(settings, **dict(self))
         if self.linked is not None:
-            asked = len(getattr(self, self.linked)) * int(getattr(self, "limit", 0))
+            asked = len(getattr(self, self.linked)) * int(getattr(self, "limit", None) or DEFAULT_LIMIT)
             check_number(asked, "max_candidates", settings, f"{self.linked} x limit")
 
 

@@ -8,6 +8,8 @@ POST /v1/accept, /v1/reject         answers of people, which the collection lear
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from math import isnan
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
@@ -45,11 +47,18 @@ class _Linked(_Collection):
 
 class _WithCandidates(_Linked):
     type_mode: TypeMode = Field("hard", description="hard: only entities of the types; soft: prefer them; off.")
-    limit: int = Field(DEFAULT_LIMIT, ge=1, description="Maximum number of candidates.")
+    limit: int | None = Field(
+        None,
+        ge=1,
+        description=f"Most candidates; by default what the answer needs, to {DEFAULT_LIMIT}.",
+    )
 
     def options(self, context: str | None = None) -> LinkOptions:
         """The options of the linker."""
         return LinkOptions(tuple(self.types), self.type_mode, self.limit, self.threshold, self.on_tie, context)
+
+
+_MOST_BIAS = 20.0
 
 
 class LinkBody(_WithCandidates):
@@ -73,6 +82,15 @@ class LinkBody(_WithCandidates):
 
     mentions: Texts = Field(description="The strings to link.", examples=[["NYTimes", "Big Apple"]])
     context: str | None = Field(None, description="Text around the mentions.")
+    adapt: bool = Field(
+        False, description="Estimate from at least 200 mentions how much of them is in the base, and decide by that."
+    )
+    nil_bias: float = Field(
+        0.0,
+        ge=-_MOST_BIAS,
+        le=_MOST_BIAS,
+        description="Added to the logit of NIL, as an adaptation to an earlier part of the list gave it.",
+    )
     explain: bool = Field(False, description="Add features, and lines that explain each link.")
 
 
@@ -208,10 +226,22 @@ class LinkRecord(BaseModel):
     explanation: list[str] | None = Field(None, description="With explain: lines for people.")
 
 
+class AdaptationAnswer(BaseModel):
+    """What the mentions say of themselves."""
+
+    nil_bias: float
+    mentions: int
+    nil_share: float
+    precision: float | None
+    linked_before: float
+    linked: float
+
+
 class LinkAnswer(BaseModel):
     """The links of the mentions, in their order."""
 
     collection: str
+    adaptation: AdaptationAnswer | None = Field(None, description="With adapt: what was estimated.")
     links: list[LinkRecord]
 
 
@@ -273,16 +303,25 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
     """Link mentions to entities of a collection, each with a probability, or to NIL with a reason."""
     body.check(settings)
     handle = await collections.get(body.collection)
-    links = await handle.link(body.mentions, body.options(body.context), is_gone=request.is_disconnected)
+    options = body.options(body.context).updated(nil_bias=body.nil_bias)
+    if body.explain:
+        options = options.updated(limit=options.most_candidates)
+    fields: list[tuple[str, Any]] = [("collection", handle.name)]
+    if body.adapt:
+        found = await handle.adapt(body.mentions, options.updated(context=None))
+        options = options.updated(nil_bias=found.nil_bias)
+        precision = None if isnan(found.precision) else found.precision
+        fields.append(("adaptation", {**asdict(found), "precision": precision}))
+    links = await handle.link(body.mentions, options, is_gone=request.is_disconnected)
 
     def answer() -> Response:
         records: Iterator[Any] = map(link_record, links)
         if body.explain:
             calibration, model = handle.linker.calibration, handle.linker.model
             records = (link_record(one, explanation=explain_link(one, calibration, model)) for one in links)
-        return json_pieces([("collection", handle.name), ("links", records)])
+        return json_pieces([*fields, ("links", records)])
 
-    return await beside(len(links) * body.limit * _RECORD_BYTES, answer)
+    return await beside(len(links) * options.most_candidates * _RECORD_BYTES, answer)
 
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))

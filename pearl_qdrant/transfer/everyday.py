@@ -135,7 +135,7 @@ def _is_right(collection: Collection, encoder: Encoder, made: Sequence[MadeMenti
     query = stream.link_query(options)
     answers = []
     for one in stream.score((each.mention for each in made), query, exclude, lambda: None):
-        link = decide(one, calibration, options.limit, calibration.threshold, options.on_tie)
+        link = decide(one, calibration, options.most_candidates, calibration.threshold, options.on_tie)
         answers.append(link.entity_id)
     return np.array([answer == one.entity_id for answer, one in zip(answers, made, strict=True)], dtype=np.bool_)
 

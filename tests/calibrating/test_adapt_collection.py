@@ -9,6 +9,7 @@ from cli_runner import Run
 from test_adaptation import ABSENT, NAMES, PRESENT
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.linking.calibration import choose_to_label, read_pairs
 
 
 @pytest.fixture
@@ -48,3 +49,35 @@ def test_it_takes_no_option_of_labels(run: Run, store: str, tmp_path: Path) -> N
 
     assert "no option of a fit to labels" in run(*asked, "--precision", "0.9").err
     assert "at least 200" in run(*asked).err
+
+
+def test_the_mentions_that_tell_most_are_asked(run: Run, store: str, tmp_path: Path) -> None:
+    """`--ask` asks for the nearly decided ones, writes each answer at once, and asks no pair twice; `q` ends it."""
+    names, pairs = tmp_path / "names.txt", tmp_path / "pairs.tsv"
+    names.write_text("\n".join([*PRESENT, *ABSENT]) + "\n", "utf-8")
+    asked = ("calibrate", "--collection", "base", "--store", store, "--mentions", str(names), "--ask", "3")
+
+    done = run(*asked, "--pairs", str(pairs), stdin=b"1\n0\n\n")
+
+    first, second = (label.mention for label in read_pairs(pairs))
+    assert [label.entity_id is None for label in read_pairs(pairs)] == [False, True]
+    assert "3 of 3" in done.err
+    assert "has 2 pairs; with 50 of them" in done.out
+    again = run(*asked, "--pairs", str(pairs), stdin=b"q\n")
+    assert f": {first}\n" not in again.err
+    assert f": {second}\n" not in again.err
+    assert len(read_pairs(pairs)) == 2
+    assert "--ask needs" in run(*asked).err
+
+
+def test_exact_names_are_not_asked(store: str) -> None:
+    """What a rule decides tells nothing, and neither does the order of the list count."""
+    with EntityLinker.open("base", store=store) as linker:
+        chosen = choose_to_label(linker, [*NAMES[:50], *PRESENT, *ABSENT], 10)
+        turned = choose_to_label(linker, [*ABSENT, *PRESENT[::-1], *NAMES[:50]], 10)
+        certain = [abs(one.candidates[0].probability - 0.5) for one in linker.link_batch([*PRESENT, *ABSENT])]
+
+    assert len(chosen) == 10
+    assert not {one.mention for one in chosen} & set(NAMES)
+    assert [one.mention for one in chosen] == [one.mention for one in turned]
+    assert abs(chosen[0].candidates[0].probability - 0.5) == min(certain)

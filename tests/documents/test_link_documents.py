@@ -93,7 +93,7 @@ def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
 def test_a_context_that_says_nothing_changes_nothing(linker: EntityLinker) -> None:
     """A context without the mention, and without a longer name of it, leaves the probabilities as they are."""
     for mention, context in (("Gotham", "Nothing here."), ("Clinton", "")):
-        alone, in_context = linker.link(mention), linker.link(mention, context=context)
+        alone, in_context = linker.link(mention, limit=10), linker.link(mention, context=context)
         assert in_context.entity_id == alone.entity_id
         assert in_context.nil_reason == alone.nil_reason
         of_alone = [candidate.probability for candidate in alone.candidates]

@@ -19,7 +19,7 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_stream import encode_ahead
+from pearl_qdrant.linking.mention_stream import prepare_ahead
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Store
@@ -124,6 +124,32 @@ def test_a_repeated_mention_is_searched_once(encoder: Encoder, monkeypatch: pyte
     assert [link.entity_id for link in links] == ["E1", "E2"] * 40
 
 
+def test_names_of_the_base_are_one_request_and_are_not_encoded(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of names is looked up by one request; what is no name is encoded and searched after it."""
+    with QdrantDouble() as double:
+        watched = Watched(encoder)
+        remote = linker(ServerStore.connect(double.url), watched)
+        answer, sizes = double.answer, []
+        names = [f"w{i} post" for i in range(30)]
+        watched.threads.clear()
+
+        def counted(method: str, path: str, body: bytes) -> Any:
+            if path.endswith("/query/batch"):
+                sizes.append(len(json.loads(body)["searches"]))
+            return answer(method, path, body)
+
+        monkeypatch.setattr(double, "answer", counted)
+        links = list(remote.link_batch(names))
+        assert (sizes, watched.threads) == ([30], [])
+        whole = list(remote.link_batch(names, limit=10))
+        remote.close()
+
+    assert [link.entity_id for link in links] == [link.entity_id for link in whole] == [f"E{i}" for i in range(30)]
+    assert [link.probability for link in links] == pytest.approx([link.probability for link in whole], abs=1e-6)
+
+
 def test_an_error_of_a_search_is_raised(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused search ends the batch with its error, and no thread is left."""
     monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 8)
@@ -147,7 +173,7 @@ def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder:
             read_in.add(threading.current_thread().name)
             yield f"w{i}"
 
-    batches = list(encode_ahead(watched, mentions(), 8, lambda: None))
+    batches = list(prepare_ahead(watched.encode, mentions(), 8, lambda: None))
 
     assert [mention for batch, _, _ in batches for mention in batch] == [f"w{i}" for i in range(50)]
     assert all(len(batch) == len(encoded.vectors) for batch, _, encoded in batches)
@@ -157,7 +183,7 @@ def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder:
 
 def test_an_error_of_the_encoding_thread_is_raised(encoder: Encoder) -> None:
     """An error of the encoder is raised after the batches before it, and no thread is left."""
-    batches = encode_ahead(Watched(encoder, fail_on="w20"), iter([f"w{i}" for i in range(50)]), 8, lambda: None)
+    batches = prepare_ahead(Watched(encoder, fail_on="w20").encode, iter([f"w{i}" for i in range(50)]), 8, lambda: None)
     got = [next(batches)[0], next(batches)[0]]
     with pytest.raises(MemoryError):
         next(batches)
@@ -168,7 +194,7 @@ def test_an_error_of_the_encoding_thread_is_raised(encoder: Encoder) -> None:
 
 def test_a_stream_that_is_left_early_leaves_no_thread(encoder: Encoder) -> None:
     """Stopping after the first links waits for at most one batch."""
-    batches = encode_ahead(encoder, iter([f"w{i}" for i in range(1000)]), 8, lambda: None)
+    batches = prepare_ahead(encoder.encode, iter([f"w{i}" for i in range(1000)]), 8, lambda: None)
     next(batches)
     batches.close()  # type: ignore[attr-defined]
 
@@ -190,7 +216,7 @@ def test_threads_of_a_link_know_what_the_caller_knows(encoder: Encoder) -> None:
         return part
 
     known.set("the deadline")
-    batches = list(encode_ahead(Asking(encoder), iter(["a", "b", "c"]), 1, lambda: None))
+    batches = list(prepare_ahead(Asking(encoder).encode, iter(["a", "b", "c"]), 1, lambda: None))
     remote = SimpleNamespace(statistics=SimpleNamespace(is_remote=True))
     found = list(mention_stream.MentionStream._in_order(remote, search, [[1], [2], [3]]))  # type: ignore[arg-type]
 

@@ -130,7 +130,7 @@ class Interrupted:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda linker: linker.link("NYC"),
+        lambda linker: linker.link("NYC paper"),
         lambda linker: linker.annotate("We saw NYC."),
         lambda linker: linker.add([Entity("x", "Xanadu")]),
     ],

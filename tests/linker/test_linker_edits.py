@@ -80,7 +80,7 @@ def test_an_edit_during_a_lookup_of_types_is_safe(tmp_path: Path, model: Path) -
 
     with EntityLinker.open("base", store=str(tmp_path), threshold=0.0) as linker:
         added: list[int] = []
-        link = linker.link("New York", types=[Sly("city"), "newspaper"])
+        link = linker.link("New York", types=[Sly("city"), "newspaper"], limit=10)
 
     assert added == [1]
     assert {candidate.entity_id for candidate in link.candidates} == {"nyt", "nyp", "nyc"}

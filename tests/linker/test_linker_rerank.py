@@ -42,7 +42,7 @@ def test_a_reranker_does_not_overrule_an_exact_name(store_path: Path) -> None:
     answers = []
     for reranker in (None, Contrary()):
         with EntityLinker.open("base", store=str(store_path), threshold=0.0, reranker=reranker) as linker:
-            answers.append([linker.link(mention) for mention in ("New York", "heart attack")])
+            answers.append([linker.link(mention, limit=10) for mention in ("New York", "heart attack")])
 
     assert [link.entity_id for link in answers[1]] == ["nyc", "mi"]
     assert answers[0] == answers[1]

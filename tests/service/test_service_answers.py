@@ -7,6 +7,8 @@ from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES
 
+from pearl_qdrant.service import ServiceSettings, create_app
+
 
 def test_mentions_are_linked_in_their_order(client: TestClient) -> None:
     """A batch of mentions has one link each, with candidates and probability, or NIL with a reason."""
@@ -30,6 +32,28 @@ def test_options_of_the_linker_count(client: TestClient) -> None:
     assert found["explanation"][0].startswith("linked")
     assert "dense" in found["candidates"][0]["features"]
     assert (nil["entity_id"], nil["nil_reason"]) == (None, "below_threshold")
+
+
+def test_a_list_adapts_the_decision_to_itself(service_settings: ServiceSettings) -> None:
+    """With `adapt` the answer says what was estimated, and its `nil_bias` counts in later requests; few mentions are
+    refused.
+    """
+    wide = service_settings.model_copy(update={"max_mentions": 1000, "max_body_bytes": 1_000_000})
+    mentions = [f"the New York {i} paper" for i in range(220)]
+    with TestClient(create_app(wide)) as client:
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
+        adapted = client.post("/v1/link", json={"mentions": mentions, "adapt": True}).json()
+        few = client.post("/v1/link", json={"mentions": mentions[:20], "adapt": True})
+        plain, biased = (
+            client.post("/v1/link", json={"mentions": mentions[:1], "nil_bias": bias}).json()["links"][0]
+            for bias in (0, -3)
+        )
+
+    assert adapted["adaptation"]["mentions"] == 220
+    assert -2 <= adapted["adaptation"]["nil_bias"] <= 0.1
+    assert len(adapted["links"]) == 220
+    assert (few.status_code, few.json()["where"]) == (422, "mentions")
+    assert biased["candidates"][0]["probability"] > plain["candidates"][0]["probability"]
 
 
 def test_an_unknown_type_is_named_with_a_similar_one(client: TestClient) -> None:

@@ -31,7 +31,7 @@ def test_a_batch_may_come_in_three_ways(client: TestClient) -> None:
 
 def test_scores_are_those_of_a_link(client: TestClient) -> None:
     """A score is 100 times the probability of the linker, and its link is the match; of namesakes none is."""
-    body = {"mentions": ["NYTimes", "Springfield"], "collection": "places"}
+    body = {"mentions": ["NYTimes", "Springfield"], "collection": "places", "limit": 10}
     links = client.post("/v1/link", json=body).json()["links"]
     found = results(client, q0={"query": "NYTimes"}, q1={"query": "Springfield"})
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from pearl_qdrant.linking.calibration.ask import choose_to_label
     from pearl_qdrant.linking.calibration.calibrate import CollectionFit, adapt_collection, calibrate_collection
     from pearl_qdrant.linking.calibration.labels import Label, read_pairs
 
-__all__ = ["CollectionFit", "Label", "adapt_collection", "calibrate_collection", "read_pairs"]
+__all__ = ["CollectionFit", "Label", "adapt_collection", "calibrate_collection", "choose_to_label", "read_pairs"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -19,6 +20,7 @@ __getattr__, __dir__ = lazy_exports(
         "Label": "pearl_qdrant.linking.calibration.labels",
         "adapt_collection": "pearl_qdrant.linking.calibration.calibrate",
         "calibrate_collection": "pearl_qdrant.linking.calibration.calibrate",
+        "choose_to_label": "pearl_qdrant.linking.calibration.ask",
         "read_pairs": "pearl_qdrant.linking.calibration.labels",
     },
 )

@@ -117,7 +117,7 @@ def score_document(
     without: frozenset[str] = frozenset(),
 ) -> list[MentionInText]:
     """The mentions of a document with their scored candidates, in the order of their places."""
-    wide = options.updated(limit=max(options.limit, CANDIDATES), context=None)
+    wide = options.updated(limit=max(options.most_candidates, CANDIDATES), context=None)
     distinct = list(dict.fromkeys(place.query for place in places))
     scored = dict(zip(distinct, source.score_batch(distinct, wide), strict=True))
     has_learned = "learned names" not in without
@@ -141,7 +141,7 @@ def score_document(
     in_order = sorted(mentions, key=lambda mention: mention.start)
     set_features(in_order, model, compare=source.passages(text).compare, without=without)
     return [
-        MentionInText(rescored(mention, model, limit=options.limit), learned[place.query])
+        MentionInText(rescored(mention, model, limit=options.most_candidates), learned[place.query])
         for place, mention in zip(places, mentions, strict=True)
     ]
 
@@ -164,7 +164,7 @@ def score_in_context(
     words = Words(context)
     passages = source.passages(context)
     remaining = iter(mentions)
-    wide = options.updated(limit=max(options.limit, CANDIDATES_IN_CONTEXT), context=None)
+    wide = options.updated(limit=max(options.most_candidates, CANDIDATES_IN_CONTEXT), context=None)
     model = shipped_document_model("context")
     while batch := take(remaining, MENTIONS_AT_ONCE):
         longer = [_longer_names(mention, names) for mention in batch]
@@ -184,7 +184,7 @@ def score_in_context(
             own = document_mention(alone, start, has_popularity=False, learned=learned, type_scores=types)
             document.append(own)
             set_features(document, model, compare=passages.compare, without=frozenset(("coherence",)))
-            yield MentionInText(rescored(own, model, limit=options.limit), learned)
+            yield MentionInText(rescored(own, model, limit=options.most_candidates), learned)
 
 
 def _place(mention: object, context: str) -> tuple[int, int]:

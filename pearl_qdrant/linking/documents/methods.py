@@ -54,6 +54,10 @@ class DocumentLinker(ABC):
         """Candidates of many mentions; see `EntityLinker.score_batch`."""
 
     @abstractmethod
+    def _score_for_links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[ScoredMention]:
+        """The same with the candidates that links need."""
+
+    @abstractmethod
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that are names of an entity."""
 
@@ -66,7 +70,7 @@ class DocumentLinker(ABC):
         """Links of mentions, in their context if there is one."""
         if options.context is None:
             calibration, threshold = self._calibration.with_bias(options.nil_bias), self._threshold(options)
-            scored = self.score_batch(mentions, options)
+            scored = self._score_for_links(mentions, options)
             return (self._warned(self._learned.decide(one, calibration, options, threshold)) for one in scored)
         check_are_many(mentions)
         self.score_batch((), options)  # checks the types now, not with the first mention

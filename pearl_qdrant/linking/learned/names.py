@@ -125,10 +125,10 @@ class LearnedNames:
             changed = self._apply(scored, calibration, found, options)
             if changed is not None:
                 scored, probabilities, learned = changed
-                link = decide(scored, calibration, options.limit, threshold, options.on_tie, probabilities)
+                link = decide(scored, calibration, options.most_candidates, threshold, options.on_tie, probabilities)
                 return replace(link, learned=learned)
         has_types = bool(options.types) and options.type_mode != "off"
-        return decide(scored, calibration, options.limit, threshold, options.on_tie, has_types=has_types)
+        return decide(scored, calibration, options.most_candidates, threshold, options.on_tie, has_types=has_types)
 
     def in_document(
         self, scored: ScoredMention, calibration: Calibration, options: LinkOptions
@@ -161,14 +161,14 @@ class LearnedNames:
     ) -> Link:
         """The link of a mention that its document scored; rejections count now."""
         if learned is None:
-            return decide(scored, calibration, options.limit, threshold, options.on_tie)
+            return decide(scored, calibration, options.most_candidates, threshold, options.on_tie)
         probabilities = None
         if any(count.rejected for count in learned.counts):
             found = [(at, evidence.rejections_only()) for at, evidence in self._evidence(scored.mention)]
             changed = self._apply(scored, calibration, found, options)
             if changed is not None:
                 scored, probabilities, _ = changed
-        link = decide(scored, calibration, options.limit, threshold, options.on_tie, probabilities)
+        link = decide(scored, calibration, options.most_candidates, threshold, options.on_tie, probabilities)
         return replace(link, learned=learned.counts)
 
     def forget_points(self) -> None:

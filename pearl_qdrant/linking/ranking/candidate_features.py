@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pearl_qdrant.linking.ranking.edit_features import (
     UNCHANGED,
     is_misread,
+    is_other_word,
     is_short_slip,
     is_swap,
     is_unknown,
@@ -84,6 +85,8 @@ def candidate_features(  # long: one line for each feature
     misread = has_numbers and is_misread(of_mention, of_name)
     changes = UNCHANGED if misread else word_changes(of_mention, of_name, known)
     differences = name_differences(of_mention, of_name, canonical_name=point.canonical_name, is_person=is_person(point))
+    if differences.equal_part and not is_organisation(point):
+        differences = differences._replace(equal_part=0.0)  # `Portland, New Jersey`: a place of a list is where it is
     is_code = changes.is_code or differences.opposite > 0.0
     is_other = is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
     n_slips = int(misread) or (0 if is_code else slips(of_mention, of_name, similarity))
@@ -112,6 +115,7 @@ def candidate_features(  # long: one line for each feature
         1.0 if is_short else 0.0,
         1.0 if is_new_word else 0.0,
         1 - dense if is_new_word else 0.0,
+        1.0 if 0.0 < similarity < 1.0 and not misread and is_other_word(of_mention, of_name) else 0.0,
         1.0 if n_slips == 1 and is_swap(of_mention, of_name) else 0.0,
         *changes[:-1],
         1.0 if point.is_canonical else 0.0,
@@ -124,6 +128,11 @@ def candidate_features(  # long: one line for each feature
 def is_person(point: NamePoint) -> bool:
     """Whether a name is that of a person, by the base, or by the type head where the base has no type."""
     return "PERSON" in point.types or (not point.types and point.predicted_type == "PERSON")
+
+
+def is_organisation(point: NamePoint) -> bool:
+    """Whether a name is that of an organisation or a building, as `is_person`."""
+    return not {"ORG", "FAC"}.isdisjoint(point.types) or (not point.types and point.predicted_type in ("ORG", "FAC"))
 
 
 def length(of_mention: StringFeatures) -> float:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.opposites import exclude_each_other
-from pearl_qdrant.lexical.word_rarity import rarest
+from pearl_qdrant.lexical.word_rarity import is_word, rarest
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
 FAR = 0.5
@@ -96,6 +96,15 @@ def is_unknown(mention: StringFeatures, name: StringFeatures, known: Mapping[str
         known: How frequent the mention's words are in the base, in [0, 1]; 0 for a word that the base does not have.
     """
     return not any(known.get(word, 0.0) for word in mention.content if word not in name.content_set)
+
+
+def is_other_word(mention: StringFeatures, name: StringFeatures) -> bool:
+    """Whether a word of the mention that is a slip of one of the name is itself a word that texts have: Iraq, Iran."""
+    ours = [word for word in mention.content if word not in name.content_set and is_word(word)]
+    if not ours:
+        return False
+    theirs = [word for word in name.content if word not in mention.content_set]
+    return bool(theirs) and len(_without_slips(ours, theirs)[0]) < len(ours)
 
 
 def is_swap(mention: StringFeatures, name: StringFeatures) -> bool:

@@ -43,6 +43,7 @@ TABLE: tuple[Feature, ...] = (
     Feature("short_edit", 1, "one edit away in a short name"),
     Feature("unknown_slip", 1, "one or two edits away, and the base does not have the word as it is written"),
     Feature("unknown_gap", 1, "the same, and the vectors differ"),
+    Feature("other_word", -1, "a word is a slip of one of the name, and itself a word that texts have"),
     Feature("swap", 1, "letters in another order"),
     Feature("replaced_words", -1, "another word among equal ones"),
     Feature("any_replaced", -1, "both have words that the other does not have"),
@@ -72,6 +73,7 @@ TABLE: tuple[Feature, ...] = (
     Feature("added_same", 1, "a word more, with which it is mostly the same thing"),
     Feature("missing_same", 1, "the name has a word more, with which it is mostly the same thing"),
     Feature("added_head", -1, "a word in capitals follows, an English one, which may be what it is"),
+    Feature("equal_part", 1, "a part between commas is the name of this organisation"),
 )
 """The features of a candidate, in the order of their values."""
 

@@ -5,6 +5,7 @@
     B. Mathur / Abhishek Mathur                        a first name that contradicts
     N. Engl. J. Med. / New England Journal of Medicine every word is cut short
     Stripe Press / Stripe                              a word that makes another thing of a name
+    School of Law, Yale University / Yale University   a part between commas is the name
 
 Each feature is a number in [0, 1].
 """
@@ -121,6 +122,8 @@ class NameDifferences(NamedTuple):
         missing_same: The latter of words that only the name has.
         added_head: Only the mention has further words, and the last one is an English word with a capital: `Stripe
             Press`, `Camp Mountain Magazine`.
+        equal_part: A part of the mention between commas or semicolons, of at least two words, is the name, as it stands
+            or cut short.
         is_other_name: Whether further words begin with capitals, or are in brackets; no feature.
     """
 
@@ -142,6 +145,7 @@ class NameDifferences(NamedTuple):
     added_same: float = 0.0
     missing_same: float = 0.0
     added_head: float = 0.0
+    equal_part: float = 0.0
     is_other_name: bool = False
 
 
@@ -261,8 +265,19 @@ def name_differences(
         *((0.0, 0.0, 0.0) if is_same else _persons(a.words, b.words, is_person, are_names)),
         float(not is_opposite and _may_be_cut(a, b) and _are_cut(a.words, b.words)),
         *further[:-1],
+        float(any(part == b.normal or _are_cut(part, b.words) for part in _list_parts(text))),
         further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
     )
+
+
+@lru_cache(maxsize=100)
+def _list_parts(text: str) -> tuple[tuple[str, ...], ...]:
+    """Words of the parts of a text between commas and semicolons, as `NameParts.normal`; of those with two or more."""
+    if "," not in text and ";" not in text:
+        return ()
+    parts = [variant_words(fold_name(part).split()) for part in re.split("[,;]", text)]
+    kept = [tuple([word for word in part if word not in SMALL_WORDS]) for part in parts]
+    return tuple([part for part in kept if len(part) > 1])
 
 
 _ZEROS = (0.0, 0.0, 0.0, 0.0)

@@ -150,12 +150,14 @@ class LinkQuery:
         types: Types that the caller named.
         is_filter: Whether only entities of these types are searched; otherwise the types are a feature.
         is_typed: Whether the mention's predicted type counts.
+        names_first: Whether a mention that is a name has no other candidates.
     """
 
     limit: int
     types: tuple[str, ...] = ()
     is_filter: bool = True
     is_typed: bool = True
+    names_first: bool = False
 
     @property
     def filter(self) -> tuple[str, ...]:
