@@ -15,8 +15,8 @@ once; both are kept there. Bases have 50 to 451,518 entities. There are these so
     everyday    seven bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
                 one task for each kind. The general base is there twice: a part of it, and all of it
     small       parts of these bases of 300 and 3,000 entities, with mentions made from them
-    near        parts of these bases and of WordNet's nouns: names that differ in one word, by an edit or two, from a
-                name that stays, with all entities of that name taken out
+    near        parts of these bases and of WordNet's nouns: names with a known word that is an edit or two from that of
+                a name that stays, with all entities of that name taken out
     cut         names of these bases whose longer words are cut short: `N. Engl. J. Med.`
     list        organisations of these bases within an address: `School of Law, Yale University, New Haven`
 
@@ -51,6 +51,7 @@ from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.word_rarity import is_word
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, make_mentions
 from pearl_qdrant.linking.mention_kinds.owners import NameOwners
@@ -90,14 +91,14 @@ WEIGHTS = {
     "general": (2.0, 1.0),
     "everyday": (3.0, 8.0),
     "small": (1.5, 9.0),
-    "near": (0.5, 3.0),
-    "cut": (0.5, 1.5),
-    "list": (0.5, 1.0),
+    "near": (0.0, 0.8),
+    "cut": (0.5, 1.0),
+    "list": (0.5, 0.7),
 }
 """Weights of each sort of task, in the ranking and in the decision, divided among its bases."""
 SHARES = {kind.name: kind.share for kind in KINDS} | {
-    "one slip": 0.15,
-    "two slips": 0.1,
+    "one slip": 0.4,
+    "two slips": 0.3,
     "in words": 0.15,
     "nil removed": 0.5,
     "nil sibling": 0.08,
@@ -110,10 +111,10 @@ SMALL_SHARES = {kind.name: kind.share for kind in KINDS} | {
     "in words": 0.15,
     "nil removed": 0.12,
     "nil sibling": 0.12,
-    "nil brackets": 0.25,
-    "nil word more": 0.25,
+    "nil brackets": 0.4,
+    "nil word more": 0.4,
     "nil number": 0.1,
-    "nil first name": 0.1,
+    "nil first name": 0.2,
 }
 """Weights of the kinds of made mentions: what must not be linked counts for more than its share in use, since its
 features are rare, and most of all in small bases, where nothing else is near."""
@@ -265,8 +266,8 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
 
 
 NEAR_STEMS = ("doid_2024", "uberon_mondo_import", "go_2022", "general", "aida")
-NEAR_LETTERS = (5, 9)
-"""Letters of a word from which one and two edits make a slip of it, as the linker has it."""
+NEAR_LETTERS = (4, 7)
+"""Letters of both words from which they may be one and two edits apart."""
 
 
 def near_bases(data: Path, wordnet: Path) -> Iterator[Base]:
@@ -292,7 +293,7 @@ def near_names(rows: Sequence[Row], seed: str) -> list[tuple[str, frozenset[str]
     for folded in owners:
         words = folded.split()
         for i, word in enumerate(words):
-            if len(word) >= NEAR_LETTERS[0] - 1 and word.isalpha():
+            if len(word) >= NEAR_LETTERS[0] and word.isalpha():
                 rest = " ".join((*words[:i], "*", *words[i + 1 :]))
                 masked.setdefault((rest, word[:3], ""), []).append(folded)
                 masked.setdefault((rest, "", word[-3:]), []).append(folded)
@@ -301,13 +302,11 @@ def near_names(rows: Sequence[Row], seed: str) -> list[tuple[str, frozenset[str]
         at = rest.split().index("*")
         for a, b in combinations(names[:300], 2):
             x, y = a.split()[at], b.split()[at]
-            least = NEAR_LETTERS[OSA.distance(x, y, score_cutoff=2) == 2]
-            if (
-                OSA.distance(x, y, score_cutoff=2) <= 2
-                and min(len(x), len(y)) >= least
-                and owners[a].isdisjoint(owners[b])
-            ):
-                found |= {a, b}
+            distance = OSA.distance(x, y, score_cutoff=2)
+            is_slip = distance <= 2 and min(len(x), len(y)) >= NEAR_LETTERS[distance == 2]
+            if is_slip and owners[a].isdisjoint(owners[b]):
+                # What is no known word is a slip for all that can be seen.
+                found |= {name for name, word in ((a, x), (b, y)) if is_word(word)}
     chosen = sorted(found)
     random.Random(seed).shuffle(chosen)
     return [(written[folded], frozenset(owners[folded])) for folded in chosen[:MENTIONS]]

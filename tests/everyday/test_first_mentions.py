@@ -44,9 +44,8 @@ def linker(store: str, printed: list[str]) -> Iterator[EntityLinker]:
 def test_the_python_examples_run_and_answer_right(printed: list[str]) -> None:
     """The README's Python, on the sample base with the shipped model, links each name as it should."""
     assert int(printed[0]) > 1000
-    assert printed[1].startswith("the-new-york-times 0.")
-    assert "Big Apple New York City" in printed
-    assert "heart attack myocardial infarction" in printed
+    linked = [line.rpartition(" 0.")[0] for line in printed]
+    assert linked[1:4] == ["Big Apple new-york-city", "heart attack myocardial-infarction", "NYTimes the-new-york-times"]
     assert printed[-1] == "nyc"
 
 
