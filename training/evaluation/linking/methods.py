@@ -351,7 +351,7 @@ class EverydayLinker:
             return mentions[number].excludes(point.entity_id, point.name)
 
         scored = linker.score_batch([one.mention for one in mentions], options, exclude=exclude)
-        links = [decide(one, linker.calibration, options.limit, threshold, options.on_tie) for one in scored]
+        links = [decide(one, linker.calibration, options.most_candidates, threshold, options.on_tie) for one in scored]
         timed = [one.mention for one in mentions[:: max(1, len(mentions) // TIMED)]]
         return Answers(tuple(link.entity_id for link in links), _milliseconds(linker, timed))
 
