@@ -318,7 +318,8 @@ def cut_bases(data: Path) -> Iterator[Base]:
         stem = base.name.partition(":")[2]
         if stem not in NEAR_STEMS:
             continue
-        rng, mentions = random.Random(f"cut {stem}"), []
+        rng = random.Random(f"cut {stem}")
+        mentions: list[tuple[str, frozenset[str]]] = []
         for row in rng.sample(base.rows, len(base.rows)):
             text = None if row.types == "PERSON" else cut_name(row.name, rng)
             if text is not None and len(mentions) < MENTIONS // 2:

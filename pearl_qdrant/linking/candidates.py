@@ -154,7 +154,8 @@ def find_by_name(
     keys = [name_keys(one) for one in folded]
     queries = Queries(mentions, [key[0] for key in keys], [key[2] for key in keys], folded_rows(folded), key_rows(keys))
     most = KEY_LIMITS * link_query.limit
-    found: list[list[MatchedName] | None] = [[] for _ in mentions]
+    found: list[list[MatchedName]] = [[] for _ in mentions]
+    incomplete: set[int] = set()
     for target in targets:
         results = target.collection.search_hybrid(
             np.zeros((len(mentions), dim), np.float32),
@@ -169,12 +170,13 @@ def find_by_name(
         ]
         _set_string_scores(target.idf, queries, target.idf.weighted(queries.ngrams), own)
         for i, names in enumerate(own):
-            # With as many of one name as are looked up, there may be more.
-            found[i] = None if found[i] is None or len(names) >= link_query.limit else [*found[i], *names]  # type: ignore[misc]
+            found[i] += names
+            if len(names) >= link_query.limit:  # there may be more
+                incomplete.add(i)
     scored = {}
-    for mention, spelling, names in zip(mentions, queries.spellings, found, strict=True):
-        if names and spelling:
-            grouped = _group_by_entity(names, link_query.limit)
+    for i, (mention, spelling) in enumerate(zip(mentions, queries.spellings, strict=True)):
+        if found[i] and spelling and i not in incomplete:
+            grouped = _group_by_entity(found[i], link_query.limit)
             for name in grouped:
                 name.dense = 1.0 if name.point.name == mention else None
             scored[mention] = score_names(mention, grouped, None, link_query, scorer)

@@ -150,12 +150,12 @@ class MentionStream:
     ) -> Iterator[ScoredMention]:
         """`score` on a server: what is no name of the base is encoded, in the thread that looks names up."""
 
-        def prepare(cleaned: Sequence[str]) -> tuple[dict[str, ScoredMention], list[str], Encoded | None]:
+        def prepare(cleaned: Sequence[str]) -> tuple[dict[str, ScoredMention], list[str], Encoded]:
             distinct = list(dict.fromkeys(cleaned))
             # A single one is looked up by the request that also searches for its vector.
             own = self._find_own(distinct, link_query) if len(distinct) > 1 else {}
             others = [text for text in distinct if text not in own]
-            return own, others, self.encoder.encode(others) if others else None
+            return own, others, self.encoder.encode(others)
 
         for batch, cleaned, (own, others, encoded) in prepare_ahead(prepare, mentions, REMOTE_BATCH, check):
             parts = _parts(range(len(others)))

@@ -45,7 +45,8 @@ def test_the_python_examples_run_and_answer_right(printed: list[str]) -> None:
     """The README's Python, on the sample base with the shipped model, links each name as it should."""
     assert int(printed[0]) > 1000
     linked = [line.rpartition(" 0.")[0] for line in printed]
-    assert linked[1:4] == ["Big Apple new-york-city", "heart attack myocardial-infarction", "NYTimes the-new-york-times"]
+    expected = ["Big Apple new-york-city", "heart attack myocardial-infarction", "NYTimes the-new-york-times"]
+    assert linked[1:4] == expected
     assert printed[-1] == "nyc"
 
 

@@ -133,7 +133,9 @@ async def _link(
         taken += len(query.names)
         nothing = Link("", None, None, None, None)
         found.append(max(of_query, key=_best_probability, default=nothing))
-    crowded = [i for i, query in enumerate(queries) if query.conditions and _is_crowded(found[i], options.limit)]
+    crowded = [
+        i for i, query in enumerate(queries) if query.conditions and _is_crowded(found[i], options.most_candidates)
+    ]
     if crowded:
         wider = replace(options, limit=RERANKED)
         links = await handle.link([found[i].mention for i in crowded], wider, is_gone=is_gone)
