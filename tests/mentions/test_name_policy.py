@@ -267,6 +267,13 @@ def test_names_that_are_nil_have_no_dates_and_articles() -> None:
     assert [a.text for a in found] == ["Iraqi Kurds", "Nolan Zog", "Bek", "Zog"]
 
 
+def test_words_beside_each_other_in_small_letters_are_found() -> None:
+    """A text without case does not show where a name ends: rare words beside a name do not hide it."""
+    found = annotate(Base(["aspirin", "ibuprofen"], SENTENCE_CASE), "took aspirin qqq 🦄 ibuprofen.")
+
+    assert [a.text for a in found] == ["aspirin", "ibuprofen"]
+
+
 def test_a_day_of_the_week_is_no_alias() -> None:
     """`Wednesday` is a day, not the club, unless all words count."""
     span = Span(0, 9, Shape.NAME, 1, case_matters=True)

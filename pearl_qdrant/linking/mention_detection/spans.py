@@ -230,7 +230,7 @@ class SpanFinder:
             return False
         if self.cased[i]:
             return self.capital[i]
-        if not self.words[i].shape.strip("9mo") or self.words[i].is_unspaced or word in STOP_WORDS:
+        if not self.words[i].shape.strip("9moe") or self.words[i].is_unspaced or word in STOP_WORDS:
             return False
         return not is_common(word) or begins_names(word)
 
@@ -336,7 +336,9 @@ class SpanFinder:
 
     def _is_whole(self, i: int, j: int) -> bool:
         """Whether a span of mixed words cuts no longer name, unlike "friend in New" in "friend in New York"."""
-        return self._run(i, j) is None or all(self.capital[k] or self.words[k].is_number for k in range(i, j + 1))
+        if not self.cased[i] or self._run(i, j) is None:
+            return True
+        return all(self.capital[k] or self.words[k].is_number for k in range(i, j + 1))
 
     def may_cut(self, i: int) -> bool:
         """Whether a span may end at word i, and another one start at the next word."""
