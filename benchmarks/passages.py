@@ -8,6 +8,7 @@ quality   of span and entity together, on the passages of passages.txt. The odds
           the topic of the passage is given as context (second row of each half); a wrong link always counts. The
           third row is the usual alternative: the longest names of the base, ignoring case, from left to right.
 speed     passages of 100 words a minute, one after the other, with nothing shared between them.
+book      words a second of one long text (--text), and how the memory of the process grows with it.
 offsets   random texts over all of Unicode, lone surrogates included: `text[start:end]` is the mention, spans do not
           overlap, and no combining mark is cut off. The linker here knows every string.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import random
 import re
+import resource
 import sys
 import time
 import unicodedata
@@ -29,6 +31,7 @@ from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.tokens import as_name
 from pearl_qdrant.records import Candidate, Link
 
 PASSAGES = Path(__file__).parent / "passages.txt"
@@ -157,6 +160,19 @@ def speed(linker: EntityLinker, passages: Sequence[Gold], *, n_passages: int) ->
     return 60 * n_passages / (time.perf_counter() - started)
 
 
+def book(linker: EntityLinker, text: str, *, workers: int) -> str:
+    """Words a second of one text, by this process or by several, and the growth of its memory."""
+    n_words, before = len(text.split()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started, cpu = time.perf_counter(), time.process_time()
+    n_mentions = sum(map(len, linker.annotate_batch([text], workers=workers)))
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return (
+        f"{len(text):,} characters, {n_mentions:,} mentions: {n_words / seconds:,.0f} words a second with {workers} "
+        f"workers, {n_words / cpu:,.0f} a second of this process; memory grew by {grown:,.0f} MiB"
+    )
+
+
 class Everything:
     """A linker for which every string is an entity, with some probability."""
 
@@ -208,18 +224,22 @@ def check_offsets(text: str) -> int:
         is_cut = mention.end < len(text) and unicodedata.category(text[mention.end]).startswith("M")
         if not at <= mention.start < mention.end or text[mention.start : mention.end] != mention.text or is_cut:
             raise ValueError(f"{mention} of {text!r}")
-        looked_up = mention.long_form or " ".join(mention.text.split())
+        looked_up = mention.long_form or as_name(mention.text)
         if mention.link.mention != looked_up:
             raise ValueError(f"{mention.link.mention!r} was looked up for {mention.text!r} in {text!r}")
         at = mention.end
     return len(found)
 
 
-def measure(store: str, collection: str, *, n_passages: int, errors: bool, only: str | None) -> None:
+def measure(
+    store: str, collection: str, *, n_passages: int, errors: bool, only: str | None, text: Path | None, workers: int
+) -> None:
     """Measure quality and speed with a base."""
     gold = read_gold()
     with EntityLinker.open(collection, store=store) as linker:
-        if only != "speed":
+        if text is not None:
+            click.echo(book(linker, text.read_text("utf-8"), workers=workers))
+        if only in (None, "quality"):
             for name, half in (("development", gold[::2]), ("measurement", gold[1::2])):
                 show = errors and name == "development"
                 for row, with_context in ((name, False), (f"{name}, context", True)):
@@ -227,7 +247,7 @@ def measure(store: str, collection: str, *, n_passages: int, errors: bool, only:
                     click.echo(score(find, half, with_context=with_context, show=show).line(row))
                 peer = score(by_exact_names(), half, with_context=False, show=False)
                 click.echo(peer.line(f"{name}, exact names"))
-        if only != "quality":
+        if only in (None, "speed"):
             click.echo(f"{speed(linker, gold, n_passages=n_passages):,.0f} passages of {WORDS} words a minute")
 
 
@@ -237,11 +257,22 @@ def measure(store: str, collection: str, *, n_passages: int, errors: bool, only:
 @click.option("--passages", "n_passages", default=50, show_default=True, help="Passages for the speed.")
 @click.option("--texts", default=10_000, show_default=True, help="Random texts.")
 @click.option("--errors", is_flag=True, help="Show the errors in the development half.")
-@click.option("--only", type=click.Choice(["quality", "speed", "offsets"]))
-def main(store: str, collection: str, n_passages: int, texts: int, errors: bool, only: str | None) -> None:
+@click.option("--only", type=click.Choice(["quality", "speed", "book", "offsets"]))
+@click.option("--text", type=click.Path(exists=True, path_type=Path), help="A long text, for `book`.")
+@click.option("--workers", default=1, show_default=True, help="Processes, for `book`.")
+def main(
+    store: str,
+    collection: str,
+    n_passages: int,
+    texts: int,
+    errors: bool,
+    only: str | None,
+    text: Path | None,
+    workers: int,
+) -> None:
     """Measure `annotate`."""
     if only != "offsets":
-        measure(store, collection, n_passages=n_passages, errors=errors, only=only)
+        measure(store, collection, n_passages=n_passages, errors=errors, only=only, text=text, workers=workers)
     if only in (None, "offsets"):
         generator = random.Random(0)
         n_mentions = sum(check_offsets(random_text(generator)) for _ in range(texts))

@@ -156,10 +156,13 @@ class Annotation:
         text: The text of the mention, `passage[start:end]`.
         start: Offset of its first character in the passage, in code points.
         end: Offset after its last character.
-        link: The link of the string that was looked up: the mention with single spaces, or its long form.
+        link: The link of the string that was looked up: the mention with single spaces, without soft hyphens and
+            ligatures, or its long form.
         long_form: The long form, if the mention is an abbreviation that the passage defines; else None.
         assertion: What the passage says of it: "affirmed", "negated", "possible", "historical" or "other_person".
         trigger: The words that say so, as written; None if it is affirmed.
+        sentence: Offsets of its sentence.
+        section: The heading above it, if there is one.
     """
 
     text: str
@@ -169,3 +172,5 @@ class Annotation:
     long_form: str | None = None
     assertion: Assertion = "affirmed"
     trigger: str | None = None
+    sentence: tuple[int, int] = (0, 0)
+    section: str | None = None

@@ -31,8 +31,8 @@ DEFAULT_QUANTIZATION: Literal["int8"] = "int8"
 MAX_LINE_BYTES = 1 << 20
 """Maximum length of a line of text. The longest real lines have the aliases of one entity, about 100 KB."""
 
-MAX_PASSAGE_BYTES = 1 << 20
-"""Maximum size of a passage to annotate. One of this size has about 200,000 spans, and each is linked."""
+MAX_PASSAGE_BYTES = 1 << 23
+"""Maximum size of a file that is one text: a shelf of books. It is annotated in blocks, and only the text is kept."""
 
 REQUEST_TIMEOUT_S = 60.0
 """The default of qdrant-client, 5 s, is too short for a bulk load with wait=True."""

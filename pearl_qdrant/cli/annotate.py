@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import tee
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
+from pearl_qdrant.cli.common.bars import progress_bar
 from pearl_qdrant.cli.common.options import (
     InputFile,
     device_option,
@@ -28,7 +31,7 @@ from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat
-    from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, OnTie
+    from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, Markup, OffsetUnit, OnTie
     from pearl_qdrant.records import Annotation, Assertion
 
 
@@ -87,6 +90,21 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Table of words that negate a mention and the like, in place of the English one.",
 )
+@click.option("--markup", type=click.Choice(["html", "markdown"]), help="How the text is written: tags are no text.")
+@click.option(
+    "--offsets",
+    type=click.Choice(["characters", "utf-16"]),
+    default="characters",
+    show_default=True,
+    help="What offsets count: characters, or UTF-16 code units, as in JavaScript.",
+)
+@click.option(
+    "--label-type",
+    "label_types",
+    multiple=True,
+    metavar="LABEL=TYPE",
+    help="For spans of a file: what a label of a recogniser means, such as Drug=drug; may be repeated.",
+)
 @strict_option
 @workers_option
 @json_option
@@ -108,24 +126,29 @@ def annotate(  # long: one argument for each option
     common_words: str,
     assertions: tuple[str, ...],
     triggers: str | None,
+    markup: str | None,
+    offsets: str,
+    label_types: tuple[str, ...],
     strict: bool,
     workers: int | None,
     as_json: bool,
 ) -> None:
     """Find mentions in running text, and link them.
 
-    Offsets count characters from 0. An abbreviation that the text defines, as in "tumor necrosis factor (TNF)", is
+    Offsets count from 0. An abbreviation that the text defines, as in "tumor necrosis factor (TNF)", is
     looked up by its long form. Each mention says whether the text affirms it, or negates it ("denies fever"), holds it
     possible, or speaks of the past or of another person, and by which words.
 
     With --file, each mention is printed with the id of its passage, or else with the number of its line. Mentions of
-    the first passages are printed while the others are read.
+    the first passages are printed while the others are read. Where the objects of JSON Lines have "spans", with start,
+    end and maybe label, these are linked, and none are found.
 
     \b
     pearl-qdrant annotate "She read the NYTimes at Heathrow."
     pearl-qdrant annotate --file sentences.txt --type disease --json > mentions.jsonl
     pearl-qdrant annotate --file reports.jsonl --json > mentions.jsonl
-    pearl-qdrant annotate --file chapter.txt --format whole
+    pearl-qdrant annotate --file book.txt --format whole --workers 4
+    pearl-qdrant annotate --file page.html --format whole --markup html --offsets utf-16 --json
     pearl-qdrant annotate "She denies fever but reports asthma." --assertion affirmed
     """
     if (text is None) == (file is None):
@@ -148,6 +171,9 @@ def annotate(  # long: one argument for each option
         cast("CommonWords", common_words),
         cast("tuple[Assertion, ...]", assertions),
         None if triggers is None else read_triggers(triggers),
+        _label_types(label_types),
+        cast("Markup | None", markup),
+        cast("OffsetUnit", offsets),
     )
     with open_linker(store, collections, model=model, device=device, strict=strict) as linker:
         for key, found in _annotated(linker, text, file, cast("PassageFormat | None", kind), options, workers):
@@ -168,17 +194,40 @@ def _annotated(
     kind: PassageFormat | None,
     options: AnnotateOptions,
     workers: int | None,
-) -> Iterable[tuple[dict[str, object], list[Annotation]]]:
+) -> Iterator[tuple[dict[str, object], list[Annotation]]]:
     """The annotations of each passage, with what names it: nothing, its line, or its id."""
     from pearl_qdrant.linking.mention_detection.passages import read_passages
 
-    if file is None or kind == "whole":
-        texts = [text or ""] if file is None else (p.text for p in read_passages(file, name_of(file), kind))
-        return (({}, found) for found in linker.annotate_batch(texts, options, workers=workers))
+    if file is None:
+        yield {}, linker.annotate(text or "", options)
+        return
     # `tee` keeps the few passages that were read and are not annotated yet.
-    keyed, passages = tee(read_passages(file, name_of(file), kind))
-    batches = linker.annotate_batch((passage.text for passage in passages), options, workers=workers)
-    return ((_name_of_passage(passage), found) for passage, found in zip(keyed, batches, strict=True))
+    keyed, passages = tee(read_passages(file, name_of(file), kind, offsets=options.offsets))
+    with progress_bar("annotate", " bytes") as on_progress:
+        size = _size_of(file)
+        report = None if sys.stdout.isatty() else lambda done: on_progress(done, max(done, size))
+        batches = linker.annotate_batch(passages, options, workers=workers, on_progress=report)
+        for passage, found in zip(keyed, batches, strict=True):
+            yield {} if kind == "whole" else _name_of_passage(passage), found
+
+
+def _size_of(file: BinaryIO) -> int:
+    """The bytes of a file; 0 of a stream."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except (OSError, AttributeError):
+        return 0
+
+
+def _label_types(given: Sequence[str]) -> dict[str, list[str]]:
+    """The types of each label, of LABEL=TYPE."""
+    table: dict[str, list[str]] = {}
+    for one in given:
+        label, sign, name = one.rpartition("=")
+        if not sign:
+            raise click.BadParameter(f"{one!r} is not LABEL=TYPE.", param_hint="--label-type")
+        table.setdefault(label, []).append(name)
+    return table
 
 
 def _name_of_passage(passage: Passage) -> dict[str, object]:
@@ -202,6 +251,8 @@ def _as_record(found: Annotation, key: dict[str, object]) -> dict[str, object]:
         "long_form": found.long_form,
         "assertion": found.assertion,
         "trigger": found.trigger,
+        "sentence": found.sentence,
+        "section": found.section,
         **({"warnings": list(link.warnings)} if link.warnings else {}),
     }
 

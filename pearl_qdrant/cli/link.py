@@ -195,10 +195,9 @@ def _in_documents(
     """The links of all mentions of the documents of a file, with the id or line of the document and the place."""
     from pearl_qdrant.linking.documents.files import read_document_lines
 
-    for one in read_document_lines(file, name_of(file)):
-        passage = one.passage
+    for passage in read_document_lines(file, name_of(file)):
         document: dict[str, object] = {"line": passage.line} if passage.id is None else {"id": passage.id}
-        for found in linker.link_document(passage.text, one.spans, options, without=without):
+        for found in linker.link_document(passage.text, passage.ents, options, without=without):
             yield {**document, "start": found.start, "end": found.end}, found.link
 
 

@@ -19,6 +19,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 
 from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_text, document_metadata
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.records import Annotation
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 READ_BY_PEOPLE = ("canonical_name", "description", "types")
@@ -26,7 +27,7 @@ READ_BY_PEOPLE = ("canonical_name", "description", "types")
 
 
 class EntityExtractor(BaseExtractor):
-    """Finds the entities of nodes; the metadata of each is `entity_ids` and `entity_names`.
+    """Finds the entities of nodes and adds them to `entity_ids` and `entity_names` of their metadata.
 
     A transformation of an ingestion pipeline. The linker is no part of what it serialises to.
 
@@ -67,11 +68,13 @@ class EntityExtractor(BaseExtractor):
             if wanted
         ]
         found = iter(await asyncio.to_thread(self._annotate, texts))
-        return [next(found) if wanted else {} for wanted in is_text]
+        return [
+            document_metadata(next(found), mentions=self.mentions, existing=node.metadata) if wanted else {}
+            for node, wanted in zip(nodes, is_text, strict=True)
+        ]
 
-    def _annotate(self, texts: list[str]) -> list[dict[str, Any]]:
-        annotated = self._linker.annotate_batch(texts, types=self.types, threshold=self.threshold)
-        return [document_metadata(one, mentions=self.mentions) for one in annotated]
+    def _annotate(self, texts: list[str]) -> list[list[Annotation]]:
+        return list(self._linker.annotate_batch(texts, types=self.types, threshold=self.threshold))
 
 
 class EntityRetriever(BaseRetriever):

@@ -39,7 +39,8 @@ def document_metadata(
         names.setdefault(str(one.link.entity_id), str(one.link.canonical_name))
     found: dict[str, Any] = {ENTITY_IDS: list(names), ENTITY_NAMES: list(names.values())}
     if mentions:
-        found[MENTIONS] = [*before.get(MENTIONS, ()), *map(mention_metadata, linked)]
+        earlier = list(before.get(MENTIONS, ()))
+        found[MENTIONS] = [*earlier, *(one for one in map(mention_metadata, linked) if one not in earlier)]
     return found
 
 

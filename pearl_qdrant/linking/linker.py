@@ -21,7 +21,8 @@ from pearl_qdrant.linking.editing import EntityBatches, add_entities, delete_ent
 from pearl_qdrant.linking.learned.learner import Learner
 from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.linking.lifetime import Lifetime, Reloader, encoder_of
-from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
+from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
+from pearl_qdrant.linking.mention_detection.blocks import Block, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_detection.name_windows import names_in
 from pearl_qdrant.linking.mention_stream import MentionStream
@@ -33,7 +34,7 @@ from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shippe
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
-from pearl_qdrant.linking.workers.jobs import annotate_job, link_job
+from pearl_qdrant.linking.workers.jobs import CHARACTERS_A_MENTION, annotate_job, characters_of, has_long, link_job
 from pearl_qdrant.linking.workers.pool import Workers
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
@@ -263,7 +264,10 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
         with self._lifetime.in_use():
             self._stream.link_query(chosen)  # raises for an unknown type
         job = link_job(chosen, partial(self._links, options=chosen))
-        answers = self._workers.answers(job, mentions, n_workers, is_required=workers is not None)
+        n_known = len(mentions) if isinstance(mentions, Sequence) else 0
+        answers = self._workers.answers(
+            job, mentions, n_workers=n_workers, is_required=workers is not None, n_known=n_known
+        )
         return self._lifetime.while_open(answers)
 
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
@@ -354,7 +358,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
             options: How to annotate; the defaults of `AnnotateOptions` if None.
             spans: Known places of mentions; see `linking.mention_detection.annotate`.
             keywords: Fields of `AnnotateOptions`; each replaces that field of `options`: types, threshold, context,
-                on_tie, include_nil, nested, document, common_words, assertions, triggers.
+                on_tie, include_nil, nested, document, common_words, assertions, triggers, label_types, markup, offsets.
 
         Raises:
             UnknownTypeError: If no entity of the collections has one of the `types`.
@@ -363,9 +367,8 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
         chosen = (options or AnnotateOptions()).updated(**keywords)
         with self._lifetime.in_use():
             self._check_types(chosen)
-            if chosen.document:
-                return self._annotate_document(text, chosen, spans)
-            return annotate(self._in_process(), text, chosen, spans=spans)
+            blocks = read_blocks(text, chosen, spans)
+            return [one for found in self.annotate_blocks(blocks, chosen) for one in found]
 
     def annotate_batch(
         self,
@@ -373,26 +376,41 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
         options: AnnotateOptions | None = None,
         *,
         workers: int | None = None,
+        on_progress: Callable[[int], None] | None = None,
         **keywords: Unpack[AnnotateKeywords],
     ) -> Iterator[list[Annotation]]:
-        """Annotate many passages, in order; options as for `annotate`, workers and their errors as for `link_batch`."""
+        """Annotate many passages, in order, or a long one; options as for `annotate`.
+
+        Args:
+            texts: The passages. A long one is annotated block by block, in bounded memory.
+            options: As for `annotate`.
+            workers: As for `link_batch`, also the errors; the blocks of one text are divided among them, too.
+            on_progress: Called with the bytes, in UTF-8, of what is annotated so far.
+            keywords: As for `annotate`.
+        """
         if isinstance(texts, (str, bytes)):
             raise TypeError("texts is one string, whose letters would be annotated one by one: pass a list")
         chosen = (options or AnnotateOptions()).updated(**keywords)
         with self._lifetime.in_use():
             self._check_types(chosen)
-        n_workers = self._workers.count(workers, texts, are_mentions=False)
-        here = partial(self._annotate_here, options=chosen)
-        if n_workers == 1:
-            return self._lifetime.while_open(here(texts))
-        job = annotate_job(chosen, here)
-        answers = self._workers.answers(job, texts, n_workers, is_required=workers is not None)
-        return self._lifetime.while_open(answers)
+        n_workers = self._workers.count(workers, None if has_long(texts) else texts, are_mentions=False)
+        annotated: Callable[[Iterable[Block]], Iterator[list[Annotation]]] = partial(
+            self.annotate_blocks, options=chosen
+        )
+        if n_workers > 1:
+            job = annotate_job(chosen, annotated)
+            n_known = characters_of(texts) // CHARACTERS_A_MENTION
+            annotated = partial(
+                self._workers.answers, job, n_workers=n_workers, is_required=workers is not None, n_known=n_known
+            )
+        blocks = (block for text in texts for block in read_blocks(text, chosen))
+        return self._lifetime.while_open(of_texts(blocks, annotated, on_progress))
 
-    def _annotate_here(self, texts: Iterable[str | DocLike], options: AnnotateOptions) -> Iterator[list[Annotation]]:
+    def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
+        """The annotations of blocks of texts (`mention_detection.blocks`), in order."""
         if options.document:
-            return self._annotate_documents(texts, options)
-        return annotate_batch(self._in_process(), texts, options)
+            return (self._annotate_document(block, options) for block in blocks)
+        return annotate_blocks(self._in_process(), blocks, options)
 
     def _check_types(self, options: AnnotateOptions) -> None:
         """Raise for an unknown type even if the text has no mention."""

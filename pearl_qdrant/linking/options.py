@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TypeMode = Literal["hard", "soft", "off"]
 OnTie = Literal["canonical", "null", "first"]
 CommonWords = Literal["skip", "capitalised", "all"]
+Markup = Literal["html", "markdown"]
+OffsetUnit = Literal["characters", "utf-16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,9 @@ class AnnotateOptions:
         triggers: Words that say so, of `mention_detection.assertions.read_triggers`; None for English ones.
         label_types: For spans that the caller gives, the types of each label: {"PER": "PERSON", "Drug": ["drug"]}. A
             span with another label, or without one, is linked to `types`. Not for `document`.
+        markup: Whether the text is "html" or "markdown". Tags and signs are no text; offsets are those of the original.
+        offsets: What offsets count: "characters" (code points), or "utf-16" code units, as in JavaScript, Java and C#.
+            It holds for what is returned and for `spans`; a spaCy `Doc` counts characters.
 
     Raises:
         ValueError: If a value is out of range.
@@ -124,6 +129,8 @@ class AnnotateOptions:
     assertions: Sequence[Assertion] = ()
     triggers: Triggers | None = None
     label_types: Mapping[str, str | Sequence[str]] = field(default_factory=dict, hash=False)
+    markup: Markup | None = None
+    offsets: OffsetUnit = "characters"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_types(self.types))
@@ -131,6 +138,12 @@ class AnnotateOptions:
         _check_on_tie(self.on_tie)
         if self.common_words not in ("skip", "capitalised", "all"):
             raise ValueError(f"common_words is 'skip', 'capitalised' or 'all', not {self.common_words!r}")
+        if self.markup not in (None, "html", "markdown"):
+            raise ValueError(f"markup is 'html' or 'markdown', not {self.markup!r}")
+        if self.offsets not in ("characters", "utf-16"):
+            raise ValueError(f"offsets is 'characters' or 'utf-16', not {self.offsets!r}")
+        if self.label_types and self.document:
+            raise ValueError("label_types is not for document=True, which links the mentions to `types`")
         wanted = (self.assertions,) if isinstance(self.assertions, str) else tuple(self.assertions)
         object.__setattr__(self, "assertions", wanted)
         if unknown := [one for one in wanted if one not in get_args(Assertion)]:
@@ -165,6 +178,8 @@ class AnnotateKeywords(TypedDict, total=False):
     assertions: Sequence[Assertion]
     triggers: Triggers | None
     label_types: Mapping[str, str | Sequence[str]]
+    markup: Markup | None
+    offsets: OffsetUnit
 
 
 def _as_types(types: Sequence[str]) -> tuple[str, ...]:

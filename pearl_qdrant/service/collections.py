@@ -21,6 +21,7 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.mention_detection.given_spans import GivenSpan
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.service.errors import (
@@ -127,9 +128,11 @@ class CollectionHandle:
             text = f"Adapting needs at least {FEWEST} different mentions: fewer do not show how much is in the base."
             raise InvalidRequestError(text, where="mentions") from error
 
-    async def annotate(self, text: str, options: AnnotateOptions) -> list[Annotation]:
-        """The mentions of a text, linked."""
-        return await self._of_text(lambda: self.linker.annotate(text, options))
+    async def annotate(
+        self, text: str, options: AnnotateOptions, spans: Sequence[GivenSpan] | None = None
+    ) -> list[Annotation]:
+        """The mentions of a text, linked; found if `spans` is None."""
+        return await self._of_text(lambda: self.linker.annotate(text, options, spans=spans))
 
     async def link_document(
         self, text: str, spans: Sequence[tuple[int, int]], options: LinkOptions, *, without: Sequence[str] = ()

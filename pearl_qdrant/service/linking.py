@@ -17,7 +17,16 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
-from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, OnTie, TypeMode
+from pearl_qdrant.linking.mention_detection.blocks import Utf16
+from pearl_qdrant.linking.options import (
+    AnnotateOptions,
+    CommonWords,
+    LinkOptions,
+    Markup,
+    OffsetUnit,
+    OnTie,
+    TypeMode,
+)
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
 from pearl_qdrant.service.answers import declared, json_answer, json_pieces
@@ -94,6 +103,35 @@ class LinkBody(_WithCandidates):
     explain: bool = Field(False, description="Add features, and lines that explain each link.")
 
 
+class Span(Strict):
+    """The place of a mention, in code points of the text."""
+
+    start: int = Field(ge=0, description="Offset of its first character.")
+    end: int = Field(ge=1, description="Offset after its last character.")
+
+
+class LabelledSpan(Span):
+    """The place of a mention, as `offsets` counts, and what a recogniser called it."""
+
+    label: str = Field("", max_length=200, description="Its label.")
+
+
+def _places(spans: Sequence[Span], length: int, unit: str = "characters") -> list[tuple[int, int]]:
+    """The places of some spans.
+
+    Raises:
+        InvalidRequestError: If one is outside the text.
+    """
+    for number, span in enumerate(spans):
+        if not span.start < span.end <= length:
+            raise InvalidRequestError(
+                f"spans.{number} is {span.start} to {span.end}, but the text has {length} {unit}. Offsets "
+                f"count {unit.replace('characters', 'code points')} from 0; the end is behind the last character.",
+                where=f"spans.{number}",
+            )
+    return [(span.start, span.end) for span in spans]
+
+
 class AnnotateBody(_Linked):
     """A text in which mentions are found and linked."""
 
@@ -111,13 +149,51 @@ class AnnotateBody(_Linked):
     assertions: Annotated[list[Assertion], FailFast()] = Field(
         [], max_length=5, description="Only mentions of which the text says one of these."
     )
+    markup: Markup | None = Field(None, description="How the text is written: its tags and signs are no text.")
+    offsets: OffsetUnit = Field("characters", description="What offsets count: code points, or UTF-16 code units.")
+    spans: Annotated[list[LabelledSpan], FailFast()] = Field(
+        [], description="The places of its mentions; they are found if it is left out."
+    )
+    label_types: dict[str, list[str]] = Field(
+        {}, max_length=100, description="The types of each label; spans with other labels are linked to `types`."
+    )
 
+    def options(self) -> AnnotateOptions:
+        """The options of the linker.
 
-class Span(Strict):
-    """The place of a mention, in code points of the text."""
+        Raises:
+            InvalidRequestError: If they do not fit together.
+        """
+        try:
+            return AnnotateOptions(
+                tuple(self.types),
+                self.threshold,
+                self.context,
+                self.on_tie,
+                self.include_nil,
+                self.nested,
+                self.document,
+                self.common_words,
+                self.assertions,
+                label_types=self.label_types,
+                markup=self.markup,
+                offsets=self.offsets,
+            )
+        except ValueError as error:
+            raise InvalidRequestError(str(error), where="label_types") from error
 
-    start: int = Field(ge=0, description="Offset of its first character.")
-    end: int = Field(ge=1, description="Offset after its last character.")
+    def labelled(self) -> list[tuple[int, int, str]] | None:
+        """The places of the mentions and their labels; None if they are to be found.
+
+        Raises:
+            InvalidRequestError: If one is outside the text.
+        """
+        if "spans" not in self.model_fields_set:
+            return None
+        is_utf16 = self.offsets == "utf-16"
+        length = Utf16(self.text).units(len(self.text)) if is_utf16 else len(self.text)
+        places = _places(self.spans, length, "UTF-16 code units" if is_utf16 else "characters")
+        return [(*place, span.label) for place, span in zip(places, self.spans, strict=True)]
 
 
 Part = Literal["partial names", "popularity", "learned names", "types", "passages", "coherence"]
@@ -143,15 +219,7 @@ class DocumentBody(_WithCandidates):
         Raises:
             InvalidRequestError: If one is outside the text.
         """
-        length = len(self.text)
-        for number, span in enumerate(self.spans):
-            if not span.start < span.end <= length:
-                raise InvalidRequestError(
-                    f"spans.{number} is {span.start} to {span.end}, but the text has {length} characters. Offsets "
-                    f"count code points from 0; the end is behind the last character.",
-                    where=f"spans.{number}",
-                )
-        return [(span.start, span.end) for span in self.spans]
+        return _places(self.spans, len(self.text))
 
 
 class _LearnBody(_Collection):
@@ -246,6 +314,7 @@ class LinkAnswer(BaseModel):
 
 
 _CANDIDATE = tuple(name for name in CandidateAnswer.model_fields if name not in ("features", "document"))
+_ANNOTATION = ("start", "end", "text", "long_form", "assertion", "trigger", "sentence", "section")
 _LINK = ("mention", "entity_id", "kb", "canonical_name", "probability", "nil_reason", "rule")
 
 
@@ -258,6 +327,8 @@ class AnnotationRecord(BaseModel):
     long_form: str | None = Field(description="What the abbreviation stands for, if the text says so.")
     assertion: Assertion = Field(description="What the text says of it.")
     trigger: str | None = Field(description="The words that say so; null if it is affirmed.")
+    sentence: tuple[int, int] = Field(description="Offsets of its sentence.")
+    section: str | None = Field(description="The heading above it; null if there is none.")
     link: LinkRecord
 
 
@@ -294,7 +365,7 @@ def _candidate_record(candidate: Candidate, *, explained: bool) -> dict[str, Any
 
 def annotation_record(found: Annotation) -> dict[str, Any]:
     """The JSON of a mention in a text."""
-    record = {name: getattr(found, name) for name in ("start", "end", "text", "long_form", "assertion", "trigger")}
+    record = {name: getattr(found, name) for name in _ANNOTATION}
     return {**record, "link": link_record(found.link)}
 
 
@@ -326,21 +397,10 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))
 async def annotate(body: AnnotateBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
-    """Find the mentions of a text and link them."""
+    """Find the mentions of a text and link them, or link those whose places are known."""
     body.check(settings)
     handle = await collections.get(body.collection)
-    options = AnnotateOptions(
-        tuple(body.types),
-        body.threshold,
-        body.context,
-        body.on_tie,
-        body.include_nil,
-        body.nested,
-        body.document,
-        body.common_words,
-        body.assertions,
-    )
-    return await _annotations(handle, await handle.annotate(body.text, options))
+    return await _annotations(handle, await handle.annotate(body.text, body.options(), body.labelled()))
 
 
 @texts.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404, 415))

@@ -37,6 +37,10 @@ def test_nodes_get_one_dictionary_each(linker: EntityLinker) -> None:
     assert TEXT[tagged["entity_mentions"][0]["start"] :].startswith("heart attack")
     assert empty == {"entity_ids": [], "entity_names": [], "entity_mentions": []}
     assert asyncio.run(extractor.aextract([])) == []
+    before = TextNode(text=TEXT, metadata={"entity_ids": ["mesh:1", "mi"], "entity_names": ["Boston", "infarction"]})
+    (added,) = asyncio.run(extractor.aextract([before]))
+    assert added["entity_ids"] == ["mesh:1", "mi", "nys", "nyt"]
+    assert added["entity_names"][:2] == ["Boston", "infarction"]
     plain = EntityExtractor(linker, types=["city"])
     made = IngestionPipeline(transformations=[plain]).run(nodes=[IndexNode(text="I love NYC.", index_id="1")])
     assert made[0].metadata == {"entity_ids": ["nyc"], "entity_names": ["New York"]}

@@ -140,7 +140,7 @@ def test_a_line_longer_than_any_mention_is_refused_by_its_number(ask: Run, endle
         (("annotate", "--file"), ":3: longer than 1,048,576 bytes"),
         (
             ("annotate", "--format", "whole", "--file"),
-            ": longer than 1,048,576 bytes, the maximum for one passage. Split it",
+            ": longer than 8,388,608 bytes, the maximum for one passage. Split it",
         ),
     ],
 )
@@ -226,7 +226,7 @@ def test_waiting_for_the_writer_of_a_pipe_is_reported(
 
 def test_standard_input_is_named_as_a_dash(ask: Run) -> None:
     """An error about piped input names it as the command line does."""
-    long = b"NYC\n" + b"y" * (2 << 20)
+    long = b"NYC\n" + b"y" * (9 << 20)
 
     assert "Error: -:2: longer than" in ask("link", "--file", "-", stdin=long).err
     assert "Error: -:2: longer than" in ask("annotate", "--file", "-", stdin=long).err

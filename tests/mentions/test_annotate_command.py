@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_the_command_prints_one_line_per_mention(loaded: Run) -> None:
         ("HA", "mi", "heart attack"),
         ("aspirin", "asa", None),
     ]
-    keys = "start end text kb entity_id canonical_name probability types long_form assertion trigger"
+    keys = "start end text kb entity_id canonical_name probability types long_form assertion trigger sentence section"
     assert lines[0].keys() == set(keys.split())
     assert lines[0]["types"] == ["ORG", "newspaper"]
 
@@ -149,3 +150,37 @@ def test_the_command_says_what_the_text_says_of_a_mention(loaded: Run, tmp_path:
     wrong = loaded("Kein heart attack.", "--triggers", str(table))
     assert wrong.status == 1
     assert "german.tsv:1: the direction is 'sideways'. Give forward, backward or both" in wrong.err
+
+
+def test_a_file_may_have_spans_and_markup(loaded: Run, tmp_path: Path) -> None:
+    """Spans with labels are linked as they are; tags are no text; offsets count as JavaScript does if I ask for it."""
+    spans = tmp_path / "spans.jsonl"
+    text = "🦄 aspirin for a <b>heart</b> attack"
+    row = {"id": 1, "text": text, "spans": [{"start": 3, "end": 10, "label": "Drug"}, {"start": 17, "end": 36}]}
+    spans.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    both = ("--markup", "html", "--offsets", "utf-16", "--json")
+
+    given = loaded("--file", str(spans), "--label-type", "Drug=drug", *both).lines()
+    found = loaded(text, *both).lines()
+
+    shown = [(3, 10, "aspirin", "asa"), (20, 36, "heart</b> attack", "mi")]
+    assert [(x["start"], x["end"], x["text"], x["entity_id"]) for x in found] == shown
+    assert [(x["start"], x["text"], x["entity_id"]) for x in given] == [(3, "aspirin", "asa"), (17, text[16:35], "mi")]
+    assert found[0]["sentence"] == [0, 36]
+    wrong = loaded("--file", str(spans), "--label-type", "Drug=disease", *both).lines()
+    assert [x["entity_id"] for x in wrong] == ["mi"]
+    refused = loaded("--file", str(spans), "--label-type", "drug")
+    assert (refused.status, "is not LABEL=TYPE" in refused.err) == (2, True)
+
+
+def test_a_book_is_read_by_several_processes(loaded: Run, tmp_path: Path) -> None:
+    """`--jobs` divides one text as well, and its offsets are those of the file."""
+    path = tmp_path / "book.txt"
+    text = "Chapter: he had a heart attack.\r\nThe NYTimes wrote of it.\r\n\r\n" * 400
+    path.write_text(text, encoding="utf-8", newline="")
+
+    lines = loaded("--file", str(path), "--format", "whole", "--jobs", "2", "--json").lines()
+
+    assert len(lines) == 800
+    assert {text[int(str(x["start"])) : int(str(x["end"]))] for x in lines} == {"heart attack", "NYTimes"}
+    assert {(x["text"], x["section"]) for x in lines} == {("heart attack", "Chapter"), ("NYTimes", "Chapter")}

@@ -32,6 +32,15 @@ class Doc:
         return self.was_recognised and name == "ENT_IOB"
 
 
+@dataclass
+class Recognised:
+    """A span of Presidio, Flair and others."""
+
+    start: int
+    end: int
+    entity_type: str = ""
+
+
 TEXT = "A heart attack in New York."
 
 
@@ -45,8 +54,10 @@ HEART_NEW_YORK = [("heart attack", "mi"), ("York", "york")]
         [[2, 14], [22, 26]],
         (Thing(start, end) for start, end in [(2, 14), (22, 26)]),
         [{"start": 2, "end": 14, "text": "heart attack", "label": "disease", "score": 0.9}, {"start": 22, "end": 26}],
+        [{"entity_group": "DIS", "word": "heart attack", "start": 2, "end": 14}, {"start": 22, "end": 26, "index": 9}],
+        [Recognised(2, 14, "DIS"), Recognised(22, 26)],
     ],
-    ids=["tuples", "lists", "spacy", "gliner"],
+    ids=["tuples", "lists", "spacy", "gliner", "transformers", "presidio"],
 )
 def test_given_spans_are_linked_unchanged(spans: Iterable[object]) -> None:
     """Given spans are linked, whoever found them, and nothing else is."""
@@ -146,9 +157,12 @@ def test_labels_are_types_by_a_table() -> None:
         {"start": 18, "end": 26, "label": "PLACE"},
         Labelled(18, 26, "other"),
         (2, 14),
+        {"entity_group": "Disease", "start": 2, "end": 14},
+        Recognised(2, 14, "Disease"),
     ]
 
-    assert [a.link.entity_id for a in annotate(names, TEXT, spans=spans, label_types=table)] == ["mi", "ny", "ny", "mi"]
+    found_ids = [a.link.entity_id for a in annotate(names, TEXT, spans=spans, label_types=table)]
+    assert found_ids == ["mi", "ny", "ny", "mi", "mi", "mi"]
     assert sorted(names.calls, key=lambda call: call[1]) == [
         (["New York", "heart attack"], ()),
         (["New York"], ("GPE",)),

@@ -165,13 +165,30 @@ def test_a_base_without_case_has_names_as_it_writes_them() -> None:
 @pytest.fixture(scope="module")
 def linker() -> Iterator[EntityLinker]:
     """Names with capitals inside, with the shipped model."""
-    names = ["van Buchem disease", "Meckel-Gruber syndrome, type 2", "disease", "carcinoma of the Liver cells", "liver"]
+    names = [
+        "van Buchem disease",
+        "Meckel-Gruber syndrome, type 2",
+        "disease",
+        "carcinoma of the Liver cells",
+        "liver",
+        "oxalosis I",
+        "AS Satwah",
+        "Rock Chick (Rock, #3)",
+    ]
     with EntityLinker.build([{"id": n, "name": n, "types": ["disease"]} for n in names]) as opened:
         yield opened
 
 
 @pytest.mark.parametrize(
-    "name", ["van Buchem disease", "Meckel-Gruber syndrome, type 2", "carcinoma of the Liver cells"]
+    "name",
+    [
+        "van Buchem disease",
+        "Meckel-Gruber syndrome, type 2",
+        "carcinoma of the Liver cells",
+        "oxalosis I",
+        "AS Satwah",
+        "Rock Chick (Rock, #3)",
+    ],
 )
 def test_a_name_is_found_in_a_text_without_case(linker: EntityLinker, name: str) -> None:
     """Whole, in small letters and in capitals, whatever capitals the base has in it."""
@@ -223,3 +240,46 @@ def test_offsets_are_those_of_the_text(text: str, name: str) -> None:
         (found,) = opened.annotate(text)
 
     assert (found.link.entity_id, text[found.start : found.end]) == (name, found.text)
+
+
+NEWS = ["European Commission", "The European", "Nolan Henke", "Poland", "Taiwan", "The Beatles"]
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("BRUSSELS 1996-08-22\nThe European Commission said so.", ["European Commission"]),
+        ("We read The European.", ["The European"]),
+        ("The Beatles left. Farm Commissioner Nolan Henke left.", ["The Beatles", "Nolan Henke"]),
+    ],
+)
+def test_names_of_news(text: str, wanted: list[str]) -> None:
+    """After a date line and after a title, whole; an article is a part of a name where the base has it."""
+    assert [a.text for a in annotate(Base(NEWS, NEWS), text)] == wanted
+
+
+def test_names_that_are_nil_have_no_dates_and_articles() -> None:
+    """What looks like a name is shown without a number or an article before it; a surname also at the start."""
+    text = "Then 100 Iraqi Kurds saw Nolan Zog on Friday. A Bek came. Zog left. Yesterday he came."
+
+    found = annotate(Base(NEWS), text, include_nil=True)
+
+    assert [a.text for a in found] == ["Iraqi Kurds", "Nolan Zog", "Bek", "Zog"]
+
+
+def test_words_beside_each_other_in_small_letters_are_found() -> None:
+    """A text without case does not show where a name ends: rare words beside a name do not hide it."""
+    found = annotate(Base(["aspirin", "ibuprofen"], SENTENCE_CASE), "took aspirin qqq 🦄 ibuprofen.")
+
+    assert [a.text for a in found] == ["aspirin", "ibuprofen"]
+
+
+def test_a_day_of_the_week_is_no_alias() -> None:
+    """`Wednesday` is a day, not the club, unless all words count."""
+    span = Span(0, 9, Shape.NAME, 1, case_matters=True)
+    club, day = (Candidate("x", "kb", name, "Wednesday") for name in ("Sheffield Wednesday F.C.", "Wednesday"))
+
+    def may(candidate: Candidate, common_words: CommonWords = "capitalised") -> bool:
+        return may_mention(span, "Wednesday", candidate, NameCase(), is_exact=True, common_words=common_words)
+
+    assert (may(club), may(day), may(club, "all")) == (False, True, True)

@@ -47,6 +47,16 @@ def test_objects_have_a_text_and_maybe_an_id() -> None:
     ]
 
 
+def test_objects_may_have_the_places_of_their_mentions() -> None:
+    """With labels of a recogniser; offsets count as the file's do, and are characters afterwards."""
+    content = '{"text": "🦄 and NYC", "spans": [{"start": 7, "end": 10, "label": "GPE"}]}\n{"text": "NYC"}'
+
+    first, second = read_passages(io.BytesIO(content.encode()), "x.jsonl", offsets="utf-16")
+
+    assert [(one.start, one.end, one.label) for one in first.ents or ()] == [(6, 9, "GPE")]
+    assert second.ents is None
+
+
 @pytest.mark.parametrize(
     "line, message",
     [
@@ -56,6 +66,8 @@ def test_objects_have_a_text_and_maybe_an_id() -> None:
         (b'{"text": null}', "x.jsonl:2: not an object with a text"),
         (b'{"text": "a", "id": 1.5}', "x.jsonl:2: the id is 1.5. Give a string or an integer"),
         (b'{"text": "a", "id": true}', "x.jsonl:2: the id is true"),
+        (b'{"text": "a", "spans": 1}', "x.jsonl:2: not an object with a text and spans"),
+        (b'{"text": "a", "spans": [[0, 2]]}', "x.jsonl:2: span 0 is from 0 to 2, but the text has 1"),
         (b'{"text": "\xff"}', "x.jsonl:2: not UTF-8"),
         (b"[" * 100_000, r"x.jsonl:2: not JSON"),
         (b"1" * 5_000, r"x.jsonl:2: not"),
@@ -74,7 +86,7 @@ def test_a_bad_line_is_named(line: bytes, message: str) -> None:
 def test_a_whole_file_is_one_passage() -> None:
     """Its line ends stay, so that offsets match the file; too long a file is refused."""
     assert read(b"one\r\ntwo\n", "whole") == [Passage(1, "one\r\ntwo\n")]
-    with pytest.raises(InputError, match=r"longer than 1,048,576 bytes.*Split it"):
+    with pytest.raises(InputError, match=r"longer than 8,388,608 bytes.*Split it"):
         read(b"x" * (MAX_PASSAGE_BYTES + 1), "whole")
 
 

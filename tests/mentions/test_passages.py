@@ -17,7 +17,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_batch
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
-from pearl_qdrant.linking.mention_detection.tokens import character_classes, split_words
+from pearl_qdrant.linking.mention_detection.tokens import as_name, character_classes, split_words
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_offsets_are_right_for_every_text(text: str) -> None:
     for annotation in annotate(Everything(), text, threshold=0.05, include_nil=True):
         assert at <= annotation.start < annotation.end <= len(text)
         assert text[annotation.start : annotation.end] == annotation.text
-        assert annotation.link.mention == (annotation.long_form or " ".join(annotation.text.split()))
+        assert annotation.link.mention == (annotation.long_form or as_name(annotation.text))
         assert not unicodedata.category(text[annotation.end : annotation.end + 1] or " ").startswith("M")
         at = annotation.end
 

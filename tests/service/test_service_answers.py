@@ -56,6 +56,31 @@ def test_a_list_adapts_the_decision_to_itself(service_settings: ServiceSettings)
     assert biased["candidates"][0]["probability"] > plain["candidates"][0]["probability"]
 
 
+def test_a_program_in_javascript_gives_the_spans_of_its_recogniser(client: TestClient) -> None:
+    """Spans with labels, offsets in UTF-16 code units, and HTML; what is outside the text is named."""
+    body = {
+        "text": "<p>🦄 wrote in the <b>NYTimes</b> of New&nbsp;York.</p>",
+        "markup": "html",
+        "offsets": "utf-16",
+        "threshold": 0,
+        "include_nil": True,
+        "spans": [{"start": 22, "end": 29, "label": "PAPER"}, {"start": 37, "end": 50, "label": "PLACE"}],
+        "label_types": {"PAPER": ["newspaper"], "PLACE": ["state"]},
+    }
+
+    first, second = client.post("/v1/annotate", json=body).json()["annotations"]
+
+    assert (first["start"], first["text"], first["link"]["entity_id"]) == (22, "NYTimes", "nyt")
+    assert (second["text"], second["link"]["entity_id"]) == ("New&nbsp;York", "nys")
+    assert first["sentence"] == [3, 51]
+    assert first["section"] is None
+    outside = client.post("/v1/annotate", json={**body, "spans": [{"start": 0, "end": 56}]})
+    assert outside.status_code == 422
+    assert "spans.0 is 0 to 56, but the text has 55 UTF-16 code units" in outside.json()["message"]
+    both = client.post("/v1/annotate", json={**body, "document": True})
+    assert (both.status_code, "label_types is not for document" in both.json()["message"]) == (422, True)
+
+
 def test_an_unknown_type_is_named_with_a_similar_one(client: TestClient) -> None:
     """A type that no entity has is an error of the request."""
     answer = client.post("/v1/link", json={"mentions": ["NYC"], "types": ["newspapr"]})

@@ -102,7 +102,7 @@ def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatc
     handle = client.app.state.collections._handles["base"]  # type: ignore[attr-defined]
     annotate, ended = handle.linker.annotate, []
 
-    def endless(text: str, options: Any) -> Any:
+    def endless(text: str, options: Any, **_: object) -> Any:
         try:
             for number in count():  # other words each time: what is known already takes no time
                 annotate(f"{text} Then Mrs. Word{number} came.", options)

@@ -8,11 +8,12 @@ from typing import Any
 
 
 @contextmanager
-def progress_bar(doing: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(doing: str, unit: str = " names") -> Iterator[Callable[[int, int], None]]:
     """Yield a function that moves a bar on stderr; nothing is shown where stderr is no terminal.
 
     Args:
         doing: Stands before the bar.
+        unit: What is counted.
     """
     bars: list[Any] = []
 
@@ -20,7 +21,7 @@ def progress_bar(doing: str) -> Iterator[Callable[[int, int], None]]:
         from tqdm import tqdm
 
         if not bars:
-            bars.append(tqdm(total=total, unit=" names", unit_scale=True, desc=doing, dynamic_ncols=True, disable=None))
+            bars.append(tqdm(total=total, unit=unit, unit_scale=True, desc=doing, dynamic_ncols=True, disable=None))
         bars[0].total = total
         bars[0].update(done - bars[0].n)
 

@@ -76,6 +76,7 @@ wait_option: Callable[[F], F] = click.option(
 
 workers_option: Callable[[F], F] = click.option(
     "--workers",
+    "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
     show_default="one a core for many mentions, else 1",

@@ -17,7 +17,7 @@ from pearl_qdrant.linking.documents.model import FloatArray, check_parts
 from pearl_qdrant.linking.documents.passage_vectors import Passages
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.assertions import with_assertions
+from pearl_qdrant.linking.mention_detection.blocks import Block, finished
 from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_text
 from pearl_qdrant.linking.mention_detection.in_process import InProcessLinker
 from pearl_qdrant.linking.mention_detection.name_windows import spelled_in
@@ -64,7 +64,11 @@ class DocumentLinker(ABC):
     def _in_process(self) -> InProcessLinker:
         """This linker without worker processes, for what is itself a part of a batch."""
         spellings = partial(spelled_in, self._collections, self.encoder.info.dim)
-        return InProcessLinker(self.encoder, self._links, self.known_names, self._statistics.name_case, spellings)
+
+        def link_batch(mentions: Iterable[str], **options: Unpack[LinkKeywords]) -> Iterator[Link]:
+            return self._links(mentions, LinkOptions(**options))
+
+        return InProcessLinker(self.encoder, link_batch, self.known_names, self._statistics.name_case, spellings)
 
     def _links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
         """Links of mentions, in their context if there is one."""
@@ -154,22 +158,13 @@ class DocumentLinker(ABC):
             chosen = replace(chosen, context=None)  # the document is its context
         return link_document(self, own_text, given, chosen, without=check_parts(without))
 
-    def _annotate_document(
-        self, text: str | DocLike, options: AnnotateOptions, spans: Iterable[GivenSpan] | None = None
-    ) -> list[Annotation]:
-        """The mentions of a passage, found one by one and linked together."""
-        own_text, own_spans = read_text(text)
-        given = own_spans if spans is None else spans
-        if given is None:
-            alone = replace(options, document=False, include_nil=True, assertions=())
-            given = [(found.start, found.end) for found in annotate(self._in_process(), own_text, alone)]
+    def _annotate_document(self, block: Block, options: AnnotateOptions) -> list[Annotation]:
+        """The mentions of a text, found one by one and linked together."""
+        spans: Sequence[GivenSpan] | None = block.spans
+        if spans is None:
+            alone = replace(options, document=False, include_nil=True, assertions=(), markup=None, offsets="characters")
+            spans = [(found.start, found.end) for found in annotate(self._in_process(), block.text, alone)]
         chosen = LinkOptions(options.types, threshold=options.least_probability, on_tie=options.on_tie)
-        found = self.link_document(own_text, given, chosen)
+        found = self.link_document(block.text, spans, chosen)
         kept = [one for one in found if options.include_nil or one.link.entity_id is not None]
-        return with_assertions(own_text, kept, options.triggers, options.assertions)
-
-    def _annotate_documents(
-        self, texts: Iterable[str | DocLike], options: AnnotateOptions
-    ) -> Iterator[list[Annotation]]:
-        """The annotations of many documents, in order."""
-        return (self._annotate_document(text, options) for text in texts)
+        return finished(block, kept, options)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pearl_qdrant.linking.mention_detection.abbreviations import expand, find_abbreviations, find_uses
 from pearl_qdrant.linking.mention_detection.given_spans import GivenSpan, read_spans
+from pearl_qdrant.linking.mention_detection.tokens import as_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,6 @@ def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
     found = []
     for span in read_spans(text, spans):
         expanded, is_abbreviated = expand(text, span.start, span.end, uses)
-        query = " ".join(expanded.split())
+        query = as_name(expanded)
         found.append(DocumentSpan(span.start, span.end, query, query if is_abbreviated else None))
     return found

@@ -18,11 +18,10 @@ from pearl_qdrant.linking.mention_detection.abbreviations import (
     Abbreviation,
     Use,
     expand,
-    find_abbreviations,
     find_uses,
 )
-from pearl_qdrant.linking.mention_detection.assertions import with_assertions
-from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_spans, read_text
+from pearl_qdrant.linking.mention_detection.blocks import Block, finished, of_texts, read_blocks
+from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.name_policy import may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
@@ -42,6 +41,7 @@ from pearl_qdrant.linking.mention_detection.tie_breaking import (
     break_by_case,
     decide_namesakes,
 )
+from pearl_qdrant.linking.mention_detection.tokens import as_name
 from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 
 PASSAGES_AT_ONCE = 32
 """Passages whose spans are linked together: a few thousand strings, enough to fill the encoder's batches."""
+
+CHARACTERS_AT_ONCE = 20_000
+"""The same where passages are long."""
 
 MAX_EXPANDED = 500
 """Characters of a span with its short forms expanded. A longer one is not a name, but many definitions in a row."""
@@ -83,12 +86,19 @@ _Key = tuple[tuple[str, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A text, the lookups of its spans, and the places of short forms that it defines."""
+    """A block of a text, the lookups of its spans, and the places of short forms that the text defines."""
 
-    text: str
+    block: Block
     lookups: list[_Lookup]
-    is_given: bool
     uses: Sequence[Use] = ()
+
+    @property
+    def text(self) -> str:
+        return self.block.text
+
+    @property
+    def is_given(self) -> bool:
+        return self.block.spans is not None
 
 
 def annotate(
@@ -119,10 +129,8 @@ def annotate(
         ValueError: If a span is outside the text, an option is out of range, or a context has no encoder.
     """
     chosen = (options or AnnotateOptions()).updated(**keywords)
-    choose = _tie_breaker(linker, chosen, encoder)
-    own_text, own_spans = read_text(text)
-    passage = _prepare(own_text, own_spans if spans is None else spans)
-    return next(_annotate_group(linker, [passage], chosen, choose))
+    blocks = read_blocks(text, chosen, spans)
+    return [one for found in annotate_blocks(linker, blocks, chosen, encoder=encoder) for one in found]
 
 
 def annotate_batch(
@@ -140,14 +148,32 @@ def annotate_batch(
     if isinstance(texts, (str, bytes)):
         raise TypeError("texts is one string, whose letters would be annotated one by one: pass a list")
     chosen = (options or AnnotateOptions()).updated(**keywords)
-    choose = _tie_breaker(linker, chosen, encoder)
+    annotated = partial(annotate_blocks, linker, options=chosen, encoder=encoder)
+    return of_texts((block for text in texts for block in read_blocks(text, chosen)), annotated)
+
+
+def annotate_blocks(
+    linker: BatchLinker, blocks: Iterable[Block], options: AnnotateOptions, *, encoder: Encoder | None = None
+) -> Iterator[list[Annotation]]:
+    """The annotations of blocks of texts, in order; a few are linked together."""
+    choose = _tie_breaker(linker, options, encoder)
 
     def stream() -> Iterator[list[Annotation]]:
-        remaining = iter(texts)
-        while group := [_prepare(*read_text(text)) for text in islice(remaining, PASSAGES_AT_ONCE)]:
-            yield from _annotate_group(linker, group, chosen, choose)
+        remaining = iter(blocks)
+        while group := list(_take(remaining)):
+            yield from _annotate_group(linker, [_prepare(block) for block in group], options, choose)
 
     return stream()
+
+
+def _take(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The next blocks that are linked together."""
+    n_characters = 0
+    for block in islice(blocks, PASSAGES_AT_ONCE):
+        yield block
+        n_characters += len(block.text)
+        if n_characters >= CHARACTERS_AT_ONCE:
+            return
 
 
 def _tie_breaker(linker: BatchLinker, options: AnnotateOptions, encoder: Encoder | None) -> Choose | None:
@@ -160,24 +186,23 @@ def _tie_breaker(linker: BatchLinker, options: AnnotateOptions, encoder: Encoder
     return ContextChooser(options.context, encoder)
 
 
-def _prepare(text: str, given: Iterable[GivenSpan] | None) -> _Passage:
-    """The spans of a text and the strings to look them up by."""
-    abbreviations = find_abbreviations(text)
-    uses = find_uses(text, abbreviations)
+def _prepare(block: Block) -> _Passage:
+    """The spans of a block and the strings to look them up by."""
+    text, uses = block.text, find_uses(block.text, block.abbreviations)
     lookups = []
-    for span in _candidate_spans(text, abbreviations, uses) if given is None else read_spans(text, given):
+    for span in _candidate_spans(text, block.abbreviations, uses) if block.spans is None else block.spans:
         expanded, is_abbreviated = expand(text, span.start, span.end, uses)
-        if given is None and len(expanded) > MAX_EXPANDED:
+        if block.spans is None and len(expanded) > MAX_EXPANDED:
             continue
-        # Line breaks and repeated spaces are not part of a name.
-        lookups.append(_Lookup(span, " ".join(expanded.split()), is_abbreviated))
-    return _Passage(text, lookups, given is not None, uses)
+        lookups.append(_Lookup(span, as_name(expanded), is_abbreviated))
+    return _Passage(block, lookups, uses)
 
 
 def _candidate_spans(text: str, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> list[Span]:
     """Spans by shape, plus the short and long forms that the passage defines; no span cuts a short form."""
     used = [(use.start, use.end) for use in uses]
-    defined = {*used, *((a.long_start, a.long_start + len(a.long)) for a in abbreviations)}
+    long_forms = ((a.long_start, a.long_start + len(a.long)) for a in abbreviations)
+    defined = {*used, *((start, end) for start, end in long_forms if start >= 0 and end <= len(text))}
     within = _offsets_within(uses)
     found = [
         span
@@ -221,7 +246,7 @@ def _annotate_group(
             for c in resolved
             if options.include_nil or c.link.entity_id is not None
         ]
-        yield with_assertions(passage.text, found, options.triggers, options.assertions)
+        yield finished(passage.block, found, options)
 
 
 def _name_case(linker: BatchLinker) -> NameCase:
@@ -249,7 +274,7 @@ def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options
         within = _offsets_within(passage.uses) if spans else set()
         for span in spans:
             if span.start not in within and span.end not in within:
-                query = " ".join(passage.text[span.start : span.end].split())
+                query = as_name(passage.text[span.start : span.end])
                 passage.lookups.append(_Lookup(span, query, is_abbreviated=False))
 
 

@@ -29,9 +29,10 @@ REACH = 8
 """Words from a trigger, or from a comma, `and` or `or` after it, to a mention. NegEx has 5, ConText the sentence."""
 
 _TOKEN = re.compile(r"[^\W\d_]+?(?=n['’]t\b)|n['’]t\b|['’]s\b|[^\W\d_]+|\d+|[^\w\s]")
-_SENTENCE_END = re.compile(
-    r"(?<![^\w][A-Za-z])(?<!\b[DM]r)(?<!\bMrs)(?<!\bvs)[.!?]+[)\"'”’]*(?=\s+[^\sa-z])|\n\s*\n|\n(?=\s*[^\sa-z])"
+SENTENCE_END = re.compile(
+    r"(?<![^\w][A-Za-z])(?<!\b[DM]r)(?<!\bMrs)(?<!\bvs)[.!?]+[)\"'”’]*(?=\s+[^\sa-z])|\n\s*\n|\n(?=\s*[^\sa-z])|\x1e"
 )
+_BLANK = " \t\r\n\v\f\x1e\xa0\u2060\ufeff"  # around a sentence; the word joiner covers markup
 _LIST = frozenset(", / and or nor".split())
 _KINDS = ("class", "none", "end", *PRECEDENCE)
 _DIRECTIONS = ("forward", "backward", "both")
@@ -171,7 +172,7 @@ def _reaches(between: Sequence[str]) -> bool:
 
 def _sentence_numbers(text: str, starts: Sequence[int]) -> list[int]:
     """The number of the sentence of each token."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    ends = [match.end() for match in SENTENCE_END.finditer(text)]
     return [bisect_right(ends, start) for start in starts]
 
 
@@ -235,19 +236,32 @@ def english_triggers() -> Triggers:
 
 
 def with_assertions(
-    text: str, found: Sequence[Annotation], triggers: Triggers | None, wanted: Sequence[str] = ()
+    text: str,
+    found: Sequence[Annotation],
+    triggers: Triggers | None,
+    wanted: Sequence[str] = (),
+    headings: Sequence[tuple[int, str]] = (),
 ) -> list[Annotation]:
-    """Annotations of a text with what it says of each.
+    """Annotations of a text with what it says of each, its sentence and its section.
 
     Args:
         text: The text.
         found: Its annotations.
         triggers: A table of triggers; None for the English one.
         wanted: Return only annotations with one of these assertions; all if empty.
+        headings: Offset and text of each heading, in order.
     """
     said = (triggers or english_triggers()).assertions(text, [(one.start, one.end) for one in found])
-    return [
-        replace(one, assertion=assertion, trigger=trigger)
-        for one, (assertion, trigger) in zip(found, said, strict=True)
-        if not wanted or assertion in wanted
-    ]
+    bounds = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]
+    described = []
+    for one, (assertion, trigger) in zip(found, said, strict=True):
+        if wanted and assertion not in wanted:
+            continue
+        n_sentence = min(bisect_right(bounds, one.start), len(bounds) - 1)
+        start, end = bounds[n_sentence - 1], max(one.end, bounds[n_sentence])
+        sentence = text[start:end]
+        place = start + len(sentence) - len(sentence.lstrip(_BLANK)), start + len(sentence.rstrip(_BLANK))
+        n_heading = bisect_right(headings, one.start, key=lambda heading: heading[0])
+        section = headings[n_heading - 1][1] if n_heading else None
+        described.append(replace(one, assertion=assertion, trigger=trigger, sentence=place, section=section))
+    return described

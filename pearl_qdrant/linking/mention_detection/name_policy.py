@@ -59,11 +59,13 @@ def may_mention(
         return True
     lowered, name, writing = written.lower(), candidate.name, case.writing_of(candidate)
     is_word = " " not in written
+    if lowered in DATES and fold_name(candidate.canonical_name) != lowered:
+        return False
     common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
     if common and (common_words == "skip" or not is_exact):
         return False
     if not is_exact and (
-        _is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)
+        is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)
     ):
         return False
     is_cased = span.shape is not Shape.UNCASED
@@ -130,7 +132,7 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     return n > 3 and SequenceMatcher(None, written, name, autojunk=False).ratio() >= _SLIP
 
 
-def _is_date(lowered: str) -> bool:
+def is_date(lowered: str) -> bool:
     """Whether a span is a month or a day of the week with numbers, or one of these alone."""
     return all(word in DATES or word.isdigit() for word in lowered.replace(",", " ").split())
 

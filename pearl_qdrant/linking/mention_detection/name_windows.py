@@ -12,15 +12,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
+from unicodedata import is_normalized, normalize
 
 import numpy as np
 
 from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.word_rarity import is_common as is_frequent
 from pearl_qdrant.linking.mention_detection.name_case import NameCase
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Span, SpanFinder
 from pearl_qdrant.linking.mention_detection.stop_words import ARTICLES, COMMON_WORDS
-from pearl_qdrant.linking.mention_detection.tokens import Gap
+from pearl_qdrant.linking.mention_detection.tokens import Gap, as_name
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.search import chunks
 
@@ -37,14 +39,14 @@ WINDOWS_AT_ONCE = 5_000
 
 _NO_END = frozenset(
     "a an the and or that this these those which who whom whose what where when why how is are was were be been being"
-    " am has have had having do does did i me my we us our you your he him his she her it its they them their will"
+    " am has have had having do does did me my we us our you your he him his she her it its they them their will"
     " would shall should can could may might must but if than then so because there here".split()
 )
 """A window does not end with one of these in lower case."""
 
-_NO_START = _NO_END | frozenset("of in for to with by on at from as into".split())
-"""A window does not start with one of these in lower case, but for an article in a name that is written with it. It may
-end with a preposition: kuru, susceptibility to."""
+_NO_START = _NO_END | frozenset("i of in for to with by on at from as into".split())
+"""A window does not start with one of these in lower case, but for an article in a name that is written with it, and
+for a name with a rare word where a text has no case: as satwah. It may end with a preposition: susceptibility to."""
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _FINAL = ".!?'\u2019%*+"
@@ -53,7 +55,7 @@ _FINAL = ".!?'\u2019%*+"
 _INITIAL = "([{.#@$'+-"
 """Signs that may start a name: (R)-warfarin, .NET, 'n' Roll."""
 
-_PARAGRAPH = re.compile(r"[\r\n]\s*[\r\n]|[\x00-\x08\x0b-\x1f\t]")
+_PARAGRAPH = re.compile(r"\n\s*\n|\r(?!\n)\s*\r|[\x00-\x08\x0b\x0c\x0e-\x1f\t]")
 
 
 _NAMES_AT_ONCE = 1000  # about 5 ms in an embedded collection
@@ -160,16 +162,18 @@ def _is_bare(finder: SpanFinder, window: _Window) -> bool:
 
     Folding removes signs, so that all of a window's places would be the same name.
     """
-    if finder.cased[window.first] or window.start != finder.words[window.first].start:
+    first, last = finder.words[window.first], finder.words[window.last]
+    if finder.cased[window.first] or window.start != first.start or "e" in (first.shape[0], last.shape[0]):
         return False
     written = finder.text[window.start : window.end]
     is_closed = all(written.count(opening) == written.count(closing) for closing, opening in _CLOSING.items())
-    return is_closed and (window.end == finder.words[window.last].end or written[-1] in _CLOSING)
+    return is_closed and (window.end == last.end or written[-1] in _CLOSING)
 
 
 def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Window]:
     """All windows of a passage."""
     text, words = finder.text, finder.words
+    is_composed = is_normalized("NFC", text)
     # Once for each word, not for each window.
     is_small = [word in _NO_START and not finder.capital[i] for i, word in enumerate(finder.lowered)]
     no_end = [word in _NO_END and not finder.capital[i] for i, word in enumerate(finder.lowered)]
@@ -181,22 +185,25 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
         for i, word in enumerate(words)
     ]
     for i, first in enumerate(words):
-        may_start = not is_small[i] or first.has_capital or finder.lowered[i] in ARTICLES
-        if not may_start or first.is_unspaced or not finder.may_cut(i - 1):
+        is_plain = not is_small[i] or first.has_capital or finder.lowered[i] in ARTICLES
+        if not (is_plain or not finder.cased[i]) or first.is_unspaced or not finder.may_cut(i - 1):
             continue
-        n_words, all_common = 1, True
+        n_words, all_common, all_frequent = 1, True, not is_plain
         for j in range(i, min(i + MAX_TOKENS, len(words))):
             last = words[j]
             if n_words > MAX_WORDS or last.end - first.start > MAX_CHARACTERS or last.is_unspaced:
                 break
             all_common = all_common and is_common[j]
-            if j > i and not no_end[j] and finder.may_cut(j):
+            all_frequent = all_frequent and (is_common[j] or is_frequent(finder.lowered[j]))
+            if j > i and not all_frequent and not no_end[j] and finder.may_cut(j):
                 for start, end in _with_signs(text, first.start, last.end):
                     forms = _forms(finder, i, text[start:end], all_common=all_common, is_small=is_small[i])
                     if case.is_capitals:
                         forms = (forms[0].upper(),)
                     elif not case.has_case:
                         forms = (forms[0].lower(),)
+                    if not is_composed:
+                        forms += tuple(normalize("NFC", form) for form in forms)
                     yield _Window(number, start, end, i, j, forms)
             if ends_block[j]:
                 break
@@ -215,7 +222,7 @@ def _with_signs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _forms(finder: SpanFinder, first: int, written: str, *, all_common: bool, is_small: bool) -> tuple[str, ...]:
     """The strings that a window may be stored as; `is_small`: it starts with an article or another small word."""
-    written = " ".join(written.split())
+    written = as_name(written)
     is_initial_capital = finder.initial[first] and not finder.capital[first] and written[0].isupper()
     lowered = written[0].lower() + written[1:] if is_initial_capital else written
     if all_common:

@@ -1,4 +1,4 @@
-"""Reads files of passages: one a line, JSON Lines with id and text, or one passage in the whole file."""
+"""Reads files of passages: one a line, JSON Lines with id, text and spans, or one passage in the whole file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.linking.mention_detection.blocks import Utf16
+from pearl_qdrant.linking.mention_detection.given_spans import read_spans
+from pearl_qdrant.linking.mention_detection.spans import Span
+from pearl_qdrant.linking.options import OffsetUnit
 from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.settings import MAX_PASSAGE_BYTES
 
 PassageFormat = Literal["lines", "jsonl", "whole"]
-"""One passage a line; one JSON object a line, with "text" and maybe "id"; the whole file is one passage."""
+"""One passage a line; one JSON object a line, with "text" and maybe "id" and "spans"; the whole file is one passage."""
 
 JSONL_ENDINGS = (".jsonl", ".ndjson")
 
@@ -25,11 +29,13 @@ class Passage:
         line: The number of its line, from 1.
         text: The passage. That of a whole file has its line ends as they are, so that offsets match the file.
         id: Its id, if it has one.
+        ents: The places of its mentions, in characters; None if they are to be found.
     """
 
     line: int
     text: str
     id: str | int | None = None
+    ents: tuple[Span, ...] | None = None
 
 
 def format_of(name: str) -> PassageFormat:
@@ -37,13 +43,22 @@ def format_of(name: str) -> PassageFormat:
     return "jsonl" if name.lower().endswith(JSONL_ENDINGS) else "lines"
 
 
-def read_passages(file: BinaryIO, name: str, kind: PassageFormat | None = None) -> Iterator[Passage]:
+def read_passages(
+    file: BinaryIO,
+    name: str,
+    kind: PassageFormat | None = None,
+    *,
+    offsets: OffsetUnit = "characters",
+    spans_key: str = "spans",
+) -> Iterator[Passage]:
     """Yield the passages of a file in constant memory. Blank lines are counted and yield nothing.
 
     Args:
         file: An open binary file, UTF-8.
         name: Its path, for errors.
         kind: Its format; by default `format_of` its path.
+        offsets: What the offsets of spans count.
+        spans_key: The key of a list of the places of mentions: mappings with `start` and `end`, maybe a `label`.
 
     Raises:
         FormatError: At a line that is not UTF-8, longer than `MAX_LINE_BYTES`, or not an object with a text.
@@ -54,28 +69,42 @@ def read_passages(file: BinaryIO, name: str, kind: PassageFormat | None = None) 
         yield Passage(1, _read_whole(file, name))
         return
     for number, line in read_text_lines(file, name):
-        if line.strip():
-            yield _parse(line, name, number) if kind == "jsonl" else Passage(number, line)
+        if not line.strip():
+            continue
+        if kind == "lines":
+            yield Passage(number, line)
+            continue
+        try:
+            yield _parse(line, number, offsets, spans_key)
+        except ValueError as error:
+            raise FormatError(
+                name, number, f"{error}. A line looks like this: {_EXAMPLE.replace('SPANS', spans_key)}"
+            ) from error
 
 
-def _parse(line: str, name: str, number: int) -> Passage:
-    """The passage of a line of JSON."""
+def _parse(line: str, number: int, offsets: OffsetUnit, spans_key: str) -> Passage:
+    """The passage of a line of JSON.
+
+    Raises:
+        ValueError: If it is none.
+    """
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise FormatError(
-            name, number, f"not JSON ({error}). A line looks like this: {_EXAMPLE}. Is this a file with plain lines?"
-        ) from error
+        raise ValueError(f"not JSON ({error})") from error
     if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise FormatError(name, number, f"not an object with a text. A line looks like this: {_EXAMPLE}")
-    key = row.get("id")
-    if isinstance(key, bool) or not isinstance(key, (str, int, type(None))):
-        shown = json.dumps(key)[:50]
-        raise FormatError(name, number, f"the id is {shown}. Give a string or an integer, or leave it out")
-    return Passage(number, row["text"], key)
+        raise ValueError("not an object with a text")  # noqa: TRY004 - of a file, as the others
+    key, text, spans = row.get("id"), row["text"], row.get(spans_key)
+    is_key = isinstance(key, (str, int, type(None))) and not isinstance(key, bool)
+    if not is_key:
+        raise ValueError(f"the id is {json.dumps(key)[:50]}. Give a string or an integer, or leave it out")
+    if not isinstance(spans, (list, type(None))):
+        raise ValueError(f"not an object with a text and {spans_key}, which are a list")  # noqa: TRY004
+    in_characters = Utf16(text).characters if offsets == "utf-16" else None
+    return Passage(number, text, key, None if spans is None else tuple(read_spans(text, spans, in_characters)))
 
 
-_EXAMPLE = '{"id": "report-7", "text": "She read the NYTimes."}'
+_EXAMPLE = '{"id": "report-7", "text": "She read the NYTimes.", "SPANS": [{"start": 13, "end": 20}]}'
 
 
 def _read_whole(file: BinaryIO, name: str) -> str:

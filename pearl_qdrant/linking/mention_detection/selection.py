@@ -14,13 +14,14 @@ two probable spans win over a less probable one. A span inside one that is exact
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.name_case import Writing
-from pearl_qdrant.linking.mention_detection.name_policy import is_whole
+from pearl_qdrant.linking.mention_detection.name_policy import is_date, is_whole
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span
 from pearl_qdrant.linking.mention_detection.tie_breaking import namesakes
 from pearl_qdrant.records import Link, NilReason
@@ -43,6 +44,8 @@ EXACT_PHRASE = 1.0
 
 _JOINING = frozenset(("and", "or", "for", "with", "from", "in", "on", "at", "to"))
 """A span that no base contains and that has one of these words is more probably two names than one."""
+
+_BEFORE_NAME = re.compile(r"an?|the|[\W\d]+")
 
 _LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds of 0 and 1 are infinite
 
@@ -135,22 +138,29 @@ def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: boo
 
 def _best(probable: Sequence[SpanCandidate], around: Sequence[Span]) -> list[SpanCandidate]:
     """The best ones that do not overlap and are no pieces of longer names, but of the spans around them."""
-    best = _best_disjoint(_without_parts(_without_redundant(probable)))
-    while True:
-        spans = sorted([*around, *(c.span for c in best)], key=lambda span: span.start)
-        starts = [span.start for span in spans]
-        whole = [c for c in best if is_whole(c.span, c.writing, _near(c.span, spans, starts))]
-        if len(whole) == len(best):
-            return best
+    best = _whole(_without_redundant(probable), around)
+    best = _best_disjoint(_without_parts(best))
+    while len(whole := _whole(best, around)) < len(best):
         best = whole
+    return best
 
 
-def _near(span: Span, spans: Sequence[Span], starts: Sequence[int]) -> Sequence[Span]:
-    """Those of some spans in order that may be in the same run of words as a span, or around it."""
+def _whole(candidates: Sequence[SpanCandidate], around: Sequence[Span]) -> list[SpanCandidate]:
+    """Those that are no pieces of longer names, whose other words no other candidate has."""
+    spans = sorted([*around, *(c.span for c in candidates)], key=lambda span: span.start)
+    starts = [span.start for span in spans]
+    return [c for c in candidates if is_whole(c.span, c.writing, _beside(c.span, spans, starts))]
+
+
+def _beside(span: Span, spans: Sequence[Span], starts: Sequence[int]) -> list[Span]:
+    """Those of some spans in order that may be in the run of words of a span: beside it, or all around it."""
     if span.run is None:
-        return ()
+        return []
     first, last = span.run.words[0][0], span.run.words[-1][1]
-    return spans[bisect_right(starts, first - MAX_CHARACTERS) : bisect_right(starts, last)]
+    near = spans[bisect_right(starts, first - MAX_CHARACTERS) : bisect_right(starts, last)]
+    return [
+        o for o in near if o.end <= span.start or span.end <= o.start or (o.start <= span.start and span.end <= o.end)
+    ]
 
 
 def _inside(candidates: Sequence[SpanCandidate], outer: Sequence[SpanCandidate]) -> list[SpanCandidate]:
@@ -204,8 +214,9 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
 
 def _is_better(inner: SpanCandidate, outer: SpanCandidate) -> bool:
     """Whether the inner one of two spans of an entity is the mention."""
-    if outer.is_exact and inner.is_exact and outer.link.mention == f"the {inner.link.mention}":
-        return True
+    if outer.is_exact and inner.is_exact and outer.link.mention.lower() == f"the {inner.link.mention.lower()}":
+        is_of_name = outer.link.canonical_name == outer.link.mention
+        return outer.link.mention.startswith("the ") or not (outer.span.case_matters or is_of_name)
     if outer.is_exact or inner.is_exact:
         # "day pneumonia" is pneumonia, but "Jeffrey Bezos" is more than Bezos.
         added = set(outer.link.mention.split()) - set(inner.link.mention.split())
@@ -246,18 +257,29 @@ def _best_disjoint(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
 
 
 def select_nil(candidates: Sequence[SpanCandidate], kept: Sequence[SpanCandidate]) -> list[SpanCandidate]:
-    """Names and acronyms without an entity that do not overlap the kept spans; the longest first where they overlap."""
+    """Names and acronyms without an entity that do not overlap the kept spans.
+
+    Where they overlap, those that are names of the base and no pieces of longer ones go first, then the longest.
+    """
     taken = {offset for candidate in kept for offset in range(candidate.span.start, candidate.span.end)}
     found = []
-    for candidate in sorted(candidates, key=lambda c: (c.span.start - c.span.end, c.span.start)):
+    for candidate in sorted(
+        candidates, key=lambda c: (not c.is_exact or c.span.run is not None, c.span.start - c.span.end, c.span.start)
+    ):
         span = candidate.span
-        is_name = span.shape in (Shape.NAME, Shape.ACRONYM) and not _JOINING.intersection(
-            candidate.link.mention.split()
-        )
-        if (is_name or span.shape is Shape.GIVEN) and taken.isdisjoint(range(span.start, span.end)):
+        if _may_be_nil(candidate) and taken.isdisjoint(range(span.start, span.end)):
             taken.update(range(span.start, span.end))
             found.append(replace(candidate, link=as_nil(candidate.link)))
     return found
+
+
+def _may_be_nil(candidate: SpanCandidate) -> bool:
+    """Whether a span may be a name that no base has: no date, and without an article or a number before it."""
+    if candidate.span.shape is Shape.GIVEN:
+        return True
+    words = candidate.link.mention.lower().split()
+    is_name = candidate.span.shape in (Shape.NAME, Shape.ACRONYM) and _JOINING.isdisjoint(words)
+    return is_name and not is_date(" ".join(words)) and (candidate.is_exact or not _BEFORE_NAME.fullmatch(words[0]))
 
 
 def as_nil(link: Link) -> Link:

@@ -129,11 +129,15 @@ class SpanFinder:
         self.classes = character_classes(text)
         self.words = split_words(text, self.classes)
         self.lowered = [text[w.start : w.end].lower() for w in self.words]
-        self.initial = [i == 0 or self.words[i - 1].gap is Gap.SENTENCE for i in range(len(self.words))]
+        self.initial = [i == 0 or self._ends_sentence(i - 1) for i in range(len(self.words))]
         self.cased = self._find_cased()
-        self.capital = [self._is_capital(i) for i in range(len(self.words))]
+        self.capital = self._find_capitals()
         self.stop = [word in STOP_WORDS and not self.capital[i] for i, word in enumerate(self.lowered)]
         self._runs = self._find_runs()
+
+    def _ends_sentence(self, i: int) -> bool:
+        """Whether a sentence ends after word i, or a heading, a place and date, a row of a table."""
+        return self.words[i].gap is Gap.SENTENCE or (self.words[i].is_number and self._ends_short_line(i))
 
     def _find_cased(self) -> list[bool]:
         """Whether case is informative at each word."""
@@ -146,6 +150,17 @@ class SpanFinder:
             if len(shapes) >= LEAST_IN_CAPITALS and not any("l" in shape for shape in shapes):
                 cased[first:end] = [False] * (end - first)
         return cased
+
+    def _find_capitals(self) -> list[bool]:
+        """Whether each word is capitalised as a name; at the start of a sentence also if it is so elsewhere."""
+        capital = [self._is_capital(i) for i in range(len(self.words))]
+        small = {self.lowered[i] for i, word in enumerate(self.words) if word.shape[0] == "l"}
+        names = {self.lowered[i] for i, is_name in enumerate(capital) if is_name and not self.initial[i]}
+        names -= small | STOP_WORDS
+        return [is_name or (self._is_cased_start(i) and self.lowered[i] in names) for i, is_name in enumerate(capital)]
+
+    def _is_cased_start(self, i: int) -> bool:
+        return self.initial[i] and self.cased[i] and self.words[i].shape[0] == "U"
 
     def _is_capital(self, i: int) -> bool:
         """Whether a word is capitalised, and not only because it starts a sentence."""
@@ -197,7 +212,8 @@ class SpanFinder:
         while i < len(self.words):
             last, places = i, [i]
             is_title = i > 0 and self.lowered[i - 1] in ROLES
-            while self._in_name(i) and (following := self._next_in_name(last, is_title=is_title)) is not None:
+            is_start = self._in_name(i) and self.lowered[i] not in ARTICLES
+            while is_start and (following := self._next_in_name(last, is_title=is_title)) is not None:
                 last = following
                 places.append(last)
             if 1 < len(places) <= MAX_RUN:
@@ -213,8 +229,8 @@ class SpanFinder:
         if word in ROLES or word in DATES or word == "i":
             return False
         if self.cased[i]:
-            return self.capital[i] and not (self.initial[i] and word in ARTICLES)
-        if not self.words[i].shape.strip("9mo") or self.words[i].is_unspaced or word in STOP_WORDS:
+            return self.capital[i]
+        if not self.words[i].shape.strip("9moe") or self.words[i].is_unspaced or word in STOP_WORDS:
             return False
         return not is_common(word) or begins_names(word)
 
@@ -319,10 +335,8 @@ class SpanFinder:
         return any(self.capital[k] or self.lowered[k] not in COMMON_WORDS for k in range(i, j + 1))
 
     def _is_whole(self, i: int, j: int) -> bool:
-        """Whether a span of mixed words cuts no capitalised run, unlike "friend in New" in "friend in New York"."""
-        cuts_before = self.capital[i] and self._continues(i - 1)
-        cuts_after = self.capital[j] and self._continues(j)
-        if not (cuts_before or cuts_after):
+        """Whether a span of mixed words cuts no longer name, unlike "friend in New" in "friend in New York"."""
+        if not self.cased[i] or self._run(i, j) is None:
             return True
         return all(self.capital[k] or self.words[k].is_number for k in range(i, j + 1))
 
@@ -344,13 +358,6 @@ class SpanFinder:
             return None
         is_part = run.words[0][0] < self.words[i].start or self.words[j].end < run.words[-1][1]
         return run if is_part else None
-
-    def _continues(self, i: int) -> bool:
-        """Whether a capitalised run continues from word i to word i + 1."""
-        if not 0 <= i < len(self.words) - 1 or self.words[i].gap not in (Gap.SPACE, Gap.JOINED):
-            return False
-        is_first_article = self.initial[i] and self.lowered[i] in ARTICLES
-        return self.capital[i] and self.capital[i + 1] and not is_first_article
 
     def _has_currency(self, i: int) -> bool:
         start = self.words[i].start
@@ -395,20 +402,16 @@ class SpanFinder:
         n_capital = sum(self.capital[k] for k in content)
         is_word = all(word.joiner for word in self.words[i:j])
         if is_word and (shapes.count("U") > 1 or ("9" in shapes and len(shapes) > 1)):
-            return Shape.PART if self._is_inside(i, j) else Shape.ACRONYM
+            return Shape.PART if self._run(i, j) is not None else Shape.ACRONYM
         if n_capital == 0:
             return Shape.LOWER
         if n_capital < len(content) or self._has_loose_article(i, j):
             return Shape.MIXED
-        return Shape.PART if self._is_inside(i, j) else Shape.NAME
+        return Shape.PART if self._run(i, j) is not None else Shape.NAME
 
     def _has_loose_article(self, i: int, j: int) -> bool:
         """Whether an article follows a name: "Alexander the Great" is one name, "In Boston the Red Sox" has two."""
         return any(self.lowered[k] in ARTICLES and self.stop[k] and self.capital[k - 1] for k in range(i + 1, j))
-
-    def _is_inside(self, i: int, j: int) -> bool:
-        """Whether a capitalised run continues before or after the span."""
-        return self._continues(i - 1) or self._continues(j)
 
     def _pieces(self, word: Word) -> Iterator[Span]:
         """Pieces of a run without spaces, cut between characters but never before a combining mark."""

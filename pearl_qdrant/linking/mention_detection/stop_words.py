@@ -83,7 +83,8 @@ premier minister chancellor governor mayor senator congressman congresswoman rep
 ambassador secretary king queen prince princess emperor empress pope bishop archbishop cardinal general gen colonel col
 captain capt major lieutenant lt sergeant sgt corporal private admiral commander marshal officer chief chairman
 chairwoman director professor doctor coach manager player striker goalkeeper defender midfielder pitcher skipper
-champion actor actress singer author writer poet painter former late
+champion actor actress singer author writer poet painter former late commissioner spokesman spokeswoman deputy envoy
+patriarch rabbi analyst economist editor columnist correspondent lawyer attorney inspector sheriff treasurer founder
 """.split()
 )
 """Titles and roles, which stand beside a name and are no part of it."""

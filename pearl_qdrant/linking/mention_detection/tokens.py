@@ -123,6 +123,15 @@ _CATEGORY = {
 }
 
 
+_WRITTEN = {0xAD: None, 0x2060: None} | dict(zip(range(0xFB00, 0xFB07), "ff fi fl ffi ffl st st".split(), strict=True))
+"""Soft hyphens and word joiners, which no name has, and ligatures of printers."""
+
+
+def as_name(written: str) -> str:
+    """A piece of a text as a base would write it: without line ends, soft hyphens and ligatures of printers."""
+    return " ".join(written.translate(_WRITTEN).split())
+
+
 def character_classes(text: str) -> str:
     """The class of each character, as a string of the same length.
 

@@ -1,16 +1,15 @@
-"""The two jobs of workers: mentions to link, passages to annotate."""
+"""The two jobs of workers: mentions to link, blocks of texts to annotate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from pearl_qdrant.linking.mention_detection.given_spans import DocLike, read_spans, read_text
+from pearl_qdrant.linking.mention_detection.blocks import MOST, Block
 from pearl_qdrant.linking.mentions import take
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.workers import process
 from pearl_qdrant.linking.workers.pool import Job
-from pearl_qdrant.linking.workers.process import SentDoc, SentSpan
 from pearl_qdrant.records import Annotation, Link
 
 MENTIONS = 256
@@ -44,46 +43,37 @@ def _as_text(mention: object) -> str | None:
 
 
 def annotate_job(
-    options: AnnotateOptions, here: Callable[[Iterable[str | DocLike]], Iterator[list[Annotation]]]
-) -> Job[str | DocLike, list[Annotation]]:
-    """Passages to annotate."""
+    options: AnnotateOptions, here: Callable[[Iterable[Block]], Iterator[list[Annotation]]]
+) -> Job[Block, list[Annotation]]:
+    """Blocks of texts to annotate."""
     return Job(
         options=options,
         here=here,
         there=process.annotate,
-        take=_take_passages,
-        send=lambda passage: passage,
-        weight=lambda passage: 1 + len(_text(passage)) // CHARACTERS_A_MENTION,
+        take=_take_blocks,
+        send=lambda block: block,
+        weight=lambda block: 1 + len(block.text) // CHARACTERS_A_MENTION,
         read=process.read_annotations,
     )
 
 
-def _take_passages(items: Iterator[str | DocLike], n_workers: int) -> list[str | DocLike]:
-    """Up to `PASSAGES` for each worker, fewer where they are long. A `Doc` is read here."""
-    window: list[str | DocLike] = []
+def _take_blocks(blocks: Iterator[Block], n_workers: int) -> list[Block]:
+    """Up to `PASSAGES` for each worker, fewer where they are long."""
+    window: list[Block] = []
     n_characters = 0
-    for item in islice(items, n_workers * PASSAGES):
-        window.append(_as_passage(item))
-        n_characters += len(_text(window[-1]))
+    for block in islice(blocks, n_workers * PASSAGES):
+        window.append(block)
+        n_characters += len(block.text)
         if n_characters >= n_workers * PASSAGE_CHARACTERS:
             break
     return window
 
 
-def _as_passage(item: str | DocLike) -> str | DocLike:
-    """A passage in a form that can be sent.
-
-    Raises:
-        TypeError: If it is none.
-        ValueError: If one of its spans is outside the text.
-    """
-    text, spans = read_text(item)
-    if spans is None:
-        return text
-    return SentDoc(text, tuple(SentSpan(span.start, span.end, span.label) for span in read_spans(text, spans)))
+def has_long(texts: object) -> bool:
+    """Whether some of a list of texts are long, so that several workers share them."""
+    return isinstance(texts, Sequence) and any(isinstance(one, str) and len(one) > MOST for one in texts)
 
 
-def _text(item: object) -> str:
-    """The text of a passage; empty for what is none."""
-    text = item if isinstance(item, str) else getattr(item, "text", "")
-    return text if isinstance(text, str) else ""
+def characters_of(texts: object) -> int:
+    """The characters of a list of texts; 0 if it is none."""
+    return sum(len(one) for one in texts if isinstance(one, str)) if isinstance(texts, Sequence) else 0

@@ -157,7 +157,9 @@ class Workers:
         """Mentions from which workers pay."""
         return RUNNING_MENTIONS if self._executor is not None else START_MENTIONS
 
-    def answers(self, job: Job[T, A], items: Iterable[T], n_workers: int, *, is_required: bool) -> Iterator[A]:
+    def answers(
+        self, job: Job[T, A], items: Iterable[T], *, n_workers: int, is_required: bool, n_known: int = 0
+    ) -> Iterator[A]:
         """The answers of a job: by this process until workers pay, then by them.
 
         An error of the iterable is raised after the answers for what it gave before.
@@ -168,12 +170,11 @@ class Workers:
             n_workers: How many workers to use, of `count`.
             is_required: Whether the caller asked for workers: then it is an error if they cannot be used. Otherwise
                 this process goes on alone.
+            n_known: About how many mentions are known to come.
         """
         remaining = iter(items)
         if not is_required:
-            n_left = self.start_at
-            if isinstance(items, Sequence):
-                n_left -= sum(job.weight(item) for item in items[:n_left])
+            n_left = self.start_at - n_known
             while n_left > 0:
                 window = job.take(remaining, n_workers)
                 if not window:

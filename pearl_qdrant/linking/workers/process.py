@@ -26,6 +26,8 @@ from pearl_qdrant.records import Annotation, Link
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
+    from pearl_qdrant.linking.mention_detection.blocks import Block
+    from pearl_qdrant.linking.options import AnnotateOptions
 
 _LOOK_S = 1.0  # how often to look whether the parent is gone
 _LEAVE_S = 3.0  # how long closing the view may take
@@ -55,23 +57,6 @@ class Setup:
     encoder: tuple[str, str, str]
     calibration: Calibration
     model: RankingModel
-
-
-@dataclass(frozen=True, slots=True)
-class SentSpan:
-    """A span of a `Doc` of spaCy, in characters."""
-
-    start_char: int
-    end_char: int
-    label_: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SentDoc:
-    """A `Doc` of spaCy: its text and its recognised entities."""
-
-    text: str
-    ents: tuple[SentSpan, ...]
 
 
 class _Worker:
@@ -155,10 +140,10 @@ def link(setup: bytes, mentions: Sequence[str | None], options: object) -> list[
     return [_pack(replace(one, mention="")) for one in links]
 
 
-def annotate(setup: bytes, passages: Sequence[str | SentDoc], options: object) -> list[object] | None:
-    """The packed annotations of passages; None as for `link`."""
+def annotate(setup: bytes, blocks: Sequence[Block], options: AnnotateOptions) -> list[object] | None:
+    """The packed annotations of blocks of texts; None as for `link`."""
     linker = _worker.linker_of(setup)
-    return None if linker is None else [_pack(one) for one in linker.annotate_batch(passages, options, workers=1)]
+    return None if linker is None else [_pack(one) for one in linker.annotate_blocks(blocks, options)]
 
 
 def _pack(answer: object) -> object:

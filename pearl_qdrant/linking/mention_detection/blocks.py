@@ -1,0 +1,172 @@
+"""A text as it is annotated: in blocks that take bounded memory and that worker processes share.
+
+A long text is cut between paragraphs or sentences. Each block knows the abbreviations that the whole text defines.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, find_abbreviations
+from pearl_qdrant.linking.mention_detection.assertions import SENTENCE_END, with_assertions
+from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan, read_spans, read_text
+from pearl_qdrant.linking.mention_detection.markup import Heading, cover
+from pearl_qdrant.linking.mention_detection.spans import Span
+from pearl_qdrant.linking.options import AnnotateOptions
+from pearl_qdrant.records import Annotation
+
+MOST = 10_000
+"""Characters of a block, at most: about 2,000 distinct strings to link."""
+
+_PARAGRAPH_END = re.compile(r"\n\s*\n|\r\n\s*\r\n")
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a text, or all of it.
+
+    Attributes:
+        text: What is read; markup is covered.
+        written: The same part as it is written.
+        start: Where it starts in the text, as offsets of the options count.
+        abbreviations: Those of the whole text; offsets are relative to this part.
+        headings: The last one before it, and its own; likewise.
+        spans: The places of its mentions if they are known.
+        is_last: Whether the text ends with it.
+    """
+
+    text: str
+    written: str
+    start: int
+    abbreviations: tuple[Abbreviation, ...]
+    headings: tuple[Heading, ...]
+    spans: tuple[Span, ...] | None
+    is_last: bool
+
+
+class Utf16:
+    """Offsets in UTF-16 code units, as JavaScript, Java and C# count, and in characters.
+
+    Args:
+        text: Offsets are in this text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._wide = [i for i, character in enumerate(text) if character > "\uffff"]
+        self._units = [at + n for n, at in enumerate(self._wide)]
+
+    def units(self, offset: int) -> int:
+        """The offset in code units."""
+        return offset + bisect_left(self._wide, offset)
+
+    def characters(self, offset: int) -> int:
+        """The offset in characters; within a character, that of its start."""
+        return offset - bisect_left(self._units, offset)
+
+
+def read_blocks(
+    text: str | DocLike, options: AnnotateOptions, spans: Iterable[GivenSpan] | None = None
+) -> Iterator[Block]:
+    """The blocks of a text; one if its mentions are known, or linked together.
+
+    Args:
+        text: The text, or a spaCy `Doc`, whose offsets count characters.
+        options: How it is written, and what the offsets of `spans` count.
+        spans: The places of its mentions if the caller knows them.
+
+    Raises:
+        TypeError: If the text is none.
+        ValueError: If a span is outside the text.
+    """
+    written, own_spans = read_text(text)
+    is_utf16 = options.offsets == "utf-16"
+    in_characters = Utf16(written).characters if is_utf16 and spans is not None else None
+    given = own_spans if spans is None else spans
+    places = None if given is None else tuple(read_spans(written, given, in_characters))
+    read, headings = cover(written, options.markup)
+    abbreviations = find_abbreviations(read)
+    starts = [0] if places is not None or options.document else _starts(read)
+    n_units = 0
+    for start, end in zip(starts, [*starts[1:], len(read)], strict=True):
+        part = written[start:end]
+        first = max(0, bisect_right(headings, start, key=lambda one: one[0]) - 1)
+        own_headings = headings[first : bisect_left(headings, end, key=lambda one: one[0])]
+        yield Block(
+            read[start:end],
+            part,
+            n_units,
+            tuple(
+                replace(one, short_start=one.short_start - start, long_start=one.long_start - start)
+                for one in abbreviations
+                if len(starts) == 1 or one.short in part
+            ),
+            tuple((at - start, title) for at, title in own_headings),
+            places,
+            end == len(read),
+        )
+        n_units += Utf16(part).units(len(part)) if is_utf16 else len(part)
+
+
+def _starts(text: str) -> list[int]:
+    """Where the blocks of a text start: after a paragraph that ends late in the one before, else after a sentence."""
+    starts = [0]
+    while len(text) - starts[-1] > MOST:
+        first, last = starts[-1] + MOST // 2, starts[-1] + MOST
+        ends = (
+            [found.end() for found in pattern.finditer(text, first, last)][-1:]
+            for pattern in (_PARAGRAPH_END, SENTENCE_END, _SPACE)
+        )
+        starts.append(next((some[0] for some in ends if some), last))
+    return starts
+
+
+def finished(block: Block, found: Sequence[Annotation], options: AnnotateOptions) -> list[Annotation]:
+    """The annotations of a block with what its text says of them, and with offsets in the whole text."""
+    described = with_assertions(block.text, found, options.triggers, options.assertions, block.headings)
+    units: Callable[[int], int] = Utf16(block.written).units if options.offsets == "utf-16" else int
+    return [
+        replace(
+            one,
+            text=block.written[one.start : one.end],
+            start=block.start + units(one.start),
+            end=block.start + units(one.end),
+            sentence=(block.start + units(one.sentence[0]), block.start + units(one.sentence[1])),
+        )
+        for one in described
+    ]
+
+
+def of_texts(
+    blocks: Iterable[Block],
+    annotated: Callable[[Iterable[Block]], Iterable[list[Annotation]]],
+    on_progress: Callable[[int], None] | None = None,
+) -> Iterator[list[Annotation]]:
+    """The annotations of each text.
+
+    Args:
+        blocks: The blocks of some texts.
+        annotated: Annotates blocks, in order.
+        on_progress: Called after each block with the bytes that are annotated, in UTF-8.
+    """
+    ahead: deque[tuple[bool, int]] = deque()
+
+    def noted() -> Iterator[Block]:
+        for block in blocks:
+            ahead.append((block.is_last, len(block.written.encode("utf-8", "surrogatepass"))))
+            yield block
+
+    n_done, found = 0, list[Annotation]()
+    for some in annotated(noted()):
+        is_last, n_bytes = ahead.popleft()
+        n_done += n_bytes
+        if on_progress is not None:
+            on_progress(n_done)
+        found += some
+        if is_last:
+            yield found
+            found = []
