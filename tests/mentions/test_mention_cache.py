@@ -52,7 +52,7 @@ def opened(path: Path, encoder: Encoder) -> EntityLinker:
 def as_opened_now(path: Path, mentions: Sequence[str]) -> list[Link]:
     """The links of a linker that knows nothing yet."""
     with EntityLinker.open("base", store=str(path), threshold=0.0) as linker:
-        return list(linker.link_batch(mentions))
+        return list(linker.link_batch(mentions, limit=10))
 
 
 def test_a_mention_that_comes_again_is_not_encoded_again(base: Path, model: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_mention_that_comes_again_is_not_encoded_again(base: Path, model: Path
     encoder = Counting(model)
     with opened(base, encoder) as linker:
         encoder.seen.clear()
-        first = list(linker.link_batch(MENTIONS))
-        again = [linker.link(mention) for mention in MENTIONS]
+        first = list(linker.link_batch(MENTIONS, limit=10))
+        again = [linker.link(mention, limit=10) for mention in MENTIONS]
 
     assert encoder.seen == ["New York", "NYTimes", "heart attack", "New Yrok", "zzz", ""]
     assert first == again == as_opened_now(base, MENTIONS)
@@ -104,14 +104,14 @@ def test_an_edit_leaves_no_old_answer(base: Path, model: Path, edit: Callable[..
     """After an edit, by this linker or another one, a mention that came before is searched again."""
     encoder = Counting(model)
     with opened(base, encoder) as linker:
-        before = list(linker.link_batch(MENTIONS))
+        before = list(linker.link_batch(MENTIONS, limit=10))
         if by_another:
             with opened(base, encoder) as other:
                 edit(other)
         else:
             edit(linker)
         encoder.seen.clear()
-        after = list(linker.link_batch(MENTIONS))
+        after = list(linker.link_batch(MENTIONS, limit=10))
 
     assert set(encoder.seen) == {mention.strip() for mention in MENTIONS}
     assert after != before
@@ -122,18 +122,18 @@ def test_an_edit_leaves_no_old_answer(base: Path, model: Path, edit: Callable[..
 def test_what_was_learned_changes_a_mention_that_came_before(base: Path) -> None:
     """An accepted link counts at once, though the mention is not searched again."""
     with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
-        linker.link("NYTimes")
+        linker.link("NYTimes", limit=10)
         linker.accept("NYTimes", "nyp")
 
-        assert linker.link("NYTimes").rule == "learned name"
+        assert linker.link("NYTimes", limit=10).rule == "learned name"
 
 
 def test_an_edit_within_a_batch_counts_from_the_next_slice_on(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mentions that are not linked yet when an entity is added are linked with it, also those that came before."""
     monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 2)
     with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
-        before = linker.link("New Yrok")
-        links = linker.link_batch(["New Yrok", "NYC", "New Yrok"])
+        before = linker.link("New Yrok", limit=10)
+        links = linker.link_batch(["New Yrok", "NYC", "New Yrok"], limit=10)
         first = next(links)
         linker.add([Entity("w", "New Yrok")])
         _, last = links
@@ -149,8 +149,8 @@ def test_nothing_is_remembered_during_a_load(base: Path, model: Path) -> None:
         (collection,) = linker._collections
         collection.write_manifest(collection.manifest.model_copy(update={"state": "loading"}))
         encoder.seen.clear()
-        linker.link("New York")
-        linker.link("New York")
+        linker.link("New York", limit=10)
+        linker.link("New York", limit=10)
 
     assert encoder.seen == ["New York", "New York"]
 
@@ -158,11 +158,11 @@ def test_nothing_is_remembered_during_a_load(base: Path, model: Path) -> None:
 def test_excluded_names_are_neither_kept_nor_found(base: Path) -> None:
     """An evaluation that holds out a name does so for a mention that came before, and for that mention alone."""
     with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
-        before = linker.link("NYTimes")
+        before = linker.link("NYTimes", limit=10)
         held_out = list(linker.score_batch(["NYTimes", "NYTimes"], exclude=lambda i, point: i == 1))
 
         assert [len(scored.found) for scored in held_out] == [7, 0]
-        assert linker.link("NYTimes") == before
+        assert linker.link("NYTimes", limit=10) == before
 
 
 def test_equal_mentions_share_nothing_that_can_be_changed(base: Path) -> None:
@@ -246,10 +246,10 @@ def test_a_reader_that_reloads_forgets_its_answers(base: Path) -> None:
         EntityLinker.open("base", store=str(base), threshold=0.0) as writer,
         EntityLinker.open("base", store=str(base), threshold=0.0, read_only=True) as reader,
     ):
-        before = reader.link("New Yrok")
+        before = reader.link("New Yrok", limit=10)
         writer.add([Entity("w", "New Yrok")])
-        assert reader.link("New Yrok") == before
+        assert reader.link("New Yrok", limit=10) == before
         reader.reload()
 
-        assert reader.link("New Yrok") == writer.link("New Yrok")
-        assert reader.link("New Yrok").entity_id == "w"
+        assert reader.link("New Yrok", limit=10) == writer.link("New Yrok", limit=10)
+        assert reader.link("New Yrok", limit=10).entity_id == "w"
