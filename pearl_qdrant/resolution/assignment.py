@@ -98,14 +98,14 @@ class Assignment:
             for form in range(len(self._forms))
         )
         open_ = array("q", compress(range(len(self._forms)), is_open))
-        near: list[NearPair] = []
+        near: Iterable[NearPair] = ()
         if any(form not in known for form in open_):
             near = self._cluster(open_, encoder(), precision)
         names = tuple(sorted(self._all_rows(together), key=lambda one: (one.node_id, not one.founded, one.name)))
-        near_forms = [replace(pair, a=open_[pair.a], b=open_[pair.b]) for pair in near]
+        near_forms = (replace(pair, a=open_[pair.a], b=open_[pair.b]) for pair in near)
         return Resolution(names, tuple(review_pairs(self._forms, names, near_forms)))
 
-    def _cluster(self, open_: Sequence[int], encoder: Encoder, precision: float) -> list[NearPair]:
+    def _cluster(self, open_: Sequence[int], encoder: Encoder, precision: float) -> Iterable[NearPair]:
         place = self._places(open_)
         forms, model = self._forms.subset(open_), shipped_model()
         groups = self._groups(place)

@@ -6,6 +6,7 @@ short that punctuation tells them apart (`C`, `C++`, `C#`). Memory grows with th
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ MOST_SOURCES = 64
 """Sources that are remembered of a form: an acronym that is found in more needs no further one."""
 
 _LONGEST_ACRONYM = 10
+_DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
 
 
 @dataclass(slots=True)
@@ -86,7 +88,8 @@ class Forms:
 
 def key_of(name: str, type_: str) -> tuple[str, str]:
     """What names of one form have in common: the spelling key, and the type without case."""
-    key = spelling_key(_fold(name))
+    name = plain_name(name)
+    key = spelling_key(fold_name(name))
     if len(key) <= SHORT_KEY:
         key = " ".join(name.casefold().split())
     elif len(key) <= SIGNED_KEY and name.strip():
@@ -95,9 +98,13 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     return key, sys.intern(type_.casefold().strip())
 
 
+def plain_name(name: str) -> str:
+    """A name as it is compared: an acronym without dots (`U.K.`), a possessive with the plain apostrophe."""
+    return name.replace(".", "") if _DOTTED.fullmatch(name) else name.replace("\u2019", "'")
+
+
 def _fold(name: str) -> str:
-    """The folded name; a possessive is one with either apostrophe."""
-    return fold_name(name.replace("\u2019", "'"))
+    return fold_name(plain_name(name))
 
 
 def gather(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.resolution.clusters import (
     FORBIDDEN,
     Cluster,
+    CodeArray,
     FloatArray,
     Group,
     IntArray,
@@ -23,9 +26,11 @@ from pearl_qdrant.resolution.clusters import (
 )
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison
-from pearl_qdrant.resolution.pairs.features import COLUMN, contradict
-from pearl_qdrant.resolution.pairs.model import PairModel
+from pearl_qdrant.resolution.pairs.doubts import DOUBTS
+from pearl_qdrant.resolution.pairs.features import COLUMN, OTHER_FIRST_NAME, POSSIBLE, contradictions
+from pearl_qdrant.resolution.pairs.model import PairModel, probability_of
 from pearl_qdrant.resolution.pairs.reasons import DEFINED, EQUAL, reason_of
+from pearl_qdrant.resolution.pairs.same_words import PART, person_words
 
 KEPT = 0.1
 """Least probability of a pair that is kept; others are scored again if two clusters need them."""
@@ -58,6 +63,23 @@ class NearPair:
     reason: str
 
 
+class Measured(NamedTuple):
+    """What is measured of p pairs, whatever the list is like; every field is (p,).
+
+    Attributes:
+        logits: By the model.
+        is_possible: Whether nothing contradicts.
+        is_same: Whether the words are the same, or those of a part.
+    """
+
+    logits: npt.NDArray[np.float32]
+    is_possible: npt.NDArray[np.bool_]
+    is_same: npt.NDArray[np.bool_]
+
+
+_NOTHING_MEASURED = Measured(np.empty(0, np.float32), np.empty(0, bool), np.empty(0, bool))
+
+
 class NilClusters:
     """Clusters forms.
 
@@ -84,76 +106,87 @@ class NilClusters:
         self._model = model
         self._apart = {(min(pair), max(pair)) for pair in apart}
         self._threshold, self._asked_from = threshold, asked_from
-        self._asked: dict[Pair, tuple[float, str]] = {}
         self._longer = np.empty(0, np.int64)
-        keys, probabilities = self._known()
-        self._table = PairTable(keys, probabilities, self._score)
+        self._shift = 0.0
+        self._table = PairTable(*self._known(), self._score)
         self._ask_of_equal_names()
-        self._ask_of_parts()
+        self._parts = self._found_parts()
 
-    def _known(self) -> tuple[IntArray, FloatArray]:
-        """Candidates with a probability of at least `KEPT`, packed, and their probabilities."""
+    def _known(self) -> tuple[IntArray, FloatArray, CodeArray]:
+        """Candidates with a probability of at least `KEPT`, packed, their probabilities and doubts."""
         packed = self._comparison.candidates()
-        keys, probabilities = [], []
-        longer: list[IntArray] = []
+        keys, measured = [packed[:0]], [_NOTHING_MEASURED]
+        longer = []
         for start in range(0, len(packed), _BLOCK):
-            block = unpack_pairs(packed[start : start + _BLOCK])
-            scores = self._comparison.scores(block, with_words=False)
+            block = packed[start : start + _BLOCK]
+            pairs = unpack_pairs(block)
+            scores = self._comparison.scores(pairs, with_words=False)
             is_worth = self._model.is_worth_comparing(scores.dense, scores.lexical)
-            is_worth |= np.array([self._is_certain(a, b) for a, b in block.tolist()], bool)
-            scored = np.array(self._score([(a, b) for a, b in block[is_worth].tolist()], longer), np.float64)
-            is_kept = (scored >= KEPT) | (scored == FORBIDDEN)
-            keys.append(packed[start : start + _BLOCK][is_worth][is_kept])
-            probabilities.append(scored[is_kept])
+            is_worth |= np.array([self._is_certain(a, b) for a, b in pairs.tolist()], bool)
+            found, is_longer = self._measured(pairs[is_worth])
+            keys.append(block[is_worth])
+            measured.append(found)
+            longer.append(self._short_first(pairs[is_worth][is_longer]))
         self._longer = np.sort(np.concatenate([self._longer, *longer]))
-        return np.concatenate([packed[:0], *keys]), np.concatenate([np.empty(0), *probabilities])
+        every, known = np.concatenate(keys), Measured(*map(np.concatenate, zip(*measured, strict=True)))
+        self._shift = self._model.shift(known.logits[known.is_possible], len(packed))
+        kept = [(every[:0], np.empty(0), np.empty(0, np.uint8))]
+        for start in range(0, len(every), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            scored = self._decided(unpack_pairs(every[part]).tolist(), Measured(*(column[part] for column in known)))
+            probabilities, doubts = np.array(scored[0]), np.array(scored[1], np.uint8)
+            is_kept = (probabilities >= KEPT) | (probabilities == FORBIDDEN)
+            kept.append((every[part][is_kept], probabilities[is_kept], doubts[is_kept]))
+        columns = list(zip(*kept, strict=True))
+        return np.concatenate(columns[0]), np.concatenate(columns[1]), np.concatenate(columns[2])
 
     def _is_certain(self, a: int, b: int) -> bool:
         return self._comparison.is_together(a, b) or self._comparison.is_equal(a, b)
 
-    def _score(self, pairs: Sequence[Pair], longer: list[IntArray] | None = None) -> list[float]:
-        """Probabilities of pairs; to `longer` come those of a name and a longer one that has all its words."""
+    def _measured(self, pairs: IntArray) -> tuple[Measured, npt.NDArray[np.bool_]]:
+        """What is measured of pairs, and whether one of a pair is a part of the other."""
+        features = self._comparison.features(pairs)
+        sameness = [self._comparison.sameness(a, b) for a, b in pairs.tolist()]
+        is_same = np.array([bool(one) for one in sameness], bool)
+        is_longer = (features[:, COLUMN["only_more"]] > 0) | np.array([one == PART for one in sameness], bool)
+        against = contradictions(features)
+        is_possible = (against == POSSIBLE) | (is_same & (against == OTHER_FIRST_NAME))
+        return Measured(self._model.logits(features).astype(np.float32), is_possible, is_same), is_longer
+
+    def _score(self, pairs: Sequence[Pair]) -> tuple[list[float], list[int]]:
+        """Probabilities and doubts of pairs."""
+        return self._decided(pairs, self._measured(np.array(pairs, np.int64))[0])
+
+    def _decided(self, pairs: Sequence[Pair], measured: Measured) -> tuple[list[float], list[int]]:
+        """Probabilities and doubts of pairs."""
         comparison = self._comparison
-        found = [FORBIDDEN] * len(pairs)
-        open_ = []
-        for i, pair in enumerate(pairs):
-            if pair in self._apart or not comparison.types.agree_pair(*pair) or comparison.differ_in_signs(*pair):
+        found, doubts = [FORBIDDEN] * len(pairs), [0] * len(pairs)
+        probabilities = probability_of(measured.logits + self._shift)
+        probabilities[measured.is_same] = np.maximum(probabilities[measured.is_same], SAME_WORDS)
+        probabilities[~measured.is_possible] = FORBIDDEN
+        rows = zip(pairs, probabilities.tolist(), measured.is_same.tolist(), strict=True)
+        for i, ((a, b), probability, is_same) in enumerate(rows):
+            if (a, b) in self._apart or not comparison.types.agree_pair(a, b) or comparison.differ_in_signs(a, b):
                 continue
-            if comparison.is_together(*pair):
+            if comparison.is_together(a, b):
                 found[i] = TOGETHER
-            elif comparison.is_equal(*pair):
+            elif comparison.is_equal(a, b):
                 found[i] = EXACT_CERTAINTY
             else:
-                open_.append(i)
-        if open_:
-            rows = np.array([pairs[i] for i in open_], np.int64)
-            features = comparison.features(rows)
-            if longer is not None:
-                longer.append(self._short_first(rows[features[:, COLUMN["only_more"]] > 0]))
-            is_possible = ~contradict(features)
-            probabilities = self._model.probabilities(features)
-            for at in np.flatnonzero(is_possible).tolist():
-                i, probability = open_[at], float(probabilities[at])
-                is_same = comparison.have_same_words(*pairs[i])
-                if is_same:
-                    probability = max(probability, SAME_WORDS)
-                if probability >= self._asked_from and (reason := comparison.doubt(*pairs[i], is_same=is_same)):
-                    self._asked[pairs[i]] = (probability, reason)
-                else:
-                    found[i] = probability
-        return found
+                found[i] = probability
+                if probability >= self._asked_from:
+                    doubts[i] = DOUBTS.index(comparison.doubt(a, b, is_same=is_same))
+        return found, doubts
 
     def _short_first(self, pairs: IntArray) -> IntArray:
         """Pairs of a name and a longer one, packed with the shorter one first."""
-        n_words = [[len(self._comparison.form(one).strings.content) for one in pair] for pair in pairs.tolist()]
+        n_words = [
+            [len(person_words(self._comparison.form(one).strings)[0]) for one in pair] for pair in pairs.tolist()
+        ]
         is_turned = np.array([a > b for a, b in n_words], bool)
         short, long = np.where(is_turned, pairs[:, 1], pairs[:, 0]), np.where(is_turned, pairs[:, 0], pairs[:, 1])
         packed: IntArray = short << 32 | long
         return packed
-
-    def _ask(self, a: int, b: int, reason: str) -> None:
-        self._asked[(min(a, b), max(a, b))] = (max(self._table.get(a, b) or 0.0, self._asked_from), reason)
-        self._table.forbid(a, b)
 
     def _ask_of_equal_names(self) -> None:
         """Equal names whose types differ are asked, and those without a type that equal two such names."""
@@ -163,31 +196,65 @@ class NilClusters:
             differing = [pair for pair in pairs if not agree(*pair)]
             for a, b in pairs if differing else ():
                 if (a, b) not in self._apart:
-                    self._ask(a, b, "equal names of different types")
+                    doubt = DOUBTS.index("equal names of different types")
+                    self._table.forbid(a, b, probability=self._asked_from, doubt=doubt)
 
-    def _ask_of_parts(self) -> None:
-        """A name that is part of two names of different things is asked: `Jeff`, beside two of them."""
+    def _found_parts(self) -> list[Pair]:
+        """Pairs of a name and one that has it as a part, if others have, too; and of initials and what they stand for.
+
+        They are not merged before it is clear whether the longer names are one thing.
+        """
+        acronyms = np.array(list(self._comparison.fitting_acronyms()), np.int64).reshape(-1, 2)
+        self._longer = np.sort(np.concatenate([self._longer, acronyms[:, 0] << 32 | acronyms[:, 1]]))
+        found = []
         for a, b, probability in list(self._table.items(self._asked_from)):
-            if probability == TOGETHER:
-                continue
             for short, long in ((a, b), (b, a)):
-                lower, upper = np.searchsorted(self._longer, (short << 32, (short + 1) << 32))
-                longer = [int(key & 0xFFFFFFFF) for key in self._longer[lower:upper]]
-                if long in longer and any(self._is_rival(long, other) for other in longer if other != long):
-                    self._ask(a, b, "part of several names")
+                longer = [] if self._comparison.is_together(a, b) else self._longer_than(short)
+                if long in longer and any(self._is_rival(long, other) for other in longer):
+                    self._table.forbid(a, b, probability=probability, doubt=DOUBTS.index("part of several names"))
+                    found.append((short, long))
+        for short, long in acronyms.tolist():
+            pair = (min(short, long), max(short, long))
+            if pair not in self._apart and self._comparison.types.agree_pair(*pair):
+                doubt = DOUBTS.index("acronym of several names")
+                self._table.forbid(short, long, probability=TOGETHER, doubt=doubt)
+                found.append((short, long))
+        return found
+
+    def _longer_than(self, short: int) -> list[int]:
+        lower, upper = np.searchsorted(self._longer, (short << 32, (short + 1) << 32))
+        return [int(key & 0xFFFFFFFF) for key in self._longer[lower:upper]]
 
     def _is_rival(self, one: int, other: int) -> bool:
         """Whether two names that have all words of a shorter one are those of different things."""
+        if one == other:
+            return False
         ours, theirs = (self._comparison.form(form).strings.content_set for form in (one, other))
         if ours <= theirs or theirs <= ours:
             return False
         return self._table.probability(one, other) < _EVEN
 
     def cluster(self, *, groups: Sequence[Group], prefer: Prefer) -> list[Cluster]:
-        """The clusters; see `cluster_names`."""
+        """The clusters; see `cluster_names`.
+
+        Names of which several others have all words, or which are their initials, join these if they are one thing: in
+        one cluster without them.
+        """
         for pair in self._apart:
             self._table.forbid(*pair)
-        return cluster_names(self._table, self._threshold, prefer=prefer, groups=groups)
+        found = cluster_names(self._table, self._threshold, prefer=prefer, groups=groups)
+        of_name = {member: i for i, cluster in enumerate(found) for member in cluster.members}
+        clear = [
+            (short, long)
+            for short, long in self._parts
+            if not any(
+                self._is_rival(long, other) and of_name.get(long, -1 - long) != of_name.get(other, -1 - other)
+                for other in self._longer_than(short)
+            )
+        ]
+        for short, long in clear:
+            self._table.allow(short, long)
+        return cluster_names(self._table, self._threshold, prefer=prefer, groups=groups) if clear else found
 
     def reasons(self, pairs: Sequence[Pair]) -> Iterator[str]:
         """Why the forms of each pair are one entity."""
@@ -200,7 +267,7 @@ class NilClusters:
                 else:
                     yield EQUAL if self._comparison.is_equal(a, b) else reason_of(row)
 
-    def near_pairs(self) -> list[NearPair]:
+    def near_pairs(self) -> Iterator[NearPair]:
         """All scored pairs that are probable enough to be asked, and those with a doubt."""
-        found = [NearPair(a, b, p, "less probable") for a, b, p in self._table.items(self._asked_from)]
-        return found + [NearPair(a, b, p, reason) for (a, b), (p, reason) in self._asked.items()]
+        for a, b, probability, doubt in self._table.with_doubts(self._asked_from):
+            yield NearPair(a, b, probability, DOUBTS[doubt] or "less probable")

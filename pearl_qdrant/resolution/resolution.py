@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from pearl_qdrant.cells import write_lines
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.resolution.files import read_nodes, write_nodes, write_review
+from pearl_qdrant.resolution.files import node_lines, read_nodes, review_lines
 from pearl_qdrant.resolution.names import key_of
 from pearl_qdrant.resolution.node_ids import free_id
 from pearl_qdrant.resolution.pairs.reasons import DECIDED, FOUNDED
@@ -60,11 +61,11 @@ class Resolution:
         """
         if review is not None and not (self.is_repeated and Path(review).exists()):
             self.write_review(review)
-        write_nodes(Path(nodes), self.names, self.inputs)
+        write_lines(Path(nodes), node_lines(self.names, self.inputs))
 
     def write_review(self, path: str | os.PathLike[str]) -> None:
         """Write the pairs for review alone."""
-        write_review(Path(path), self.review)
+        write_lines(Path(path), review_lines(self.review))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Resolution:

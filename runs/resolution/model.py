@@ -157,7 +157,11 @@ def _fit(sets: list[TrainingPairs], names: list[str]) -> tuple[dict[str, float],
 
 def merges_at(one: TrainingPairs, probabilities: npt.NDArray[np.float64], threshold: float) -> tuple[int, int]:
     """Right pairs and all pairs in the forms' clusters at a threshold."""
-    table = PairTable(pack_pairs(one.pairs), probabilities, lambda pairs: [0.0] * len(pairs))
+    n = len(one.pairs)
+    table = PairTable(
+        *(pack_pairs(one.pairs), probabilities, np.zeros(n, np.uint8)),
+        lambda pairs: ([0.0] * len(pairs), [0] * len(pairs)),
+    )
     clusters = cluster_names(table, threshold, prefer=lambda members: dict.fromkeys(members, 0.0))
     right = total = 0
     for cluster in clusters:

@@ -16,12 +16,14 @@ from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, shippe
 
 
 def table_of(
-    known: Sequence[tuple[int, int, float]], score: ScorePairs = lambda pairs: [0.0] * len(pairs)
+    known: Sequence[tuple[int, int, float]],
+    score: ScorePairs = lambda pairs: ([0.0] * len(pairs), [0] * len(pairs)),
 ) -> PairTable:
     """A table of known pairs."""
     ordered = sorted(known)
     pairs = np.array([pair for *pair, _ in ordered], np.int64)
-    return PairTable(pack_pairs(pairs), np.array([probability for *_, probability in ordered]), score)
+    probabilities = np.array([probability for *_, probability in ordered])
+    return PairTable(pack_pairs(pairs), probabilities, np.zeros(len(pairs), np.uint8), score)
 
 
 def alike(members: Sequence[int]) -> dict[int, float]:
@@ -55,9 +57,9 @@ def test_missing_pairs_are_scored() -> None:
     """A pair that the search did not find is scored when it is needed."""
     asked: list[tuple[int, int]] = []
 
-    def score(pairs: Sequence[tuple[int, int]]) -> list[float]:
+    def score(pairs: Sequence[tuple[int, int]]) -> tuple[list[float], list[int]]:
         asked.extend(pairs)
-        return [0.9] * len(pairs)
+        return [0.9] * len(pairs), [0] * len(pairs)
 
     table = table_of([(0, 1, 0.9), (1, 2, 0.8)], score)
     found = cluster_names(table, 0.6, prefer=alike)

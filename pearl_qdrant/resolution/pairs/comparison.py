@@ -6,6 +6,8 @@ bytes a name.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -14,23 +16,25 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.clusters import pack_pairs
-from pearl_qdrant.resolution.names import Forms, is_acronym_like
-from pearl_qdrant.resolution.pairs.doubts import doubt
+from pearl_qdrant.resolution.names import Forms, is_acronym_like, plain_name
+from pearl_qdrant.resolution.pairs.doubts import doubt, has_title
 from pearl_qdrant.resolution.pairs.features import (
+    LEGAL_FORMS,
     Form,
     ScorePart,
     form_of,
-    has_legal_form,
     join_features,
     replaced_words,
     skeleton,
     string_pair,
+    without_legal_forms,
 )
 from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
-from pearl_qdrant.resolution.pairs.same_words import have_same_words
+from pearl_qdrant.resolution.pairs.same_words import sameness, words_without_forms
 from pearl_qdrant.resolution.pairs.slots import Slots
 from pearl_qdrant.resolution.pairs.word_vectors import WordVectors, mapped_vectors
 from pearl_qdrant.resolution.types import Types
@@ -50,6 +54,9 @@ CROWD = slice(5, 12)
 MOST_OF_A_SOURCE = 200
 """Names of one source among which acronyms are looked for."""
 
+CHANCE = 0.03
+"""Names that fit an acronym by chance, at most, for it to be that of the only one that fits."""
+
 _ENCODED = 16_384
 _COMPARED = 65_536
 
@@ -68,7 +75,7 @@ class Comparison:
 
     def __init__(self, forms: Forms, encoder: Encoder) -> None:
         self.forms = forms
-        self._names = [forms.name(form) for form in range(len(forms))]
+        self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
         self._vectors, self._types = _encode(self._names, encoder)
         self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
@@ -132,7 +139,7 @@ class Comparison:
             yield np.array([(a, b) for a in group for b in group if a < b], np.int64)
 
     def _found_together(self) -> set[tuple[int, int]]:
-        """Pairs of an acronym and what it stands for that one source has, or one context defines."""
+        """Pairs of an acronym and its long form that one source has or a context defines, with their other forms."""
         found = {(min(pair), max(pair)) for pair in self.forms.defined}
         of_source: dict[int, list[int]] = {}
         for form, sources in self.forms.sources.items():
@@ -147,7 +154,50 @@ class Comparison:
                     for other in of_one
                     if letters in self.form(other).strings.initials
                 }
-        return found
+        pairs = [[self._words_of(form) for form in pair] for pair in found]
+        alike: dict[tuple[str, ...], list[int]] = {words: [] for pair in pairs for words in pair}
+        for form in range(len(self.forms)) if alike else ():
+            alike.get(self._words_of(form), []).append(form)
+        return {
+            (min(a, b), max(a, b)) for one, other in pairs for a in alike[one] for b in alike[other] if a != b
+        } | found
+
+    def _words_of(self, form: int) -> tuple[str, ...]:
+        strings = self.form(form).strings
+        if strings.text.isupper() and len(strings.text) < 3:
+            return (strings.text,)
+        return tuple(words_without_forms(strings))
+
+    def fitting_acronyms(self) -> Iterator[tuple[int, int]]:
+        """Pairs of an acronym and a name of these initials, where chance would give the list hardly one.
+
+        What chance gives is the number of names with so many words, times how often words begin with each of the
+        letters. Where names have sources, these say which acronyms are meant.
+        """
+        if self.forms.sources:
+            return
+        short: dict[str, list[int]] = {}
+        acronyms = set()
+        for form, name in enumerate(self._names):
+            words = without_legal_forms(self.form(form).strings.content)
+            if len(words) == 1:
+                short.setdefault(words[0], []).append(form)
+                if any(is_acronym_like(word) and fold_name(word) == words[0] for word in name.split()):
+                    acronyms.add(words[0])
+        long: dict[str, list[int]] = {}
+        letters, n_words = Counter[str](), Counter[int]()
+        for form in range(len(self.forms)):
+            strings = self.form(form).strings
+            initials = "".join(word[0] for word in without_legal_forms(strings.content))
+            if len(initials) > 1:
+                letters.update(initials)
+                n_words[len(initials)] += 1
+                for one in {initials, *strings.initials} & acronyms:
+                    long.setdefault(one, []).append(form)
+        for acronym, forms in long.items():
+            share = math.prod(letters[letter] / letters.total() for letter in acronym)
+            if n_words[len(acronym)] * share <= CHANCE:
+                yield from ((a, b) for a in short[acronym] for b in forms)
 
     def is_equal(self, a: int, b: int) -> bool:
         """Whether two forms have one spelling, and differ in type."""
@@ -162,13 +212,13 @@ class Comparison:
         known = [one for one in (self.types.is_person(a), self.types.is_person(b)) if one is not None]
         if known:
             return all(known)
-        if any(not _TITLES.isdisjoint(self.form(one).strings.words) for one in (a, b)):
+        if any(has_title(self.form(one).strings, _TITLES) for one in (a, b)):
             return True
         return self._types is not None and self._types[a, _PERSON] * self._types[b, _PERSON] > _BOTH
 
-    def have_same_words(self, a: int, b: int) -> bool:
-        """Whether two forms have the same words (`features.have_same_words`)."""
-        return have_same_words(self.form(a), self.form(b), is_person=self.is_person(a, b))
+    def sameness(self, a: int, b: int) -> str:
+        """Whether two forms have the same words (`same_words.sameness`)."""
+        return sameness(self.form(a), self.form(b), is_person=self.is_person(a, b))
 
     def doubt(self, a: int, b: int, *, is_same: bool) -> str:
         """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""
@@ -176,7 +226,12 @@ class Comparison:
             return "another type"
         if self._is_company_of_person(a, b):
             return "a company and a person"
-        return doubt(self.form(a), self.form(b), is_same=is_same, are_unknown_places=self._are_unknown_places(a, b))
+        return doubt(
+            *(self.form(a), self.form(b)),
+            is_same=is_same,
+            is_person=self.is_person(a, b),
+            are_unknown_places=self._are_unknown_places(a, b),
+        )
 
     def _are_unknown_places(self, a: int, b: int) -> bool:
         """Whether both have the type of a place, and the model does not know both as one."""
@@ -189,11 +244,13 @@ class Comparison:
         if self._types is None:
             return False
         return any(
-            self._types[two, _PERSON] > _PROBABLY
-            and has_legal_form(self.form(one))
-            and not has_legal_form(self.form(two))
+            self._types[two, _PERSON] > _PROBABLY and self._has_legal_form(one) and not self._has_legal_form(two)
             for one, two in ((a, b), (b, a))
         )
+
+    def _has_legal_form(self, form: int) -> bool:
+        words = self.form(form).strings.folded.split()
+        return len(words) > 1 and words[-1] in LEGAL_FORMS
 
     def is_together(self, a: int, b: int) -> bool:
         """Whether one is an acronym and the other its long form, and one source or context has both."""

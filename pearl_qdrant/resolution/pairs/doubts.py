@@ -19,6 +19,24 @@ from pearl_qdrant.linking.ranking.name_differences import TITLES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import Form
 
+DOUBTS = (
+    "",
+    "another type",
+    "a company and a person",
+    "acronym that no source has with its long form",
+    "title of another person",
+    "the same words but for a letter",
+    "what belongs to it",
+    "one has an abbreviation",
+    "one has a number",
+    "short words that are spelt alike",
+    "two words that are spelt alike",
+    "equal names of different types",
+    "part of several names",
+    "acronym of several names",
+)
+"""All reasons to ask, by their number; the first is none."""
+
 _DIGIT = re.compile(r"\d")
 
 _WOMEN = frozenset("mrs ms miss lady dame madam madame".split())
@@ -30,19 +48,20 @@ _LEAST_LETTERS = 8
 """Letters from which a single word may be another spelling of a word: fewer make other names."""
 
 
-def doubt(a: Form, b: Form, *, is_same: bool, are_unknown_places: bool = False) -> str:
+def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknown_places: bool = False) -> str:
     """Why a person should decide whether two names mean the same, or "".
 
     Args:
         a, b: The names.
         is_same: Whether their words are the same (`same_words`).
+        is_person: Whether both may be names of persons.
         are_unknown_places: Whether both are places, and at least one is not a known one: transliterations of one name
             are spelt alike, and so are `Austria` and `Australia`.
     """
     one, two = a.strings, b.strings
     if not is_same and (one.joined in two.initials or two.joined in one.initials):
         return "acronym that no source has with its long form"
-    if _is_titled_woman(one, two):
+    if is_person and _is_titled_woman(one, two):
         return "title of another person"
     ours = [word for word in one.content if word not in two.content_set]
     theirs = [word for word in two.content if word not in one.content_set]
@@ -68,10 +87,16 @@ def _are_letters(words: Sequence[str], one: StringFeatures, two: StringFeatures)
     return all(len(word) == 2 and word.isalpha() and word not in one.initials | two.initials for word in words)
 
 
+def has_title(strings: StringFeatures, titles: frozenset[str]) -> bool:
+    """Whether a name has one of the titles; `MS` beside small letters is Microsoft."""
+    is_company = strings.text.startswith("MS ") and not strings.text.isupper()
+    return not titles.isdisjoint(strings.words) and not is_company
+
+
 def _is_titled_woman(one: StringFeatures, two: StringFeatures) -> bool:
     """Whether one has the title of a woman before a family name, and the other is that name without such a title."""
     for titled, other in ((one, two), (two, one)):
-        if not _WOMEN.isdisjoint(titled.words) and _WOMEN.isdisjoint(other.words):
+        if has_title(titled, _WOMEN) and not has_title(other, _WOMEN):
             return len([word for word in titled.words if word not in TITLES | _WOMEN | IGNORED]) < 2
     return False
 

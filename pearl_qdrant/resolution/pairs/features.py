@@ -204,13 +204,16 @@ def _has_initials(short: Sequence[str], long: Sequence[str]) -> bool:
     return 0 < n_initials < len(short)
 
 
-def has_legal_form(form: Form) -> bool:
-    """Whether a name ends in the legal form of a company: `Inc`, `GmbH`."""
-    words = form.strings.folded.split()
-    return len(words) > 1 and words[-1] in _LEGAL_FORMS
+def without_legal_forms(words: Sequence[str]) -> Sequence[str]:
+    """Words without the legal forms at their end, unless nothing else is left: `Acme Robotics Pty Ltd`."""
+    n = next((i for i in range(len(words), 0, -1) if words[i - 1] not in LEGAL_FORMS), len(words))
+    return words[:n]
 
 
-_LEGAL_FORMS = frozenset("inc incorporated corp corporation co company ltd limited llc plc gmbh ag sa nv".split())
+LEGAL_FORMS = frozenset(
+    "inc incorporated corp corporation co company ltd limited llc llp lp plc gmbh ag kg kgaa se sa sas sarl srl spa nv "
+    "bv ab as asa oy oyj aps pty pvt kk aktiengesellschaft ltda sro doo".split()
+)
 
 
 def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str], list[str]]:
@@ -250,13 +253,17 @@ CONTRADICTIONS: dict[str, str] = {
 }
 """Features that no two names of one thing have, and their words."""
 
-_CONTRADICTING = [COLUMN[name] for name in CONTRADICTIONS]
+POSSIBLE, OTHER_FIRST_NAME, CONTRADICTED = range(3)
+"""What contradicts a pair: nothing, first names alone, or more. Titles look like first names: `Chancellor Berg`."""
+
+_CONTRADICTING = [COLUMN[name] for name in CONTRADICTIONS if name != "first_name_differs"]
 
 
-def contradict(features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Which of p pairs cannot mean the same, (p,), from (p, len(FEATURES))."""
-    found: npt.NDArray[np.bool_] = np.any(features[:, _CONTRADICTING] > 0, axis=1)
-    return found
+def contradictions(features: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """What contradicts p pairs, (p,), from (p, len(FEATURES))."""
+    found = np.where(features[:, COLUMN["first_name_differs"]] > 0, OTHER_FIRST_NAME, POSSIBLE)
+    found[np.any(features[:, _CONTRADICTING] > 0, axis=1)] = CONTRADICTED
+    return found.astype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
