@@ -98,14 +98,6 @@ class PairTable:
         else:
             self._probabilities[at], self._doubts[at] = probability, doubt
 
-    def allow(self, a: int, b: int) -> None:
-        """There is no doubt about a pair any more."""
-        key = _key(a, b)
-        if (at := self._find(key)) is None:
-            self._added[key] = (self._added[key][0], 0)
-        else:
-            self._doubts[at] = 0
-
     def get(self, a: int, b: int) -> float | None:
         """The probability of a pair, `FORBIDDEN` where there is a doubt; None if it is not known."""
         return self._get(_key(a, b))
@@ -226,6 +218,25 @@ def cluster_names(
             first = _with_representative(table, members, prefer, founder)
             found += _agreeing(table, first, threshold, prefer, held)
     return found
+
+
+def attach(of_name: dict[int, Cluster], short: int, long: int, probability: float, founders: Collection[int]) -> None:
+    """Put the cluster of one name into that of another one, unless both have founders.
+
+    Args:
+        of_name: The clusters by their members, which change; names without one have none.
+        short, long: The names.
+        probability: That both are the same.
+        founders: Representatives that do not change.
+    """
+    gone, kept = (of_name.get(one) or Cluster([one], one, {one: 1.0}) for one in (short, long))
+    if gone.representative in founders:
+        gone, kept = kept, gone
+    if gone is kept or gone.representative in founders:
+        return
+    kept.agreement.update({one: min(probability, gone.agreement[one]) for one in gone.members})
+    kept.members = sorted(kept.members + gone.members)
+    of_name.update(dict.fromkeys(kept.members, kept))
 
 
 _Entry = tuple[float, int, int, int, int]

@@ -21,15 +21,16 @@ from pearl_qdrant.resolution.clusters import (
     Pair,
     PairTable,
     Prefer,
+    attach,
     cluster_names,
     unpack_pairs,
 )
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.doubts import DOUBTS
-from pearl_qdrant.resolution.pairs.features import COLUMN, OTHER_FIRST_NAME, POSSIBLE, contradictions
+from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME, contradictions
 from pearl_qdrant.resolution.pairs.model import PairModel, probability_of
-from pearl_qdrant.resolution.pairs.reasons import DEFINED, EQUAL, reason_of
+from pearl_qdrant.resolution.pairs.reasons import EQUAL, INITIALS, PART_OF, reason_of
 from pearl_qdrant.resolution.pairs.same_words import PART, person_words
 
 KEPT = 0.1
@@ -43,6 +44,8 @@ SAME_WORDS = 0.99
 """Least probability of names with the same words: 1,338 of 1,341 such pairs of the made lists are right."""
 
 _EVEN = 0.5
+
+_PART, _ACRONYM = DOUBTS.index("part of several names"), DOUBTS.index("acronym of several names")
 
 _BLOCK = 32_768
 
@@ -69,15 +72,17 @@ class Measured(NamedTuple):
     Attributes:
         logits: By the model.
         is_possible: Whether nothing contradicts.
-        is_same: Whether the words are the same, or those of a part.
+        sameness: `same_words.SAME`, `PART`, or 0.
+        is_longer: Whether one has all words of the other, and more.
     """
 
     logits: npt.NDArray[np.float32]
     is_possible: npt.NDArray[np.bool_]
-    is_same: npt.NDArray[np.bool_]
+    sameness: CodeArray
+    is_longer: npt.NDArray[np.bool_]
 
 
-_NOTHING_MEASURED = Measured(np.empty(0, np.float32), np.empty(0, bool), np.empty(0, bool))
+_NOTHING_MEASURED = Measured(np.empty(0, np.float32), np.empty(0, bool), np.empty(0, np.uint8), np.empty(0, bool))
 
 
 class NilClusters:
@@ -107,6 +112,7 @@ class NilClusters:
         self._apart = {(min(pair), max(pair)) for pair in apart}
         self._threshold, self._asked_from = threshold, asked_from
         self._longer = np.empty(0, np.int64)
+        self._attached: dict[int, str] = {}
         self._shift = 0.0
         self._table = PairTable(*self._known(), self._score)
         self._ask_of_equal_names()
@@ -122,13 +128,12 @@ class NilClusters:
             pairs = unpack_pairs(block)
             scores = self._comparison.scores(pairs, with_words=False)
             is_worth = self._model.is_worth_comparing(scores.dense, scores.lexical)
-            is_worth |= np.array([self._is_certain(a, b) for a, b in pairs.tolist()], bool)
-            found, is_longer = self._measured(pairs[is_worth])
+            is_worth |= np.array([self._comparison.is_equal(a, b) for a, b in pairs.tolist()], bool)
+            measured.append(self._measured(pairs[is_worth]))
             keys.append(block[is_worth])
-            measured.append(found)
-            longer.append(self._short_first(pairs[is_worth][is_longer]))
+            longer.append(self._short_first(pairs[is_worth][measured[-1].is_longer]))
         self._longer = np.sort(np.concatenate([self._longer, *longer]))
-        every, known = np.concatenate(keys), Measured(*map(np.concatenate, zip(*measured, strict=True)))
+        every, known = np.concatenate(keys), Measured(*map(np.concatenate, zip(*measured, strict=True)))  # type: ignore[arg-type]
         self._shift = self._model.shift(known.logits[known.is_possible], len(packed))
         kept = [(every[:0], np.empty(0), np.empty(0, np.uint8))]
         for start in range(0, len(every), _BLOCK):
@@ -140,42 +145,38 @@ class NilClusters:
         columns = list(zip(*kept, strict=True))
         return np.concatenate(columns[0]), np.concatenate(columns[1]), np.concatenate(columns[2])
 
-    def _is_certain(self, a: int, b: int) -> bool:
-        return self._comparison.is_together(a, b) or self._comparison.is_equal(a, b)
-
-    def _measured(self, pairs: IntArray) -> tuple[Measured, npt.NDArray[np.bool_]]:
-        """What is measured of pairs, and whether one of a pair is a part of the other."""
+    def _measured(self, pairs: IntArray) -> Measured:
         features = self._comparison.features(pairs)
-        sameness = [self._comparison.sameness(a, b) for a, b in pairs.tolist()]
-        is_same = np.array([bool(one) for one in sameness], bool)
-        is_longer = (features[:, COLUMN["only_more"]] > 0) | np.array([one == PART for one in sameness], bool)
+        sameness = np.array([self._comparison.sameness(a, b) for a, b in pairs.tolist()], np.uint8)
         against = contradictions(features)
-        is_possible = (against == POSSIBLE) | (is_same & (against == OTHER_FIRST_NAME))
-        return Measured(self._model.logits(features).astype(np.float32), is_possible, is_same), is_longer
+        is_possible = (against == POSSIBLE) | ((sameness > 0) & (against == UNLESS_SAME))
+        logits = self._model.logits(features).astype(np.float32)
+        logits[~is_possible & (against == UNLESS_SAME)] = -30
+        is_longer = (features[:, COLUMN["only_more"]] > 0) | (sameness == PART)
+        return Measured(logits, against < CONTRADICTED, sameness, is_longer)
 
     def _score(self, pairs: Sequence[Pair]) -> tuple[list[float], list[int]]:
         """Probabilities and doubts of pairs."""
-        return self._decided(pairs, self._measured(np.array(pairs, np.int64))[0])
+        return self._decided(pairs, self._measured(np.array(pairs, np.int64)))
 
     def _decided(self, pairs: Sequence[Pair], measured: Measured) -> tuple[list[float], list[int]]:
         """Probabilities and doubts of pairs."""
         comparison = self._comparison
         found, doubts = [FORBIDDEN] * len(pairs), [0] * len(pairs)
         probabilities = probability_of(measured.logits + self._shift)
-        probabilities[measured.is_same] = np.maximum(probabilities[measured.is_same], SAME_WORDS)
+        is_same = measured.sameness > 0
+        probabilities[is_same] = np.maximum(probabilities[is_same], SAME_WORDS)
         probabilities[~measured.is_possible] = FORBIDDEN
-        rows = zip(pairs, probabilities.tolist(), measured.is_same.tolist(), strict=True)
-        for i, ((a, b), probability, is_same) in enumerate(rows):
+        rows = zip(pairs, probabilities.tolist(), measured.sameness.tolist(), strict=True)
+        for i, ((a, b), probability, sameness) in enumerate(rows):
             if (a, b) in self._apart or not comparison.types.agree_pair(a, b) or comparison.differ_in_signs(a, b):
                 continue
-            if comparison.is_together(a, b):
-                found[i] = TOGETHER
-            elif comparison.is_equal(a, b):
+            if comparison.is_equal(a, b):
                 found[i] = EXACT_CERTAINTY
             else:
                 found[i] = probability
                 if probability >= self._asked_from:
-                    doubts[i] = DOUBTS.index(comparison.doubt(a, b, is_same=is_same))
+                    doubts[i] = DOUBTS.index(comparison.doubt(a, b, is_same=sameness > 0)) or _PART * (sameness == PART)
         return found, doubts
 
     def _short_first(self, pairs: IntArray) -> IntArray:
@@ -199,26 +200,30 @@ class NilClusters:
                     doubt = DOUBTS.index("equal names of different types")
                     self._table.forbid(a, b, probability=self._asked_from, doubt=doubt)
 
-    def _found_parts(self) -> list[Pair]:
-        """Pairs of a name and one that has it as a part, if others have, too; and of initials and what they stand for.
+    def _found_parts(self) -> list[tuple[int, int, float]]:
+        """Pairs of a name and one that it is a part or the initials of, with their probabilities; the longest first.
 
-        They are not merged before it is clear whether the longer names are one thing.
+        None of them merges with others' help. A name that is no person's, and a part of one thing's names alone, is as
+        any other.
         """
-        acronyms = np.array(list(self._comparison.fitting_acronyms()), np.int64).reshape(-1, 2)
-        self._longer = np.sort(np.concatenate([self._longer, acronyms[:, 0] << 32 | acronyms[:, 1]]))
         found = []
-        for a, b, probability in list(self._table.items(self._asked_from)):
-            for short, long in ((a, b), (b, a)):
-                longer = [] if self._comparison.is_together(a, b) else self._longer_than(short)
-                if long in longer and any(self._is_rival(long, other) for other in longer):
-                    self._table.forbid(a, b, probability=probability, doubt=DOUBTS.index("part of several names"))
-                    found.append((short, long))
-        for short, long in acronyms.tolist():
-            pair = (min(short, long), max(short, long))
-            if pair not in self._apart and self._comparison.types.agree_pair(*pair):
-                doubt = DOUBTS.index("acronym of several names")
-                self._table.forbid(short, long, probability=TOGETHER, doubt=doubt)
-                found.append((short, long))
+        for a, b, probability, doubt in list(self._table.with_doubts(self._asked_from)):
+            for short, long in ((a, b), (b, a)) if doubt in (0, _PART) else ():
+                longer = self._longer_than(short)
+                if long in longer and (doubt or any(self._is_rival(long, other) for other in longer)):
+                    self._table.forbid(a, b, probability=probability, doubt=_PART)
+                    found.append((short, long, probability))
+        found.sort(key=lambda part: -len(self._comparison.form(part[0]).strings.content))
+        comparison = self._comparison
+        letters: dict[int, set[str]] = {}
+        for short, long in dict.fromkeys(comparison.acronyms()):
+            if (min(short, long), max(short, long)) not in self._apart and comparison.types.agree_pair(short, long):
+                self._table.forbid(short, long, probability=TOGETHER, doubt=_ACRONYM)
+                found.append((short, long, TOGETHER))
+                letters.setdefault(long, set()).add(comparison.form(short).strings.joined)
+        for a, b, probability in list(self._table.items(self._asked_from)) if letters else ():
+            if a in letters and b in letters and letters[a].isdisjoint(letters[b]):
+                self._table.forbid(a, b, probability=probability, doubt=DOUBTS.index("each has another acronym"))
         return found
 
     def _longer_than(self, short: int) -> list[int]:
@@ -237,35 +242,38 @@ class NilClusters:
     def cluster(self, *, groups: Sequence[Group], prefer: Prefer) -> list[Cluster]:
         """The clusters; see `cluster_names`.
 
-        Names of which several others have all words, or which are their initials, join these if they are one thing: in
-        one cluster without them.
+        A name that is a part of others, or their initials, joins these if all of them are in one cluster.
         """
         for pair in self._apart:
             self._table.forbid(*pair)
         found = cluster_names(self._table, self._threshold, prefer=prefer, groups=groups)
-        of_name = {member: i for i, cluster in enumerate(found) for member in cluster.members}
-        clear = [
-            (short, long)
-            for short, long in self._parts
-            if not any(
-                self._is_rival(long, other) and of_name.get(long, -1 - long) != of_name.get(other, -1 - other)
-                for other in self._longer_than(short)
-            )
-        ]
-        for short, long in clear:
-            self._table.allow(short, long)
-        return cluster_names(self._table, self._threshold, prefer=prefer, groups=groups) if clear else found
+        founders = {group.founder for group in groups if group.founder is not None}
+        of_short: dict[tuple[int, bool], list[tuple[int, float]]] = {}
+        for short, long, probability in self._parts:
+            of_short.setdefault((short, probability == TOGETHER), []).append((long, probability))
+        of_name = {member: cluster for cluster in found for member in cluster.members}
+        for (short, is_acronym), longer in of_short.items():
+            every = [long for long, _ in longer] if is_acronym else self._longer_than(short)
+            if any(
+                (of_name.get(one) is not of_name.get(other) or of_name.get(one) is None) and self._is_rival(one, other)
+                for one, _ in longer
+                for other in every
+            ):
+                continue
+            self._attached[short] = INITIALS if is_acronym else PART_OF
+            for long, probability in longer:
+                if probability >= self._threshold:
+                    attach(of_name, short, long, probability, founders)
+        return list({id(cluster): cluster for cluster in of_name.values()}.values())
 
     def reasons(self, pairs: Sequence[Pair]) -> Iterator[str]:
-        """Why the forms of each pair are one entity."""
+        """Why the forms of each pair, the name of a cluster and another one, are one entity."""
         for start in range(0, len(pairs), _BLOCK):
             block = pairs[start : start + _BLOCK]
             features = self._comparison.features(np.array([(min(pair), max(pair)) for pair in block], np.int64))
             for (a, b), row in zip(block, features.tolist(), strict=True):
-                if self._comparison.is_together(a, b):
-                    yield DEFINED
-                else:
-                    yield EQUAL if self._comparison.is_equal(a, b) else reason_of(row)
+                equal = EQUAL if self._comparison.is_equal(a, b) else None
+                yield equal or self._attached.get(b) or reason_of(row)
 
     def near_pairs(self) -> Iterator[NearPair]:
         """All scored pairs that are probable enough to be asked, and those with a doubt."""

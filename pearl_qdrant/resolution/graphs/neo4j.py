@@ -3,7 +3,7 @@
     neo4j://localhost:7687/movies      the scheme and host of the driver, and a database; without one the user's own
 
 The name of a node is its property `name`, `label`, `title`, `entity_name`, `entity_id` or `id`, its type the property
-`entity_type` and the like, else its last label that the database's builder did not add. Nodes of chunks, documents and
+`entity_type` and the like, else its first label that no builder adds to all. Nodes of chunks, documents and
 communities, and nodes without a name, stay as they are. Labels of merged nodes are united.
 
 The user and the password are those of the environment, as Neo4j names them: `NEO4J_USERNAME` and `NEO4J_PASSWORD`.
@@ -105,7 +105,7 @@ def _node(record: Mapping[str, Any]) -> Node:
     attributes = {**attributes, LABELS: tuple(labels)}
     if not _NO_THINGS.isdisjoint(labels):
         return Node(record["key"], "", attributes=attributes)
-    return node_of(record["key"], attributes, name=name, type_=types[-1] if types else "")
+    return node_of(record["key"], attributes, name=name, type_=types[0] if types else "")
 
 
 def _attributes(properties: Mapping[str, Any]) -> dict[str, Value]:

@@ -7,6 +7,7 @@ bytes a name.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -16,13 +17,13 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs
-from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.clusters import pack_pairs
 from pearl_qdrant.resolution.names import Forms, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.doubts import doubt, has_title
 from pearl_qdrant.resolution.pairs.features import (
+    FEATURES,
     LEGAL_FORMS,
     Form,
     ScorePart,
@@ -34,7 +35,7 @@ from pearl_qdrant.resolution.pairs.features import (
     without_legal_forms,
 )
 from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
-from pearl_qdrant.resolution.pairs.same_words import sameness, words_without_forms
+from pearl_qdrant.resolution.pairs.same_words import sameness
 from pearl_qdrant.resolution.pairs.slots import Slots
 from pearl_qdrant.resolution.pairs.word_vectors import WordVectors, mapped_vectors
 from pearl_qdrant.resolution.types import Types
@@ -86,7 +87,6 @@ class Comparison:
         self._words = WordVectors(forms.folded, encoder, self._baseline)
         self.form = lru_cache(maxsize=50_000)(self._form)
         self._slots = Slots(self._distinct_contents())
-        self._together = self._found_together()
 
     def _form(self, number: int) -> Form:
         return form_of(self._names[number], self.forms.folded[number])
@@ -133,14 +133,14 @@ class Comparison:
         rows = weighted_rows(skeletons, rarity)
         del skeletons
         yield from ngram_pairs(rows, features=SKELETON_FEATURES, k=SKELETON_PAIRS)
-        if self._together:
-            yield np.array(sorted(self._together), np.int64)
         for group in self.namesakes():
             yield np.array([(a, b) for a in group for b in group if a < b], np.int64)
 
-    def _found_together(self) -> set[tuple[int, int]]:
-        """Pairs of an acronym and its long form that one source has or a context defines, with their other forms."""
-        found = {(min(pair), max(pair)) for pair in self.forms.defined}
+    def acronyms(self) -> Iterator[tuple[int, int]]:
+        """Pairs of an acronym and its long form: defined by a context or name, of one source, or fitting by itself."""
+        yield from self.forms.defined
+        if not self.forms.sources:
+            yield from self._fitting_acronyms()
         of_source: dict[int, list[int]] = {}
         for form, sources in self.forms.sources.items():
             for source in sources:
@@ -149,55 +149,34 @@ class Comparison:
             short = [form for form in of_one if is_acronym_like(self._names[form])]
             for one in short if len(of_one) <= MOST_OF_A_SOURCE else ():
                 letters = self.form(one).strings.joined
-                found |= {
-                    (min(one, other), max(one, other))
-                    for other in of_one
-                    if letters in self.form(other).strings.initials
-                }
-        pairs = [[self._words_of(form) for form in pair] for pair in found]
-        alike: dict[tuple[str, ...], list[int]] = {words: [] for pair in pairs for words in pair}
-        for form in range(len(self.forms)) if alike else ():
-            alike.get(self._words_of(form), []).append(form)
-        return {
-            (min(a, b), max(a, b)) for one, other in pairs for a in alike[one] for b in alike[other] if a != b
-        } | found
+                yield from ((one, other) for other in of_one if letters in self.form(other).strings.initials)
 
-    def _words_of(self, form: int) -> tuple[str, ...]:
-        strings = self.form(form).strings
-        if strings.text.isupper() and len(strings.text) < 3:
-            return (strings.text,)
-        return tuple(words_without_forms(strings))
-
-    def fitting_acronyms(self) -> Iterator[tuple[int, int]]:
-        """Pairs of an acronym and a name of these initials, where chance would give the list hardly one.
+    def _fitting_acronyms(self) -> Iterator[tuple[int, int]]:
+        """Acronyms with the names of these initials, where chance would give the list hardly one of them.
 
         What chance gives is the number of names with so many words, times how often words begin with each of the
-        letters. Where names have sources, these say which acronyms are meant.
+        letters.
         """
-        if self.forms.sources:
-            return
         short: dict[str, list[int]] = {}
-        acronyms = set()
         for form, name in enumerate(self._names):
-            words = without_legal_forms(self.form(form).strings.content)
-            if len(words) == 1:
-                short.setdefault(words[0], []).append(form)
-                if any(is_acronym_like(word) and fold_name(word) == words[0] for word in name.split()):
-                    acronyms.add(words[0])
+            if is_acronym_like(name):
+                short.setdefault(_letters(name), []).append(form)
         long: dict[str, list[int]] = {}
         letters, n_words = Counter[str](), Counter[int]()
-        for form in range(len(self.forms)):
+        for form, name in enumerate(self._names):
             strings = self.form(form).strings
             initials = "".join(word[0] for word in without_legal_forms(strings.content))
             if len(initials) > 1:
-                letters.update(initials)
-                n_words[len(initials)] += 1
-                for one in {initials, *strings.initials} & acronyms:
+                sides = re.split(r"\s*&\s*|\s+and\s+", name)
+                pair = "&".join(side[:1].casefold() for side in sides) if len(sides) == 2 else initials
+                letters.update(pair)
+                n_words[len(pair)] += 1
+                for one in {pair, initials, *strings.initials} & short.keys():
                     long.setdefault(one, []).append(form)
         for acronym, forms in long.items():
             share = math.prod(letters[letter] / letters.total() for letter in acronym)
             if n_words[len(acronym)] * share <= CHANCE:
-                yield from ((a, b) for a in short[acronym] for b in forms)
+                yield from ((a, b) for a in short[acronym] for b in forms if a != b)
 
     def is_equal(self, a: int, b: int) -> bool:
         """Whether two forms have one spelling, and differ in type."""
@@ -216,7 +195,7 @@ class Comparison:
             return True
         return self._types is not None and self._types[a, _PERSON] * self._types[b, _PERSON] > _BOTH
 
-    def sameness(self, a: int, b: int) -> str:
+    def sameness(self, a: int, b: int) -> int:
         """Whether two forms have the same words (`same_words.sameness`)."""
         return sameness(self.form(a), self.form(b), is_person=self.is_person(a, b))
 
@@ -252,14 +231,10 @@ class Comparison:
         words = self.form(form).strings.folded.split()
         return len(words) > 1 and words[-1] in LEGAL_FORMS
 
-    def is_together(self, a: int, b: int) -> bool:
-        """Whether one is an acronym and the other its long form, and one source or context has both."""
-        return (min(a, b), max(a, b)) in self._together
-
     def features(self, pairs: IntArray) -> FloatArray:
         """Features of pairs in the order of `pairs.features.FEATURES`, (p, features)."""
         blocks = [self._block(pairs[start : start + _COMPARED]) for start in range(0, len(pairs), _COMPARED)]
-        return np.concatenate(blocks)
+        return np.concatenate([np.empty((0, len(FEATURES)), np.float32), *blocks])
 
     def scores(self, pairs: IntArray, *, with_words: bool = True) -> ScorePart:
         """What vectors, n-grams and predicted types say of at most `_COMPARED` pairs, sorted by the first name.
@@ -304,6 +279,10 @@ class Comparison:
     def _block(self, pairs: IntArray) -> FloatArray:
         strings = [string_pair(self.form(a), self.form(b), is_person=self.is_person(a, b)) for a, b in pairs.tolist()]
         return join_features(self.scores(pairs), np.array(strings, np.float32))
+
+
+def _letters(acronym: str) -> str:
+    return "".join(c for c in acronym.casefold() if c.isalnum() or c == "&")
 
 
 _SAME_COSINE = 1e-3  # half floats

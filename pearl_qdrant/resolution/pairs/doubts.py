@@ -34,6 +34,7 @@ DOUBTS = (
     "equal names of different types",
     "part of several names",
     "acronym of several names",
+    "each has another acronym",
 )
 """All reasons to ask, by their number; the first is none."""
 

@@ -227,7 +227,8 @@ def _has_other_code(one: StringFeatures, two: StringFeatures) -> bool:
     """Whether each has a code that the other lacks, or they are equal but for a letter: `hepatitis B`, `... C`."""
     if is_plural_of_letters(one.text, two.text):
         return False
-    if bool(one.codes - two.content_set) and bool(two.codes - one.content_set):
+    ours, theirs = one.codes - two.content_set - LEGAL_FORMS, two.codes - one.content_set - LEGAL_FORMS
+    if ours and theirs:
         return True
     if len(one.content) != len(two.content) or len(one.content) < 2:
         return False
@@ -253,16 +254,17 @@ CONTRADICTIONS: dict[str, str] = {
 }
 """Features that no two names of one thing have, and their words."""
 
-POSSIBLE, OTHER_FIRST_NAME, CONTRADICTED = range(3)
-"""What contradicts a pair: nothing, first names alone, or more. Titles look like first names: `Chancellor Berg`."""
+POSSIBLE, UNLESS_SAME, CONTRADICTED = range(3)
+"""What contradicts a pair: nothing; what does not count for the same words (titles look like first names); or more."""
 
-_CONTRADICTING = [COLUMN[name] for name in CONTRADICTIONS if name != "first_name_differs"]
+_TITLES_AND_CODES = [COLUMN[name] for name in ("first_name_differs", "other_code")]
+_HARD = [COLUMN[name] for name in CONTRADICTIONS if COLUMN[name] not in _TITLES_AND_CODES]
 
 
 def contradictions(features: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """What contradicts p pairs, (p,), from (p, len(FEATURES))."""
-    found = np.where(features[:, COLUMN["first_name_differs"]] > 0, OTHER_FIRST_NAME, POSSIBLE)
-    found[np.any(features[:, _CONTRADICTING] > 0, axis=1)] = CONTRADICTED
+    found = np.where(np.any(features[:, _TITLES_AND_CODES] > 0, axis=1), UNLESS_SAME, POSSIBLE)
+    found[np.any(features[:, _HARD] > 0, axis=1)] = CONTRADICTED
     return found.astype(np.uint8)
 
 

@@ -9,7 +9,8 @@ from pearl_qdrant.resolution.pairs.features import FEATURES, FROM_STRINGS
 EQUAL = "equal spelling"
 FOUNDED = "founded"
 DECIDED = "decided"
-DEFINED = "abbreviation of one source"
+INITIALS = "initials"
+PART_OF = "part of the name"
 
 _SAID = {
     "same_words": "equal words",

@@ -16,19 +16,22 @@ from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
 from pearl_qdrant.lexical.word_rarity import word_rarity
-from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES
+from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters, without_legal_forms
 
 _PLAIN_TITLES = frozenset("mr mister master dr doctor prof professor sir".split())
 _TITLES = _PLAIN_TITLES | frozenset(
-    "president senator governor mayor minister judge king queen prince princess emperor pope saint st duke duchess "
-    "count baron lord captain general colonel major lieutenant sergeant reverend rev father rabbi sen gov capt gen "
-    "col".split()
+    "president chancellor premier secretary ambassador senator sheriff officer inspector detective bishop archbishop "
+    "cardinal commander admiral marshal governor mayor minister judge king queen prince princess emperor pope saint st "
+    "duke duchess count baron lord captain general colonel major lieutenant sergeant reverend "
+    "rev father rabbi sen gov capt gen col".split()
 )
 _LONG = {"st": "saint", "gen": "general", "capt": "captain", "col": "colonel", "gov": "governor", "sen": "senator",
          "mister": "mr", "doctor": "dr", "professor": "prof", "rev": "reverend"}  # fmt: skip
 """Titles before names of persons; the plain ones stand before a family name alone, too."""
+
+_CUT_NAMES = {"wm": "william", "chas": "charles", "thos": "thomas", "geo": "george", "jas": "james", "robt": "robert"}
 
 _TITLE_SIGNS = re.compile(
     "(主席|总统|總統|先生|女士|教授|博士|总理|總理|首相|部长|部長|大統領|氏|さん|대통령|교수|박사)$"
@@ -50,25 +53,26 @@ _UMLAUTS = str.maketrans(dict(zip("äöüøåÄÖÜØÅ", "ae oe ue oe aa Ae Oe 
 _CAMEL = re.compile(r"(?P<name>[A-Z][a-z]{3,})(?P<letters>[A-Z]{2,3}|\.?js|JS)$")
 
 
-SAME, PART = "same", "part"
+SAME, PART = 1, 2
 
 
-def sameness(a: Form, b: Form, *, is_person: bool) -> str:
-    """`SAME` if two names have the same words but for what does not matter, `PART` if one is a part of a person's name.
+def sameness(a: Form, b: Form, *, is_person: bool) -> int:
+    """`SAME` if two names have the same words but for what does not matter, `PART` if one is part of a person's, or 0.
 
     Names of persons have no plural (`Owen`, `Owens`).
     """
     one, two = a.strings, b.strings
     if not one.content or not two.content:
-        return ""
+        return 0
     if is_person:
         return _as_persons(one, two)
     if is_plural_of_letters(one.text, two.text):
         return SAME
     if words_without_forms(one) == words_without_forms(two):
-        differing = {variant_word(word) for word in one.words} ^ {variant_word(word) for word in two.words}
+        ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in x.words} for x in (one, two))
+        differing = ours ^ theirs
         is_other = any(len(word) == 1 and word != "a" for word in differing) or _is_protocol(one, two)
-        return "" if is_other else SAME
+        return 0 if is_other else SAME
     if _UNIONS.get(one.folded, one.folded) == _UNIONS.get(two.folded, two.folded):
         return SAME
     if _with_umlauts(one) == _with_umlauts(two):
@@ -77,8 +81,8 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> str:
         is_one = (
             _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) or _is_titled(one.folded, two.folded)
         )
-        return SAME if is_one else ""
-    return ""
+        return SAME if is_one else 0
+    return 0
 
 
 def words_without_forms(strings: StringFeatures) -> list[str]:
@@ -119,15 +123,19 @@ def _is_titled(a: str, b: str) -> bool:
     return _TITLE_SIGNS.search(rest) is not None
 
 
-def _as_persons(one: StringFeatures, two: StringFeatures) -> str:
+def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
     (ours, titles), (theirs, others) = person_words(one), person_words(two)
     if not ours or not theirs or (titles != others and titles and others) or _are_two(one) != _are_two(two):
-        return ""
-    if ours == theirs:
-        return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else ""
+        return 0
+    if [_whole(word) for word in ours] == [_whole(word) for word in theirs]:
+        return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
     if _fit_in_the_middle(ours, theirs):
         return SAME
-    return PART if _is_part(ours, theirs) else ""
+    return PART if _is_part(ours, theirs) else 0
+
+
+def _whole(first_name: str) -> str:
+    return NICKNAMES.get(first_name) or _CUT_NAMES.get(first_name, first_name)
 
 
 def _are_two(strings: StringFeatures) -> bool:
