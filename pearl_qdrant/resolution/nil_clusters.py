@@ -133,12 +133,13 @@ class NilClusters:
             keys.append(block[is_worth])
             longer.append(self._short_first(pairs[is_worth][measured[-1].is_longer]))
         self._longer = np.sort(np.concatenate([self._longer, *longer]))
-        every, known = np.concatenate(keys), Measured(*map(np.concatenate, zip(*measured, strict=True)))  # type: ignore[arg-type]
+        every, known = np.concatenate(keys), Measured(*map(np.concatenate, zip(*measured, strict=True)))
         self._shift = self._model.shift(known.logits[known.is_possible], len(packed))
         kept = [(every[:0], np.empty(0), np.empty(0, np.uint8))]
         for start in range(0, len(every), _BLOCK):
             part = slice(start, start + _BLOCK)
-            scored = self._decided(unpack_pairs(every[part]).tolist(), Measured(*(column[part] for column in known)))
+            measures = Measured(*(column[part] for column in known))  # type: ignore[arg-type]
+            scored = self._decided(unpack_pairs(every[part]).tolist(), measures)
             probabilities, doubts = np.array(scored[0]), np.array(scored[1], np.uint8)
             is_kept = (probabilities >= KEPT) | (probabilities == FORBIDDEN)
             kept.append((every[part][is_kept], probabilities[is_kept], doubts[is_kept]))

@@ -11,11 +11,9 @@ from pathlib import Path
 from pearl_qdrant.cells import write_lines
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.resolution.files import node_lines, read_nodes, review_lines
-from pearl_qdrant.resolution.names import key_of
-from pearl_qdrant.resolution.node_ids import free_id
+from pearl_qdrant.resolution.names import free_id, key_of
 from pearl_qdrant.resolution.pairs.reasons import DECIDED, FOUNDED
 from pearl_qdrant.resolution.records import NameRecord, ResolvedName, ReviewPair
-from pearl_qdrant.resolution.review import in_order_of_change
 
 
 @dataclass(frozen=True)
@@ -142,6 +140,11 @@ class Resolution:
         return [
             key for key in self._by_name if (form := key_of(*key)) == wanted or (not one.type and form[0] == wanted[0])
         ]
+
+
+def in_order_of_change(pairs: Iterable[ReviewPair]) -> tuple[ReviewPair, ...]:
+    """Pairs by how many names a decision is expected to move: how often they were given, times the probability."""
+    return tuple(sorted(pairs, key=lambda pair: (-pair.change * pair.probability, pair.name, pair.other)))
 
 
 def _founded(

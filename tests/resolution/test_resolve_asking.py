@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from resolution_names import LetterEncoder
 
-from pearl_qdrant.resolution import NameRecord, Question, Resolution, resolve
+from pearl_qdrant.resolution import Decision, NameRecord, Question, Resolution, resolve
 from pearl_qdrant.resolution.records import Verdict
 
 
@@ -138,10 +138,30 @@ def test_answers_are_remembered(tmp_path: Path) -> None:
     assert len({one.node_id for one in again.names}) == 3
 
 
-def test_a_canonical_name_is_not_the_misspelt_one() -> None:
-    """A frequent slip does not name the node where the other spelling is known; else the more frequent name does."""
-    found = resolved(*["Goverment Library Foundation"] * 3, "Government Library Foundation", precision=0.5)
-    assert {one.canonical_name for one in found.names} == {"Government Library Foundation"}
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("Government Library Foundation", "Goverment Library Foundation"),  # a letter less
+        ("Northern Railway Museum", "Northern Railwway Museum"),  # a letter more
+        ("Quarterly Climate Report", "Quarterly Clmiate Report"),  # two letters swapped
+        ("Institute for Economic Research", "Institute for Ecanomic Research"),  # another letter
+        ("National Theatre of Bergen", "National Theatr of Bergen"),
+        ("Harbour Commission", "Harbour Commision"),
+    ],
+)
+def test_a_canonical_name_is_not_the_misspelt_one(right: str, wrong: str) -> None:
+    """A slip does not name the node, however often it is given, or first, where English text has the other spelling."""
+    decided = [Decision(right, wrong, "same")]
+    for names in ([wrong, right], [wrong] * 5 + [right], [wrong, wrong, f"{wrong}s", right]):
+        found = resolved(*names, decisions=decided)
+        assert {one.canonical_name for one in found.names if one.name in (right, wrong)} == {right}
+
+
+def test_a_canonical_name_is_the_more_frequent_spelling_of_an_unknown_word() -> None:
+    """Where no text has either, the spelling that the list has more often counts, in other names too."""
+    decided = [Decision("Bergqvist Pharma", "Bergqvits Pharma", "same")]
+    found = resolved("Bergqvits Pharma", "Bergqvist Pharma", "Bergqvist Tower", decisions=decided)
+    assert {one.canonical_name for one in found.names if "Pharma" in one.name} == {"Bergqvist Pharma"}
     often = resolved("the Harbour Commissions", *["Harbour Commission"] * 3)
     assert {one.canonical_name for one in often.names} == {"Harbour Commission"}
 

@@ -115,7 +115,7 @@ def test_a_database_is_merged_into_an_empty_one(server: Server) -> None:
     assert bohr[1] == ["__Entity__", "Person", "Laureate"]
     assert bohr[2]["description"] == "A physicist.<SEP>From Denmark."
     assert (bohr[2]["born"], bohr[2]["aliases"]) == ([1885], "Niels Bohr<SEP>niels bohr")
-    assert [one for one in nodes if one[1] == ["Chunk"]][0][2] == NODES[3][2]
+    assert next(one for one in nodes if one[1] == ["Chunk"])[2] == NODES[3][2]
     keys = {one[2].get("name") or one[2].get("id"): one[0] for one in nodes if one[1] != ["Chunk"]}
     chunk = next(one[0] for one in nodes if one[1] == ["Chunk"])
     assert sorted(edges) == sorted(

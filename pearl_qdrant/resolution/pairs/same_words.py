@@ -160,8 +160,8 @@ def _fit_in_the_middle(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     short, long = sorted((ours, theirs), key=len)
     if len(short) < 2 or short[0] != long[0] or short[-1] != long[-1] or len(short[0]) < 2:
         return False
-    middle = iter(long[1:-1])
-    return all(any(word.startswith(one) or one.startswith(word) for word in middle) for one in short[1:-1])
+    middle = zip(short[1:-1], long[1:-1], strict=False)
+    return all(word.startswith(one) or one.startswith(word) for one, word in middle)
 
 
 def _is_part(ours: Sequence[str], theirs: Sequence[str]) -> bool:
