@@ -197,14 +197,8 @@ def cluster_names(
     queue = [entry for cluster in state.members for entry in _entries(table, state, cluster, threshold, once=True)]
     heapq.heapify(queue)
     while queue:
-        negative, a, b, version_a, version_b = heapq.heappop(queue)
+        _, a, b, version_a, version_b = heapq.heappop(queue)
         if state.version.get(a) != version_a or state.version.get(b) != version_b:
-            continue
-        linkage = _linkage(table, state.members[a], state.members[b])
-        if linkage < threshold:
-            continue
-        if linkage < -negative - 1e-9:  # it was an upper limit
-            heapq.heappush(queue, (-linkage, a, b, version_a, version_b))
             continue
         _join(state, a, b)
         for entry in _entries(table, state, a, threshold):
@@ -269,9 +263,9 @@ def _entries(
     for other in sorted(state.near.get(cluster, ())):
         if (once and other < cluster) or (cluster in state.fixed and other in state.fixed):
             continue
-        limit = _upper_limit(table, state.members[cluster], state.members[other])
-        if limit >= threshold:
-            yield -limit, cluster, other, state.version[cluster], state.version[other]
+        linkage = _linkage(table, state.members[cluster], state.members[other])
+        if linkage >= threshold:
+            yield -linkage, cluster, other, state.version[cluster], state.version[other]
 
 
 def _join(state: _State, a: int, b: int) -> None:
@@ -293,19 +287,14 @@ def _linkage(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> fl
     Half of it is the mean probability of all pairs, half the mean over the names of that with their nearest name.
     """
     cross = [(i, j) for i in ours for j in theirs]
+    if any(table.get(i, j) == FORBIDDEN for i, j in cross):
+        return FORBIDDEN
     table.add_missing(cross)
     probabilities = np.array([table.probability(i, j) for i, j in cross]).reshape(len(ours), len(theirs))
     if probabilities.min() == FORBIDDEN:
         return FORBIDDEN
     nearest = (probabilities.max(axis=0).mean() + probabilities.max(axis=1).mean()) / 2
     return float(probabilities.mean() + nearest) / 2
-
-
-def _upper_limit(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> float:
-    """What the linkage of two clusters is at most: certain, unless a pair is forbidden."""
-    if len(ours) == len(theirs) == 1:
-        return table.probability(ours[0], theirs[0])
-    return FORBIDDEN if any(table.get(i, j) == FORBIDDEN for i in ours for j in theirs) else 1.0
 
 
 def _with_representative(

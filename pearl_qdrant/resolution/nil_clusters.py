@@ -27,10 +27,9 @@ from pearl_qdrant.resolution.clusters import (
 )
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison
-from pearl_qdrant.resolution.pairs.doubts import DOUBTS
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME, contradictions
 from pearl_qdrant.resolution.pairs.model import PairModel, probability_of
-from pearl_qdrant.resolution.pairs.reasons import EQUAL, INITIALS, PART_OF, reason_of
+from pearl_qdrant.resolution.pairs.reasons import DOUBTS, EQUAL, INITIALS, PART_OF, reason_of
 from pearl_qdrant.resolution.pairs.same_words import PART, person_words
 
 KEPT = 0.1
@@ -127,7 +126,7 @@ class NilClusters:
             block = packed[start : start + _BLOCK]
             pairs = unpack_pairs(block)
             scores = self._comparison.scores(pairs, with_words=False)
-            is_worth = self._model.is_worth_comparing(scores.dense, scores.lexical)
+            is_worth = self._model.is_worth_comparing(scores["dense"], scores["lexical"])
             is_worth |= np.array([self._comparison.is_equal(a, b) for a, b in pairs.tolist()], bool)
             measured.append(self._measured(pairs[is_worth]))
             keys.append(block[is_worth])

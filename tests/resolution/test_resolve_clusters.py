@@ -11,7 +11,7 @@ from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names, pack_pairs
 from pearl_qdrant.resolution.pairs import neighbours
-from pearl_qdrant.resolution.pairs.features import FEATURES, form_of, join_features, skeleton, string_pair
+from pearl_qdrant.resolution.pairs.features import FEATURES, form_of, skeleton, string_pair
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, shipped_model
 
 
@@ -157,4 +157,3 @@ def test_the_shipped_model_is_of_this_version() -> None:
     model = shipped_model()
     assert isinstance(model, PairModel)
     assert 0.5 <= model.threshold(0.9) <= model.threshold(0.98) < model.threshold(0.999) < model.threshold(1) == 1
-    assert join_features.__doc__

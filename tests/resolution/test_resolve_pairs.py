@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.resolution.pairs.doubts import doubt
 from pearl_qdrant.resolution.pairs.features import Form, form_of
+from pearl_qdrant.resolution.pairs.reasons import doubt
 from pearl_qdrant.resolution.pairs.same_words import PART, SAME, sameness
 from pearl_qdrant.resolution.pairs.slots import Slots
 from pearl_qdrant.resolution.types import Types

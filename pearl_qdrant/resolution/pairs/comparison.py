@@ -21,20 +21,19 @@ from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.clusters import pack_pairs
 from pearl_qdrant.resolution.names import Forms, is_acronym_like, plain_name
-from pearl_qdrant.resolution.pairs.doubts import doubt, has_title
 from pearl_qdrant.resolution.pairs.features import (
     FEATURES,
+    FROM_SCORES,
     LEGAL_FORMS,
     Form,
-    ScorePart,
     form_of,
-    join_features,
     replaced_words,
     skeleton,
     string_pair,
     without_legal_forms,
 )
 from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
+from pearl_qdrant.resolution.pairs.reasons import doubt, has_title
 from pearl_qdrant.resolution.pairs.same_words import sameness
 from pearl_qdrant.resolution.pairs.slots import Slots
 from pearl_qdrant.resolution.pairs.word_vectors import WordVectors, mapped_vectors
@@ -236,8 +235,8 @@ class Comparison:
         blocks = [self._block(pairs[start : start + _COMPARED]) for start in range(0, len(pairs), _COMPARED)]
         return np.concatenate([np.empty((0, len(FEATURES)), np.float32), *blocks])
 
-    def scores(self, pairs: IntArray, *, with_words: bool = True) -> ScorePart:
-        """What vectors, n-grams and predicted types say of at most `_COMPARED` pairs, sorted by the first name.
+    def scores(self, pairs: IntArray, *, with_words: bool = True) -> dict[str, npt.NDArray[np.floating]]:
+        """The features `FROM_SCORES` of at most `_COMPARED` pairs, sorted by the first name.
 
         Args:
             pairs: (p, 2).
@@ -261,24 +260,25 @@ class Comparison:
             forms = [(self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist()]
             replaced_dense = self._words.cosines([replaced_words(one, two) for one, two in forms])
             fillers = np.array([self._slots.share(one.content, two.content) for one, two in forms], np.float32)
-        return ScorePart(
-            dense=(cosines - self._baseline) / (1 - self._baseline),
-            lexical=lexical.cosine,
-            less_covered=np.minimum(lexical.mention_coverage, lexical.name_coverage),
-            more_covered=np.maximum(lexical.mention_coverage, lexical.name_coverage),
-            crowd=(np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
-            worse_rank=np.maximum(rank_a, rank_b),
-            better_rank=np.minimum(rank_a, rank_b),
-            types=types,
-            person=person,
-            other=other,
-            replaced_dense=replaced_dense,
-            fillers=fillers,
-        )
+        return {
+            "dense": (cosines - self._baseline) / (1 - self._baseline),
+            "lexical": lexical.cosine,
+            "less_covered": np.minimum(lexical.mention_coverage, lexical.name_coverage),
+            "more_covered": np.maximum(lexical.mention_coverage, lexical.name_coverage),
+            "crowd": (np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
+            "rank": 1 / (1 + np.maximum(rank_a, rank_b)),
+            "rank_of_one": 1 / (1 + np.minimum(rank_a, rank_b)),
+            "types": types,
+            "person": person,
+            "other": other,
+            "replaced_dense": replaced_dense,
+            "fillers": fillers,
+        }
 
     def _block(self, pairs: IntArray) -> FloatArray:
         strings = [string_pair(self.form(a), self.form(b), is_person=self.is_person(a, b)) for a, b in pairs.tolist()]
-        return join_features(self.scores(pairs), np.array(strings, np.float32))
+        scores = self.scores(pairs)
+        return np.column_stack([*(scores[name] for name in FROM_SCORES), np.array(strings)]).astype(np.float32)
 
 
 def _letters(acronym: str) -> str:
