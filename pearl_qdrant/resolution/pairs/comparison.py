@@ -192,6 +192,8 @@ class Comparison:
             return all(known)
         if any(has_title(self.form(one).strings, _TITLES) for one in (a, b)):
             return True
+        if self._has_legal_form(a) or self._has_legal_form(b):
+            return False
         return self._types is not None and self._types[a, _PERSON] * self._types[b, _PERSON] > _BOTH
 
     def sameness(self, a: int, b: int) -> int:
