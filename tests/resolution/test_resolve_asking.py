@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from resolution_names import LetterEncoder
 
 from pearl_qdrant.resolution import Decision, NameRecord, Question, Resolution, resolve
+from pearl_qdrant.resolution.pairs.model import shipped_model
 from pearl_qdrant.resolution.records import Verdict
 
 
@@ -104,6 +106,53 @@ def test_a_part_of_two_names_is_asked() -> None:
     names = [NameRecord(name, "person") for name in ("Emilia", "Emilia Berg", "Emilia Sandoval")]
     found = resolved(*names, precision=0.5)
     assert len({one.node_id for one in found.names}) == 3
+
+
+def test_a_part_of_one_thing_joins_it_last() -> None:
+    """Titles and a family name join the node of the only person that they fit, however that one is written."""
+    names = ["Angela Vindemark", "Angela Karin Vindemark", "Vindemark", "Chancellor Vindemark", "Oslo"]
+    found = resolved(*(NameRecord(name, "person") for name in names))
+    assert len({one.node_id for one in found.names if one.name != "Oslo"}) == 1
+    assert {one.reason for one in found.names if one.name == "Vindemark"} == {"part of the name"}
+
+
+OTHERS = [
+    f"{one} {two} {three}" for one in ("Blue", "Old", "Grand") for two in ("Harbour", "Elm") for three in ("Inn", "Ox")
+]
+
+
+@pytest.mark.parametrize(
+    "short, long", [("VQZ", "Vallen Quorn Zone"), ("V.Q.Z.", "Vallen Quorn Zone"), ("Z&Q", "Zellman and Quorn")]
+)
+def test_an_acronym_joins_the_one_thing_that_it_fits(short: str, long: str) -> None:
+    """Without sources, initials of one name of the list alone are its acronym, where chance would not give them."""
+    found = resolved(short, long, *OTHERS)
+    assert is_one(found, short, long)
+    assert {one.reason for one in found.names if one.name == short} == {"initials"}
+
+
+def test_an_acronym_that_chance_would_give_is_asked() -> None:
+    """Not merged: initials of two things of the list, or common ones."""
+    two = resolved("VQZ", "Vallen Quorn Zone", "Verdant Quay Zoo", *OTHERS)
+    assert not is_one(two, "VQZ", "Vallen Quorn Zone")
+    assert asked(two)[frozenset(("VQZ", "Vallen Quorn Zone"))] == "acronym of several names"
+    common = resolved("BHI", *OTHERS)
+    assert not is_one(common, "BHI", "Blue Harbour Inn")
+
+
+def test_names_with_acronyms_of_their_own_are_asked() -> None:
+    """Two names that are alike, each with another acronym, are not merged."""
+    found = resolved("GVDP", "Gross Vallen Domestic Product", "GVNP", "Gross Vallen National Product", precision=0.5)
+    assert not is_one(found, "GVDP", "GVNP")
+
+
+def test_a_list_with_several_names_a_thing_merges_more() -> None:
+    """The shift of the logits follows the share of right candidates, and a short list changes little."""
+    model = shipped_model()
+    probable, improbable = np.full(4000, 2.0), np.full(4000, -6.0)
+    assert model.shift(probable, 8000) > 0.5
+    assert model.shift(improbable, 8000) < -0.5
+    assert abs(model.shift(probable[:5], 60)) < abs(model.shift(probable, 8000))
 
 
 def test_a_proposal_merges_nothing() -> None:
