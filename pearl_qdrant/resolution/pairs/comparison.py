@@ -138,15 +138,15 @@ class Comparison:
     def acronyms(self) -> Iterator[tuple[int, int]]:
         """Pairs of an acronym and its long form: defined by a context or name, of one source, or fitting by itself."""
         yield from self.forms.defined
-        if not self.forms.sources:
-            yield from self._fitting_acronyms()
         of_source: dict[int, list[int]] = {}
         for form, sources in self.forms.sources.items():
             for source in sources:
                 of_source.setdefault(source, []).append(form)
-        for of_one in of_source.values():
-            short = [form for form in of_one if is_acronym_like(self._names[form])]
-            for one in short if len(of_one) <= MOST_OF_A_SOURCE else ():
+        small = [forms for forms in of_source.values() if len(forms) <= MOST_OF_A_SOURCE]
+        if not small:
+            yield from self._fitting_acronyms()
+        for of_one in small:
+            for one in [form for form in of_one if is_acronym_like(self._names[form])]:
                 letters = self.form(one).strings.joined
                 yield from ((one, other) for other in of_one if letters in self.form(other).strings.initials)
 

@@ -17,6 +17,7 @@ from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.ranking.edit_features import ONE_EDIT_LETTERS
 from pearl_qdrant.linking.ranking.name_differences import TITLES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
+from pearl_qdrant.resolution.names import is_acronym_like
 from pearl_qdrant.resolution.pairs.features import FEATURES, FROM_STRINGS, Form
 
 EQUAL = "equal spelling"
@@ -76,7 +77,7 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
             are spelt alike, and so are `Austria` and `Australia`.
     """
     one, two = a.strings, b.strings
-    if not is_same and (one.joined in two.initials or two.joined in one.initials):
+    if not is_same and (_may_be_acronym(one, two) or _may_be_acronym(two, one)):
         return "acronym that no source has with its long form"
     if is_person and _is_titled_woman(one, two):
         return "title of another person"
@@ -95,6 +96,12 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
             return "one has a number"
         return ""
     return _spelling(one, two, ours, theirs, are_unknown_places)
+
+
+def _may_be_acronym(short: StringFeatures, long: StringFeatures) -> bool:
+    """Whether one is the initials of the other, or any acronym beside several words that have nothing of it."""
+    is_other = is_acronym_like(short.text) and len(long.content) > 1 and short.content_set.isdisjoint(long.content_set)
+    return short.joined in long.initials or is_other
 
 
 def _are_letters(words: Sequence[str], one: StringFeatures, two: StringFeatures) -> bool:
