@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 _ESCAPE = re.compile(r"\\([\\|])")
@@ -61,16 +59,3 @@ def text_of(cell: Any) -> str:
 def table_line(cells: Iterable[str]) -> str:
     """A row of a table without quotes (TSV), without its end; what would end a cell or row becomes a space."""
     return "\t".join(text if text.isprintable() else " ".join(text.replace("\0", " ").split()) for text in cells)
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines to a file that is replaced when all is written and on the disk."""
-    from pearl_qdrant.store.atomic import sync_folder
-
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-        file.writelines(f"{line}\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pearl_qdrant.cells import table_line, write_lines
+from pearl_qdrant.cells import table_line
 from pearl_qdrant.crosswalk.assignment import assign
 from pearl_qdrant.crosswalk.evidence import Evidence, evidence_of, names_to_link
 from pearl_qdrant.crosswalk.records import EntityMatch
@@ -18,6 +18,7 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.atomic import write_lines
 from pearl_qdrant.store.open import open_default_store
 from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.schema import NamePoint
