@@ -1,4 +1,4 @@
-"""Cells of tables: which are null, their text, and several items, such as aliases, joined by bars."""
+"""Cells of tables: which are null, their text, several items joined by bars, such as aliases, and tables of cells."""
 
 from __future__ import annotations
 
@@ -54,3 +54,8 @@ def text_of(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell)
+
+
+def table_line(cells: Iterable[str]) -> str:
+    """A row of a table without quotes (TSV), without its end; what would end a cell or row becomes a space."""
+    return "\t".join(text if text.isprintable() else " ".join(text.replace("\0", " ").split()) for text in cells)

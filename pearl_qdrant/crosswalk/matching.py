@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from pearl_qdrant.cells import table_line
 from pearl_qdrant.crosswalk.assignment import assign
 from pearl_qdrant.crosswalk.evidence import Evidence, evidence_of, names_to_link
 from pearl_qdrant.crosswalk.records import EntityMatch
-from pearl_qdrant.crosswalk.sssom import write_sssom
-from pearl_qdrant.crosswalk.tables import write_matches
+from pearl_qdrant.crosswalk.sssom import sssom_lines
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.atomic import write_lines
 from pearl_qdrant.store.open import open_default_store
 from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.schema import NamePoint
@@ -27,6 +28,8 @@ DEFAULT_CROSSWALK_THRESHOLD = 0.9
 
 CONSIDERED = 0.05
 """Least probability of a candidate for the assignment."""
+
+_COLUMNS = ("subject_id", "subject_name", "object_id", "object_name", "object_kb", "probability", "reason")
 
 _BATCH = 2048
 _CANDIDATES = 10
@@ -60,15 +63,21 @@ class Crosswalk:
             prefixes: Further prefixes of ids with their IRIs.
             license_url: Licence of the mappings; default is unspecified.
         """
-        write_sssom(
-            *(Path(path), self.found, self.subject_source, self.object_source),
-            prefixes=prefixes or {},
-            license_url=license_url,
+        lines = sssom_lines(
+            *(self.found, self.subject_source, self.object_source), prefixes=prefixes or {}, license_url=license_url
         )
+        write_lines(Path(path), lines)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write all matches as a plain table (TSV), NIL with an empty id."""
-        write_matches(Path(path), self.matches)
+        """Write all matches as a plain table (TSV, UTF-8), NIL with an empty id."""
+        write_lines(Path(path), self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """The lines that `write` writes, without their ends."""
+        yield table_line(_COLUMNS)
+        for one in self.matches:
+            found = (one.object_id or "", one.object_name or "", one.object_kb or "")
+            yield table_line((one.subject_id, one.subject_name, *found, f"{one.probability:.4f}", one.reason))
 
 
 def crosswalk(

@@ -1,21 +1,23 @@
 """A crosswalk as SSSOM TSV, the format in which ontologies exchange mappings (https://w3id.org/sssom).
 
 The header is YAML in comments: the prefixes of ids with their IRIs, an id and the licence of the set, and the tool. A
-match of entities with a name in common is a `skos:exactMatch`, justified as `semapv:LexicalMatching`; another one is a
-`skos:closeMatch` for review, by `semapv:SemanticSimilarityThresholdMatching`: 86 % of those at 0.9 are right
-(docs/crosswalk.md). The probability is the confidence. NIL is not written.
+match of entities with a name in common and a probability of at least `CERTAIN` is a `skos:exactMatch`; another one is a
+`skos:closeMatch` for review. The justification is `semapv:LexicalMatching` where they have a name in common, else
+`semapv:SemanticSimilarityThresholdMatching`; the probability is the confidence. NIL is not written.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from urllib.parse import quote
 
 from pearl_qdrant._version import __version__
+from pearl_qdrant.cells import table_line
 from pearl_qdrant.crosswalk.records import EntityMatch
-from pearl_qdrant.crosswalk.tables import cell, write_lines
+
+CERTAIN = 0.9
+"""Probability from which a match with a name in common is an exact one."""
 
 UNSPECIFIED_LICENSE = "https://w3id.org/sssom/license/unspecified"
 
@@ -91,7 +93,7 @@ def sssom_lines(
             )
             ids.append(f"{prefix}:{local}")
         kind = "LexicalMatching" if one.is_exact else "SemanticSimilarityThresholdMatching"
-        predicate = "exactMatch" if one.is_exact else "closeMatch"
+        predicate = "exactMatch" if one.is_exact and one.probability >= CERTAIN else "closeMatch"
         rows.append(
             (
                 *(ids[0], one.subject_name, f"skos:{predicate}", ids[1], one.object_name or "", f"semapv:{kind}"),
@@ -102,28 +104,12 @@ def sssom_lines(
     for prefix, iri in sorted(used.items()):
         yield f"#  {prefix}: {_quoted(iri)}"
     yield f"#license: {_quoted(license_url or UNSPECIFIED_LICENSE)}"
-    set_id = (
-        f"https://w3id.org/sssom/mappings/pearl-qdrant/{quote(subject_source, safe='')}-{quote(object_source, safe='')}"
-    )
-    yield f"#mapping_set_id: {_quoted(set_id)}"
+    set_id = f"{quote(subject_source, safe='')}-{quote(object_source, safe='')}"
+    yield f"#mapping_set_id: {_quoted(MAPPINGS + set_id)}"
     yield "#mapping_tool: pearl-qdrant"
     yield f"#mapping_tool_version: {_quoted(__version__)}"
-    yield "\t".join(COLUMNS)
-    for row in rows:
-        yield "\t".join(map(cell, row))
-
-
-def write_sssom(
-    path: Path,
-    matches: Iterable[EntityMatch],
-    subject_source: str,
-    object_source: str,
-    *,
-    prefixes: Mapping[str, str],
-    license_url: str | None,
-) -> None:
-    """Write the file; it is replaced when all is written. Arguments as of `sssom_lines`."""
-    write_lines(path, sssom_lines(matches, subject_source, object_source, prefixes=prefixes, license_url=license_url))
+    yield table_line(COLUMNS)
+    yield from map(table_line, rows)
 
 
 def _iri_of(prefix: str, *, is_curie: bool) -> str:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, compress
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
-from pearl_qdrant.resolution.base_links import BaseLink, link_names, node_of, unlinked
+from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.canonical import CanonicalNames
 from pearl_qdrant.resolution.clusters import Cluster, Group, Pair
 from pearl_qdrant.resolution.decided import apply_to_nodes
-from pearl_qdrant.resolution.names import Forms, key_of
+from pearl_qdrant.resolution.names import Forms, free_id, key_of
 from pearl_qdrant.resolution.nil_clusters import NearPair, NilClusters
-from pearl_qdrant.resolution.node_ids import free_id
 from pearl_qdrant.resolution.pairs.model import shipped_model
 from pearl_qdrant.resolution.pairs.reasons import DECIDED, EQUAL, FOUNDED
-from pearl_qdrant.resolution.records import Decision, ResolvedName
-from pearl_qdrant.resolution.resolution import Resolution
-from pearl_qdrant.resolution.review import review_pairs
+from pearl_qdrant.resolution.records import Decision, ResolvedName, ReviewPair
+from pearl_qdrant.resolution.resolution import Resolution, in_order_of_change
 
 ASKED_FROM = 0.5
 """Least probability of a pair that a person is asked about."""
@@ -54,23 +54,39 @@ class Assignment:
                 self._of_form[forms.form_of[i]] = row
 
     def link(self, linker: EntityLinker, threshold: float | None) -> None:
-        """Give new names the entities of the linker's collections."""
-        numbers = [i for i in range(len(self._forms.names)) if i not in self._rows]
-        links = link_names(linker, self._forms, numbers, threshold)
-        self._several = len({link.kb for link in links.values()}) > 1
-        links = unlinked(links, self._decided_apart(), self._several)
-        for number, link in links.items():
-            self._rows[number] = self._linked(number, link)
+        """Give new names the entities of the linker's collections; a type that these do not have is no filter."""
+        by_type: dict[str, list[int]] = {}
+        for number, (_, type_) in enumerate(self._forms.names):
+            if number not in self._rows:
+                by_type.setdefault(type_, []).append(number)
+        found: dict[int, Link] = {}
+        for type_, rows in sorted(by_type.items()):
+            names = [self._forms.names[row][0] for row in rows]
+            try:
+                links = linker.link_batch(names, types=[type_] if type_ else (), threshold=threshold)
+            except UnknownTypeError:
+                links = linker.link_batch(names, threshold=threshold)
+            found.update((row, link) for row, link in zip(rows, links, strict=True) if link.entity_id is not None)
+        self._several = len({link.kb for link in found.values()}) > 1
+        apart = self._decided_apart()
+        for number, link in found.items():
+            row = self._linked(number, link)
+            if row.node_id in apart.get(number, ()):
+                continue
+            self._rows[number] = row
             form = self._forms.form_of[number]
             known = self._of_form.get(form)
-            if known is None or (known.entity_id and known.probability < link.probability):
-                self._of_form[form] = self._rows[number]
+            if known is None or (known.entity_id and known.probability < row.probability):
+                self._of_form[form] = row
 
-    def _linked(self, number: int, link: BaseLink) -> ResolvedName:
+    def _linked(self, number: int, link: Link) -> ResolvedName:
+        """The row of a name with an entity; its node is the entity's id, with its base where there are several."""
         name, type_ = self._forms.names[number]
+        entity_id = link.entity_id or ""
         return ResolvedName(
-            *(name, type_, node_of(link, self._several), link.canonical_name, link.entity_id, link.kb),
-            *(link.probability, link.reason, self._forms.counts[number]),
+            *(name, type_, f"{link.kb}:{entity_id}" if self._several else entity_id, link.canonical_name or entity_id),
+            *(entity_id, link.kb, link.probability or 0.0, f"linked: {link.rule}" if link.rule else "linked"),
+            self._forms.counts[number],
         )
 
     def _decided_apart(self) -> dict[int, list[str]]:
@@ -98,14 +114,14 @@ class Assignment:
             for form in range(len(self._forms))
         )
         open_ = array("q", compress(range(len(self._forms)), is_open))
-        near: list[NearPair] = []
+        near: Iterable[NearPair] = ()
         if any(form not in known for form in open_):
             near = self._cluster(open_, encoder(), precision)
         names = tuple(sorted(self._all_rows(together), key=lambda one: (one.node_id, not one.founded, one.name)))
-        near_forms = [replace(pair, a=open_[pair.a], b=open_[pair.b]) for pair in near]
-        return Resolution(names, tuple(review_pairs(self._forms, names, near_forms)))
+        near_forms = (replace(pair, a=open_[pair.a], b=open_[pair.b]) for pair in near)
+        return Resolution(names, _review_pairs(self._forms, names, near_forms))
 
-    def _cluster(self, open_: Sequence[int], encoder: Encoder, precision: float) -> list[NearPair]:
+    def _cluster(self, open_: Sequence[int], encoder: Encoder, precision: float) -> Iterable[NearPair]:
         place = self._places(open_)
         forms, model = self._forms.subset(open_), shipped_model()
         groups = self._groups(place)
@@ -229,3 +245,31 @@ class Assignment:
             if (row := self._of_form.get(form)) is not None:
                 found |= {(i, other) for node in row.apart for other in of_node.get(node, ()) if other != i}
         return found
+
+
+def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
+    """Pairs in two nodes that may be one, those whose decision changes most first.
+
+    Of two nodes only their most probable pair is listed.
+
+    Args:
+        forms: All names.
+        names: With their nodes.
+        near: Pairs of forms with their probabilities.
+    """
+    by_name = {(one.name, one.type): one for one in names}
+    given = Counter[str]()
+    for one in names:
+        given[one.node_id] += one.count
+    best: dict[tuple[str, str], ReviewPair] = {}
+    for pair in near:
+        one, other = (by_name[forms.names[forms.first[form]]] for form in (pair.a, pair.b))
+        if one.node_id == other.node_id or one.node_id in other.apart or other.node_id in one.apart:
+            continue
+        key = (min(one.node_id, other.node_id), max(one.node_id, other.node_id))
+        if key not in best or best[key].probability < pair.probability:
+            best[key] = ReviewPair(
+                *(one.name, one.type, one.node_id, other.name, other.type, other.node_id),
+                *(pair.probability, pair.reason, min(given[one.node_id], given[other.node_id])),
+            )
+    return in_order_of_change(best.values())

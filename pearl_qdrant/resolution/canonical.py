@@ -66,11 +66,9 @@ class CanonicalNames:
             _is_slip(word, other) and self._known(word) < self._known(other) for word in ours for other in theirs
         )
 
-    def _known(self, word: str) -> int:
-        """2: a word of English text; 1: one that the list has often; 0: none of both."""
-        if word_rarity(variant_word(word)) < 1.0:
-            return 2
-        return int(self._counts[word] > 2)
+    def _known(self, word: str) -> tuple[bool, int]:
+        """Whether English text has the word, and how often the list does."""
+        return word_rarity(variant_word(word)) < 1.0, self._counts[word]
 
 
 def _is_slip(word: str, other: str) -> bool:

@@ -1,6 +1,7 @@
 """Clusters of names from the probabilities of pairs: average linkage, without chains.
 
-    linkage         mean probability over all pairs of a name of one cluster and a name of the other
+    linkage         mean probability over all pairs of a name of one cluster and a name of the other, and that of each
+                    name and its nearest one: half of each
     merge           the two clusters of the highest linkage, while it is at least the threshold, and no pair between
                     them is forbidden
     representative  the name of a cluster that the others agree with most; a name that does not agree with it leaves
@@ -23,10 +24,14 @@ FORBIDDEN = -1.0
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+CodeArray = npt.NDArray[np.uint8]
 
 Pair = tuple[int, int]
-ScorePairs = Callable[[Sequence[Pair]], Sequence[float]]
-"""Returns the probabilities of pairs of names, `FORBIDDEN` for those that nothing may merge."""
+ScorePairs = Callable[[Sequence[Pair]], tuple[Sequence[float], Sequence[int]]]
+"""Returns the probabilities of pairs of names, `FORBIDDEN` for those that nothing may merge, and numbers of doubts.
+
+A pair with a doubt is not merged either, but its probability is kept; 0 is none.
+"""
 
 
 Prefer = Callable[[Sequence[int]], Mapping[int, float]]
@@ -67,13 +72,15 @@ class PairTable:
     Args:
         keys: (p,), known pairs by `pack_pairs`, ascending and distinct.
         probabilities: (p,), of the known pairs.
+        doubts: (p,), of the known pairs.
         score: Scores other pairs.
     """
 
-    def __init__(self, keys: IntArray, probabilities: FloatArray, score: ScorePairs) -> None:
+    def __init__(self, keys: IntArray, probabilities: FloatArray, doubts: CodeArray, score: ScorePairs) -> None:
         self._keys = keys  # arrays take a tenth of the memory of a dictionary
         self._probabilities = probabilities
-        self._added: dict[int, float] = {}
+        self._doubts = doubts
+        self._added: dict[int, tuple[float, int]] = {}
         self._score = score
 
     def add_missing(self, pairs: Iterable[Pair]) -> None:
@@ -81,44 +88,50 @@ class PairTable:
         missing = [key for key in dict.fromkeys(_key(a, b) for a, b in pairs) if self._get(key) is None]
         if missing:
             scored = self._score([(key >> 32, key & 0xFFFFFFFF) for key in missing])
-            self._added.update(zip(missing, scored, strict=True))
+            self._added.update(zip(missing, zip(*scored, strict=True), strict=True))
 
-    def forbid(self, a: int, b: int) -> None:
-        """Nothing may merge a pair."""
+    def forbid(self, a: int, b: int, *, probability: float = FORBIDDEN, doubt: int = 0) -> None:
+        """Nothing may merge a pair; with a doubt it has a probability."""
         key = _key(a, b)
         if (at := self._find(key)) is None:
-            self._added[key] = FORBIDDEN
+            self._added[key] = (probability, doubt)
         else:
-            self._probabilities[at] = FORBIDDEN
+            self._probabilities[at], self._doubts[at] = probability, doubt
 
     def get(self, a: int, b: int) -> float | None:
-        """The probability of a pair; None if it is not known."""
+        """The probability of a pair, `FORBIDDEN` where there is a doubt; None if it is not known."""
         return self._get(_key(a, b))
 
     def probability(self, a: int, b: int) -> float:
-        """The probability of a pair, scored if need be."""
-        key = _key(a, b)
-        if (found := self._get(key)) is not None:
+        """The probability of a pair as `get` has it, scored if need be."""
+        if (found := self.get(a, b)) is not None:
             return found
         self.add_missing([(a, b)])
-        return self._added[key]
+        return self.probability(a, b)
 
     def items(self, least: float) -> Iterator[tuple[int, int, float]]:
-        """All known pairs of at least a probability."""
+        """All known pairs of at least a probability, without those with a doubt."""
+        return ((a, b, probability) for a, b, probability, doubt in self.with_doubts(least) if not doubt)
+
+    def with_doubts(self, least: float) -> Iterator[tuple[int, int, float, int]]:
+        """All known pairs of at least a probability, with their doubts."""
         for start in range(0, len(self._keys), _READ):
-            keys, probabilities = self._keys[start : start + _READ], self._probabilities[start : start + _READ]
-            is_enough = probabilities >= least
-            for key, probability in zip(keys[is_enough].tolist(), probabilities[is_enough].tolist(), strict=True):
-                yield key >> 32, key & 0xFFFFFFFF, probability
-        for key, probability in self._added.items():
+            block = slice(start, start + _READ)
+            is_enough = self._probabilities[block] >= least
+            columns = (self._keys[block], self._probabilities[block], self._doubts[block])
+            for key, probability, doubt in zip(*(column[is_enough].tolist() for column in columns), strict=True):
+                yield key >> 32, key & 0xFFFFFFFF, probability, doubt
+        for key, (probability, doubt) in self._added.items():
             if probability >= least:
-                yield key >> 32, key & 0xFFFFFFFF, probability
+                yield key >> 32, key & 0xFFFFFFFF, probability, doubt
 
     def _get(self, key: int) -> float | None:
         if (found := self._added.get(key)) is not None:
-            return found
+            return FORBIDDEN if found[1] else found[0]
         at = self._find(key)
-        return None if at is None else float(self._probabilities[at])
+        if at is None:
+            return None
+        return FORBIDDEN if self._doubts[at] else float(self._probabilities[at])
 
     def _find(self, key: int) -> int | None:
         at = int(self._keys.searchsorted(key))
@@ -184,14 +197,8 @@ def cluster_names(
     queue = [entry for cluster in state.members for entry in _entries(table, state, cluster, threshold, once=True)]
     heapq.heapify(queue)
     while queue:
-        negative, a, b, version_a, version_b = heapq.heappop(queue)
+        _, a, b, version_a, version_b = heapq.heappop(queue)
         if state.version.get(a) != version_a or state.version.get(b) != version_b:
-            continue
-        linkage = _linkage(table, state.members[a], state.members[b])
-        if linkage < threshold:
-            continue
-        if linkage < -negative - 1e-9:  # it was an upper limit
-            heapq.heappush(queue, (-linkage, a, b, version_a, version_b))
             continue
         _join(state, a, b)
         for entry in _entries(table, state, a, threshold):
@@ -205,6 +212,25 @@ def cluster_names(
             first = _with_representative(table, members, prefer, founder)
             found += _agreeing(table, first, threshold, prefer, held)
     return found
+
+
+def attach(of_name: dict[int, Cluster], short: int, long: int, probability: float, founders: Collection[int]) -> None:
+    """Put the cluster of one name into that of another one, unless both have founders.
+
+    Args:
+        of_name: The clusters by their members, which change; names without one have none.
+        short, long: The names.
+        probability: That both are the same.
+        founders: Representatives that do not change.
+    """
+    gone, kept = (of_name.get(one) or Cluster([one], one, {one: 1.0}) for one in (short, long))
+    if gone.representative in founders:
+        gone, kept = kept, gone
+    if gone is kept or gone.representative in founders:
+        return
+    kept.agreement.update({one: min(probability, gone.agreement[one]) for one in gone.members})
+    kept.members = sorted(kept.members + gone.members)
+    of_name.update(dict.fromkeys(kept.members, kept))
 
 
 _Entry = tuple[float, int, int, int, int]
@@ -237,9 +263,9 @@ def _entries(
     for other in sorted(state.near.get(cluster, ())):
         if (once and other < cluster) or (cluster in state.fixed and other in state.fixed):
             continue
-        limit = _upper_limit(table, state.members[cluster], state.members[other])
-        if limit >= threshold:
-            yield -limit, cluster, other, state.version[cluster], state.version[other]
+        linkage = _linkage(table, state.members[cluster], state.members[other])
+        if linkage >= threshold:
+            yield -linkage, cluster, other, state.version[cluster], state.version[other]
 
 
 def _join(state: _State, a: int, b: int) -> None:
@@ -256,23 +282,19 @@ def _join(state: _State, a: int, b: int) -> None:
 
 
 def _linkage(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> float:
-    """Mean probability of pairs, or `FORBIDDEN` if one of them is."""
+    """How probable it is that two clusters are one, or `FORBIDDEN` if one of their pairs is.
+
+    Half of it is the mean probability of all pairs, half the mean over the names of that with their nearest name.
+    """
     cross = [(i, j) for i in ours for j in theirs]
+    if any(table.get(i, j) == FORBIDDEN for i, j in cross):
+        return FORBIDDEN
     table.add_missing(cross)
-    probabilities = [table.probability(i, j) for i, j in cross]
-    return FORBIDDEN if min(probabilities) == FORBIDDEN else sum(probabilities) / len(probabilities)
-
-
-def _upper_limit(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> float:
-    """What the linkage of two clusters is at most, if pairs that are not known are certain."""
-    total = 0.0
-    for i in ours:
-        for j in theirs:
-            known = table.get(i, j)
-            if known == FORBIDDEN:
-                return FORBIDDEN
-            total += 1.0 if known is None else known
-    return total / (len(ours) * len(theirs))
+    probabilities = np.array([table.probability(i, j) for i, j in cross]).reshape(len(ours), len(theirs))
+    if probabilities.min() == FORBIDDEN:
+        return FORBIDDEN
+    nearest = (probabilities.max(axis=0).mean() + probabilities.max(axis=1).mean()) / 2
+    return float(probabilities.mean() + nearest) / 2
 
 
 def _with_representative(

@@ -10,16 +10,14 @@ review    one row for each pair, see `ReviewPair`; a person writes `same` or `di
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from pearl_qdrant.cells import is_null, join_list, split_list, text_of
+from pearl_qdrant.cells import is_null, join_list, split_list, table_line, text_of
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, Verdict
-from pearl_qdrant.store.atomic import sync_folder
 
 NAME_COLUMNS = ("name", "title", "entity", "entity_name", "mention")
 """Columns of names, the first that a table has; GraphRAG's tables have `title`, LightRAG's `entity_name`."""
@@ -28,32 +26,10 @@ TYPE_COLUMNS = ("type", "entity_type", "label")
 SOURCE_COLUMNS = ("source", "source_id", "document", "doc_id")
 CONTEXT_COLUMNS = ("context", "description", "text")
 
-NODE_COLUMNS = (
-    "name",
-    "type",
-    "node_id",
-    "canonical_name",
-    "entity_id",
-    "kb",
-    "probability",
-    "reason",
-    "count",
-    "founded",
-    "apart",
-    "inputs",
+NODE_COLUMNS = tuple(
+    "name type node_id canonical_name entity_id kb probability reason count founded apart inputs".split()
 )
-REVIEW_COLUMNS = (
-    "decision",
-    "probability",
-    "name",
-    "type",
-    "other",
-    "other_type",
-    "node_id",
-    "other_node_id",
-    "reason",
-    "change",
-)
+REVIEW_COLUMNS = tuple("decision probability name type other other_type node_id other_node_id reason change".split())
 VERDICTS: dict[str, Verdict] = {
     **dict.fromkeys(("same", "yes", "y", "1", "merge"), "same"),
     **dict.fromkeys(("different", "no", "n", "0", "split"), "different"),
@@ -115,31 +91,21 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
     return NameRecord(*[value or "" for value in values])
 
 
-def write_nodes(path: Path, names: Iterable[ResolvedName], inputs: Sequence[str]) -> None:
-    """Write the node of each name, and `Resolution.inputs`; the file is replaced when all is written."""
-    _write(path, NODE_COLUMNS, _node_rows(names, inputs))
-
-
 def node_lines(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator[str]:
-    """The lines that `write_nodes` writes, without their ends."""
-    yield "\t".join(NODE_COLUMNS)
-    for row in _node_rows(names, inputs):
-        yield "\t".join(map(_cell, row))
-
-
-def _node_rows(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (
-        (
-            *(one.name, one.type, one.node_id, one.canonical_name, one.entity_id or "", one.kb or ""),
-            *(f"{one.probability:.4f}", one.reason, str(one.count), "yes" if one.founded else "", join_list(one.apart)),
-            "" if number else join_list(inputs),
+    """The lines of a file of nodes, with `Resolution.inputs`, without their ends."""
+    yield table_line(NODE_COLUMNS)
+    for number, one in enumerate(names):
+        yield table_line(
+            (
+                *(one.name, one.type, one.node_id, one.canonical_name, one.entity_id or "", one.kb or ""),
+                *(f"{one.probability:.4f}", one.reason, str(one.count), "yes" if one.founded else ""),
+                *(join_list(one.apart), "" if number else join_list(inputs)),
+            )
         )
-        for number, one in enumerate(names)
-    )
 
 
 def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
-    """Read the names and inputs that `write_nodes` wrote; further columns are ignored.
+    """Read the names and inputs of `node_lines`; further columns are ignored.
 
     Raises:
         FormatError: If a column is missing, or a number is none.
@@ -169,16 +135,16 @@ def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
     return names, tuple(inputs)
 
 
-def write_review(path: Path, pairs: Iterable[ReviewPair]) -> None:
-    """Write pairs for a person to decide, the column `decision` empty."""
-    rows = (
-        (
-            *("", f"{one.probability:.4f}", one.name, one.type),
-            *(one.other, one.other_type, one.node_id, one.other_node_id, one.reason, str(one.change)),
+def review_lines(pairs: Iterable[ReviewPair]) -> Iterator[str]:
+    """The lines of a file of pairs for a person to decide, the column `decision` empty."""
+    yield table_line(REVIEW_COLUMNS)
+    for one in pairs:
+        yield table_line(
+            (
+                *("", f"{one.probability:.4f}", one.name, one.type, one.other, one.other_type),
+                *(one.node_id, one.other_node_id, one.reason, str(one.change)),
+            )
         )
-        for one in pairs
-    )
-    _write(path, REVIEW_COLUMNS, rows)
 
 
 def read_decisions(path: Path) -> list[Decision]:
@@ -206,23 +172,6 @@ def read_decisions(path: Path) -> list[Decision]:
             )
         )
     return decisions
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-        file.write("\t".join(columns) + "\n")
-        for row in rows:
-            file.write("\t".join(map(_cell, row)) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def _cell(text: str) -> str:
-    """A text without what would end its cell or row."""
-    return text if text.isprintable() else " ".join(text.replace("\0", " ").split())
 
 
 def _read(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:

@@ -6,9 +6,11 @@ short that punctuation tells them apart (`C`, `C++`, `C#`). Memory grows with th
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -28,7 +30,11 @@ _SIGNS_BEFORE, _SIGNS_AFTER = ".@#$€£~", "+#%*"
 MOST_SOURCES = 64
 """Sources that are remembered of a form: an acronym that is found in more needs no further one."""
 
+PREFIX = "nil-"
+"""Before the ids of nodes that no collection knows."""
+
 _LONGEST_ACRONYM = 10
+_DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
 
 
 @dataclass(slots=True)
@@ -86,7 +92,8 @@ class Forms:
 
 def key_of(name: str, type_: str) -> tuple[str, str]:
     """What names of one form have in common: the spelling key, and the type without case."""
-    key = spelling_key(_fold(name))
+    name = plain_name(name)
+    key = spelling_key(fold_name(name))
     if len(key) <= SHORT_KEY:
         key = " ".join(name.casefold().split())
     elif len(key) <= SIGNED_KEY and name.strip():
@@ -95,9 +102,29 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     return key, sys.intern(type_.casefold().strip())
 
 
+def free_id(key: tuple[str, str], taken: Container[str]) -> str:
+    """The id of a node that a name founds: a hash of the name, so that runs agree.
+
+    Args:
+        key: Spelling key and type of the name (`key_of`).
+        taken: Ids of other nodes; one of them may have the same founder, which left it.
+    """
+    number = 0
+    while True:
+        text = json.dumps([*key, number] if number else list(key), ensure_ascii=True)
+        found = PREFIX + blake2b(text.encode(), digest_size=8).hexdigest()
+        if found not in taken:
+            return found
+        number += 1
+
+
+def plain_name(name: str) -> str:
+    """A name as it is compared: an acronym without dots (`U.K.`), a possessive with the plain apostrophe."""
+    return name.replace(".", "") if _DOTTED.fullmatch(name) else name.replace("\u2019", "'")
+
+
 def _fold(name: str) -> str:
-    """The folded name; a possessive is one with either apostrophe."""
-    return fold_name(name.replace("\u2019", "'"))
+    return fold_name(plain_name(name))
 
 
 def gather(

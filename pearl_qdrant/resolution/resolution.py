@@ -9,12 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.resolution.files import read_nodes, write_nodes, write_review
-from pearl_qdrant.resolution.names import key_of
-from pearl_qdrant.resolution.node_ids import free_id
+from pearl_qdrant.resolution.files import node_lines, read_nodes, review_lines
+from pearl_qdrant.resolution.names import free_id, key_of
 from pearl_qdrant.resolution.pairs.reasons import DECIDED, FOUNDED
 from pearl_qdrant.resolution.records import NameRecord, ResolvedName, ReviewPair
-from pearl_qdrant.resolution.review import in_order_of_change
+from pearl_qdrant.store.atomic import write_lines
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,11 @@ class Resolution:
         """
         if review is not None and not (self.is_repeated and Path(review).exists()):
             self.write_review(review)
-        write_nodes(Path(nodes), self.names, self.inputs)
+        write_lines(Path(nodes), node_lines(self.names, self.inputs))
 
     def write_review(self, path: str | os.PathLike[str]) -> None:
         """Write the pairs for review alone."""
-        write_review(Path(path), self.review)
+        write_lines(Path(path), review_lines(self.review))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Resolution:
@@ -141,6 +140,11 @@ class Resolution:
         return [
             key for key in self._by_name if (form := key_of(*key)) == wanted or (not one.type and form[0] == wanted[0])
         ]
+
+
+def in_order_of_change(pairs: Iterable[ReviewPair]) -> tuple[ReviewPair, ...]:
+    """Pairs by how many names a decision is expected to move: how often they were given, times the probability."""
+    return tuple(sorted(pairs, key=lambda pair: (-pair.change * pair.probability, pair.name, pair.other)))
 
 
 def _founded(

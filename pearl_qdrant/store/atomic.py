@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +27,17 @@ def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
     temporary.replace(path)
     if durable:
         sync_folder(path.parent)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines of any length to a file that is replaced when all is written and on the disk."""
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
+        file.writelines(f"{line}\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:

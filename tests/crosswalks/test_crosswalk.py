@@ -13,10 +13,11 @@ from cli_runner import Run
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant._version import __version__
 from pearl_qdrant.crosswalk import Crosswalk, crosswalk
-from pearl_qdrant.crosswalk.assignment import assign, components
+from pearl_qdrant.crosswalk.assignment import assign
 from pearl_qdrant.crosswalk.records import EntityMatch
-from pearl_qdrant.crosswalk.sssom import curie, sssom_lines
+from pearl_qdrant.crosswalk.sssom import UNSPECIFIED_LICENSE, curie, sssom_lines
 
 OURS = [
     Entity("X:1", "NYTimes", ("the new-york times",), ("ORG",), ("ORG",)),
@@ -83,15 +84,10 @@ def test_the_assignment_is_the_best_one() -> None:
         assert sum(given[i][j] for i, j in chosen.items()) == pytest.approx(best)
 
 
-def test_components_are_separate() -> None:
-    """Subjects without a common object are apart."""
-    found = [set(subjects) for subjects, _ in components({1: {"a": 1}, 2: {"a": 1, "b": 1}, 3: {"c": 1}, 4: {}})]
-    assert found == [{1, 2}, {3}]
-
-
 MATCHES = (
     EntityMatch("DOID:1", "flu\tA", "MONDO:7", "influenza", "mondo", 0.98, "flu = flu", True),
     EntityMatch("q 1", "x", "http://e.org/a", "y", "my base", 0.91, "x ~ y"),
+    EntityMatch("DOID:2", "cold", "MONDO:8", "common cold", "mondo", 0.6, "cold = cold", True),
 )
 
 
@@ -103,11 +99,14 @@ def test_sssom_has_a_header_and_curies(tmp_path: Path) -> None:
     assert '#  DOID: "http://doid/"' in header
     assert '#  MONDO: "http://purl.obolibrary.org/obo/MONDO_"' in header
     columns, *rows = (line.split("\t") for line in lines[len(header) :])
-    assert [len(row) for row in rows] == [len(columns)] * 2
-    assert [row[columns.index("subject_id")] for row in rows] == ["DOID:1", "doid:q%201"]
+    assert [len(row) for row in rows] == [len(columns)] * 3
+    assert [row[columns.index("subject_id")] for row in rows] == ["DOID:1", "doid:q%201", "DOID:2"]
     assert rows[1][columns.index("object_id")] == "my_base:http%3A%2F%2Fe.org%2Fa"
     assert rows[0][columns.index("mapping_justification")] == "semapv:LexicalMatching"
-    assert [row[columns.index("predicate_id")] for row in rows] == ["skos:exactMatch", "skos:closeMatch"]
+    predicates = [row[columns.index("predicate_id")] for row in rows]
+    assert predicates == ["skos:exactMatch", "skos:closeMatch", "skos:closeMatch"]
+    assert {"#mapping_tool: pearl-qdrant", f'#license: "{UNSPECIFIED_LICENSE}"'} <= set(header)
+    assert f'#mapping_tool_version: "{__version__}"' in header
     assert curie("12", "9 lives") == ("base_9_lives", "12")
 
 
@@ -117,7 +116,7 @@ def test_sssom_py_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "x.sssom.tsv"
     Crosswalk(MATCHES, "doid", "mondo").write_sssom(path)
     frame = parsers.parse_sssom_table(path).df
-    assert frame["confidence"].tolist() == [0.98, 0.91]
+    assert frame["confidence"].tolist() == [0.98, 0.91, 0.6]
 
 
 def test_the_command_writes_tables(run: Run, store: Path, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from resolution_names import LetterEncoder
 
-from pearl_qdrant.resolution import NameRecord, Question, Resolution, resolve
+from pearl_qdrant.resolution import Decision, NameRecord, Question, Resolution, resolve
+from pearl_qdrant.resolution.pairs.model import shipped_model
 from pearl_qdrant.resolution.records import Verdict
 
 
@@ -106,6 +108,53 @@ def test_a_part_of_two_names_is_asked() -> None:
     assert len({one.node_id for one in found.names}) == 3
 
 
+def test_a_part_of_one_thing_joins_it_last() -> None:
+    """Titles and a family name join the node of the only person that they fit, however that one is written."""
+    names = ["Angela Vindemark", "Angela Karin Vindemark", "Vindemark", "Chancellor Vindemark", "Oslo"]
+    found = resolved(*(NameRecord(name, "person") for name in names))
+    assert len({one.node_id for one in found.names if one.name != "Oslo"}) == 1
+    assert {one.reason for one in found.names if one.name == "Vindemark"} == {"part of the name"}
+
+
+OTHERS = [
+    f"{one} {two} {three}" for one in ("Blue", "Old", "Grand") for two in ("Harbour", "Elm") for three in ("Inn", "Ox")
+]
+
+
+@pytest.mark.parametrize(
+    "short, long", [("VQZ", "Vallen Quorn Zone"), ("V.Q.Z.", "Vallen Quorn Zone"), ("Z&Q", "Zellman and Quorn")]
+)
+def test_an_acronym_joins_the_one_thing_that_it_fits(short: str, long: str) -> None:
+    """Without sources, initials of one name of the list alone are its acronym, where chance would not give them."""
+    found = resolved(short, long, *OTHERS)
+    assert is_one(found, short, long)
+    assert {one.reason for one in found.names if one.name == short} == {"initials"}
+
+
+def test_an_acronym_that_chance_would_give_is_asked() -> None:
+    """Not merged: initials of two things of the list, or common ones."""
+    two = resolved("VQZ", "Vallen Quorn Zone", "Verdant Quay Zoo", *OTHERS)
+    assert not is_one(two, "VQZ", "Vallen Quorn Zone")
+    assert asked(two)[frozenset(("VQZ", "Vallen Quorn Zone"))] == "acronym of several names"
+    common = resolved("BHI", *OTHERS)
+    assert not is_one(common, "BHI", "Blue Harbour Inn")
+
+
+def test_names_with_acronyms_of_their_own_are_asked() -> None:
+    """Two names that are alike, each with another acronym, are not merged."""
+    found = resolved("GVDP", "Gross Vallen Domestic Product", "GVNP", "Gross Vallen National Product", precision=0.5)
+    assert not is_one(found, "GVDP", "GVNP")
+
+
+def test_a_list_with_several_names_a_thing_merges_more() -> None:
+    """The shift of the logits follows the share of right candidates, and a short list changes little."""
+    model = shipped_model()
+    probable, improbable = np.full(4000, 2.0), np.full(4000, -6.0)
+    assert model.shift(probable, 8000) > 0.5
+    assert model.shift(improbable, 8000) < -0.5
+    assert abs(model.shift(probable[:5], 60)) < abs(model.shift(probable, 8000))
+
+
 def test_a_proposal_merges_nothing() -> None:
     """With `propose` every name has its own node, and what would be merged is for review with its probability."""
     found = resolved("Aldermann Pharma", "aldermann pharma", "Aldermann Pharma GmbH", propose=True)
@@ -138,10 +187,30 @@ def test_answers_are_remembered(tmp_path: Path) -> None:
     assert len({one.node_id for one in again.names}) == 3
 
 
-def test_a_canonical_name_is_not_the_misspelt_one() -> None:
-    """A frequent slip does not name the node where the other spelling is known; else the more frequent name does."""
-    found = resolved(*["Goverment Library Foundation"] * 3, "Government Library Foundation", precision=0.5)
-    assert {one.canonical_name for one in found.names} == {"Government Library Foundation"}
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("Government Library Foundation", "Goverment Library Foundation"),  # a letter less
+        ("Northern Railway Museum", "Northern Railwway Museum"),  # a letter more
+        ("Quarterly Climate Report", "Quarterly Clmiate Report"),  # two letters swapped
+        ("Institute for Economic Research", "Institute for Ecanomic Research"),  # another letter
+        ("National Theatre of Bergen", "National Theatr of Bergen"),
+        ("Harbour Commission", "Harbour Commision"),
+    ],
+)
+def test_a_canonical_name_is_not_the_misspelt_one(right: str, wrong: str) -> None:
+    """A slip does not name the node, however often it is given, or first, where English text has the other spelling."""
+    decided = [Decision(right, wrong, "same")]
+    for names in ([wrong, right], [wrong] * 5 + [right], [wrong, wrong, f"{wrong}s", right]):
+        found = resolved(*names, decisions=decided)
+        assert {one.canonical_name for one in found.names if one.name in (right, wrong)} == {right}
+
+
+def test_a_canonical_name_is_the_more_frequent_spelling_of_an_unknown_word() -> None:
+    """Where no text has either, the spelling that the list has more often counts, in other names too."""
+    decided = [Decision("Bergqvist Pharma", "Bergqvits Pharma", "same")]
+    found = resolved("Bergqvits Pharma", "Bergqvist Pharma", "Bergqvist Tower", decisions=decided)
+    assert {one.canonical_name for one in found.names if "Pharma" in one.name} == {"Bergqvist Pharma"}
     often = resolved("the Harbour Commissions", *["Harbour Commission"] * 3)
     assert {one.canonical_name for one in often.names} == {"Harbour Commission"}
 

@@ -11,17 +11,19 @@ from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names, pack_pairs
 from pearl_qdrant.resolution.pairs import neighbours
-from pearl_qdrant.resolution.pairs.features import FEATURES, form_of, join_features, skeleton, string_pair
+from pearl_qdrant.resolution.pairs.features import FEATURES, form_of, skeleton, string_pair
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, shipped_model
 
 
 def table_of(
-    known: Sequence[tuple[int, int, float]], score: ScorePairs = lambda pairs: [0.0] * len(pairs)
+    known: Sequence[tuple[int, int, float]],
+    score: ScorePairs = lambda pairs: ([0.0] * len(pairs), [0] * len(pairs)),
 ) -> PairTable:
     """A table of known pairs."""
     ordered = sorted(known)
     pairs = np.array([pair for *pair, _ in ordered], np.int64)
-    return PairTable(pack_pairs(pairs), np.array([probability for *_, probability in ordered]), score)
+    probabilities = np.array([probability for *_, probability in ordered])
+    return PairTable(pack_pairs(pairs), probabilities, np.zeros(len(pairs), np.uint8), score)
 
 
 def alike(members: Sequence[int]) -> dict[int, float]:
@@ -55,9 +57,9 @@ def test_missing_pairs_are_scored() -> None:
     """A pair that the search did not find is scored when it is needed."""
     asked: list[tuple[int, int]] = []
 
-    def score(pairs: Sequence[tuple[int, int]]) -> list[float]:
+    def score(pairs: Sequence[tuple[int, int]]) -> tuple[list[float], list[int]]:
         asked.extend(pairs)
-        return [0.9] * len(pairs)
+        return [0.9] * len(pairs), [0] * len(pairs)
 
     table = table_of([(0, 1, 0.9), (1, 2, 0.8)], score)
     found = cluster_names(table, 0.6, prefer=alike)
@@ -155,4 +157,3 @@ def test_the_shipped_model_is_of_this_version() -> None:
     model = shipped_model()
     assert isinstance(model, PairModel)
     assert 0.5 <= model.threshold(0.9) <= model.threshold(0.98) < model.threshold(0.999) < model.threshold(1) == 1
-    assert join_features.__doc__

@@ -12,7 +12,7 @@ from cli_runner import Run
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.resolution import Decision, NameRecord, Resolution, files, read_names, resolve
+from pearl_qdrant.resolution import Decision, NameRecord, Resolution, read_names, resolution, resolve
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_a_run_that_was_killed_is_repeated_over_its_own_file(
     options = ("resolve", str(more), "--model", str(model), "--previous", str(nodes))
     assert run(*options, "--out", str(expected), "--review", str(tmp_path / "pairs.tsv")).status == 0
 
-    write, written = files._write, 0
+    write, written = resolution.write_lines, 0
 
     def write_and_die(*arguments: Any) -> None:
         nonlocal written
@@ -106,7 +106,7 @@ def test_a_run_that_was_killed_is_repeated_over_its_own_file(
 
     options = (*options, "--out", str(nodes), "--review", str(review))
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_write", write_and_die)
+        patch.setattr(resolution, "write_lines", write_and_die)
         with suppress(Killed):
             run(*options)
     for _ in range(2):

@@ -57,7 +57,6 @@ def crosswalk(
     """
     from pearl_qdrant.crosswalk import crosswalk as find
     from pearl_qdrant.crosswalk.matching import DEFAULT_CROSSWALK_THRESHOLD
-    from pearl_qdrant.crosswalk.tables import match_lines
 
     given: str | Iterable[Entity] = a
     if Path(a).exists():
@@ -81,7 +80,7 @@ def crosswalk(
         for one in found.matches:
             echo_json(asdict(one))
     elif out is None and sssom is None:
-        for line in match_lines(found.matches):
+        for line in found.lines():
             echo_row(line)
     n_found = sum(1 for _ in found.found)
     echo(f"{len(found.matches):,} entities, {n_found:,} found, {len(found.matches) - n_found:,} NIL", err=True)

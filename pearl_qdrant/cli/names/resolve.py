@@ -24,11 +24,10 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 @click.command()
 @click.argument("names", type=InputFile(), required=False)
-@click.option("--out", type=click.Path(path_type=Path), help="File for the nodes (TSV), or for the merged graph.")
+@click.option("--out", help="File for the nodes (TSV), or for the merged graph.")
 @click.option(
     "--graph",
-    type=click.Path(path_type=Path, exists=True),
-    help="Merge a graph: GraphML, edges (TSV, CSV), a folder of LightRAG, nano-graphrag or GraphRAG.",
+    help="Merge a graph: GraphML, edges (TSV, CSV), a folder of LightRAG, nano-graphrag or GraphRAG, neo4j://HOST.",
 )
 @click.option(
     "--collection",
@@ -72,8 +71,8 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 @json_option
 def resolve(  # long: each of its options has its line, and help its examples
     names: BinaryIO | None,
-    out: Path | None,
-    graph: Path | None,
+    out: str | None,
+    graph: str | None,
     collections: tuple[str, ...],
     previous: Path | None,
     review: Path | None,
@@ -136,7 +135,7 @@ def resolve(  # long: each of its options has its line, and help its examples
     _write(options(() if names is None else read_names(names, name_of(names))), out, review, as_json=as_json)
 
 
-def _write(found: Resolution, out: Path | None, review: Path | None, *, as_json: bool) -> None:
+def _write(found: Resolution, out: str | None, review: Path | None, *, as_json: bool) -> None:
     if out is not None:
         found.write(out, review=review)
     elif review is not None:
@@ -144,7 +143,7 @@ def _write(found: Resolution, out: Path | None, review: Path | None, *, as_json:
     _print(found, out, as_json=as_json)
 
 
-def _print(found: Resolution, out: Path | None, *, as_json: bool) -> None:
+def _print(found: Resolution, out: object, *, as_json: bool) -> None:
     if as_json:
         for one in found.names:
             echo_json(asdict(one))

@@ -437,7 +437,7 @@ def _without_generation(words: Sequence[str], longest: int) -> tuple[list[str], 
     return kept, ""
 
 
-_NICKNAMES: dict[str, str] = {
+NICKNAMES: dict[str, str] = {
     short: long
     for names in (
         "james jim jimmy jamie/william bill billy will willie liam/robert bob bobby rob robbie/richard dick rick rich/"
@@ -454,7 +454,7 @@ _NICKNAMES: dict[str, str] = {
 }
 """Short forms of first names; of those of several names, one."""
 
-FIRST_NAMES = frozenset((*_NICKNAMES, *_NICKNAMES.values()))
+FIRST_NAMES = frozenset((*NICKNAMES, *NICKNAMES.values()))
 """The first names of this list."""
 
 
@@ -475,7 +475,7 @@ def _is_one_name(a: str, b: str) -> bool:
         return True
     if len(a) == 1 or len(b) == 1:
         return False
-    if _NICKNAMES.get(a, a) == _NICKNAMES.get(b, b):
+    if NICKNAMES.get(a, a) == NICKNAMES.get(b, b):
         return True
     return JaroWinkler.similarity(a, b) >= _SLIP
 

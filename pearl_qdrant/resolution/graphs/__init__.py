@@ -5,8 +5,8 @@
     merged = resolve_graph("rag_storage")          # a working folder of LightRAG
     print(merged.report.to_text())
 
-`merging.py` merges, `formats.py` recognises a format; `tables.py`, `graphml.py`, `folders.py` and `parquet.py` read and
-write one each.
+`merging.py` merges, `resolving.py` recognises a format; `tables.py`, `graphml.py`, `folders.py`, `parquet.py` and
+`neo4j.py` read and write one each.
 """
 
 from __future__ import annotations

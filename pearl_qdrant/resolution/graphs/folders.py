@@ -26,7 +26,7 @@ import numpy as np
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.resolution.graphs.graphml import SEPARATOR, read_graphml, unquoted, write_graphml
-from pearl_qdrant.resolution.graphs.records import Graph
+from pearl_qdrant.resolution.graphs.records import Graph, Merge
 
 GRAPH_FILE = "graph_chunk_entity_relation.graphml"
 
@@ -36,18 +36,17 @@ def read_folder(folder: Path) -> Graph:
     return read_graphml(folder / GRAPH_FILE)
 
 
-def write_folder(folder: Path, out: Path, graph: Graph, new_keys: Mapping[str, str]) -> None:
+def write_folder(folder: Path, out: Path, merge: Merge) -> None:
     """Copy a working folder with the merged graph, and with the new names in what is kept by name.
 
     Args:
         folder: The folder that was read.
         out: A folder that does not exist.
-        graph: The merged graph.
-        new_keys: The new key of each old one.
+        merge: What became of its graph.
     """
     shutil.copytree(folder, out)
-    write_graphml(out / GRAPH_FILE, graph)
-    names = {**{unquoted(old): unquoted(new) for old, new in new_keys.items()}, **new_keys}
+    write_graphml(folder, out / GRAPH_FILE, merge)
+    names = {**{unquoted(old): unquoted(new) for old, new in merge.new_keys.items()}, **merge.new_keys}
     for file, change in _CHANGES.items():
         path = out / file
         if path.exists():

@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.resolution.graphs.records import Edge, Graph, Node, Rules, Value
+from pearl_qdrant.resolution.graphs.records import Edge, Graph, Merge, Node, Rules, Value
 
 SEPARATOR = "<SEP>"
 """What LightRAG and nano-graphrag put between the texts of several chunks."""
@@ -25,7 +25,9 @@ _DESCRIPTIONS = ("description", "desc")
 _SOURCES = ("source_id", "sources")
 _LABELS = ("label", "relation", "relationship", "predicate", "type")
 _ADDED = frozenset(("weight", "count", "frequency"))
-_KEPT = frozenset(("entity_id", "id", "created_at", "order", "rank", "clusters", "truncate", *_NAMES, *_TYPES))
+_KEPT = frozenset(("\0id", "entity_id", "id", "created_at", "order", "rank", "clusters", "truncate", *_NAMES, *_TYPES))
+RULES = Rules(_ADDED, _KEPT, SEPARATOR)
+"""What the attributes of LightRAG's graphs and similar ones mean."""
 
 
 def read_graphml(path: Path) -> Graph:
@@ -47,7 +49,7 @@ def read_graphml(path: Path) -> Graph:
     tag = _tag(root)
     keys = {key.get("id", ""): (key.get("attr.name", key.get("id", "")), key.get("attr.type", "string"))
             for key in root.findall(f"{tag}key")}  # fmt: skip
-    nodes = [_node(one, _attributes(one, keys, tag)) for one in graphs[0].findall(f"{tag}node")]
+    nodes = [node_of(one.get("id", ""), _attributes(one, keys, tag)) for one in graphs[0].findall(f"{tag}node")]
     edges = []
     for one in graphs[0].findall(f"{tag}edge"):
         attributes = _attributes(one, keys, tag)
@@ -58,19 +60,27 @@ def read_graphml(path: Path) -> Graph:
     unknown = {end for edge in edges for end in (edge.source, edge.target)} - {node.key for node in nodes}
     if unknown:
         raise FormatError(str(path), 1, f"an edge has an end that is no node: {min(unknown)!r}")
-    rules = Rules(_ADDED, _KEPT | {"\0id"}, SEPARATOR)
     is_directed = graphs[0].get("edgedefault", "directed") == "directed"
-    return Graph(tuple(nodes), tuple(edges), is_directed, rules)
+    return Graph(tuple(nodes), tuple(edges), is_directed, RULES)
 
 
-def _node(one: ElementTree.Element, attributes: dict[str, Value]) -> Node:
-    key = one.get("id", "")
-    name = next((str(attributes[column]) for column in _NAMES if attributes.get(column)), key)
-    description = next((str(attributes[column]) for column in _DESCRIPTIONS if attributes.get(column)), "")
-    sources = next((str(attributes[column]) for column in _SOURCES if attributes.get(column)), "")
+def node_of(key: str, attributes: Mapping[str, Value], *, name: str | None = None, type_: str = "") -> Node:
+    """A node by its attributes.
+
+    Args:
+        key: What edges call it.
+        attributes: All of them.
+        name, type_: What it is called, and its type, where no attribute says so; the name is the key if none is given.
+    """
+
+    def first(columns: Sequence[str], default: str) -> str:
+        return next((str(attributes[column]) for column in columns if attributes.get(column)), default)
+
     return Node(
-        *(key, unquoted(name), unquoted(next((str(attributes[x]) for x in _TYPES if attributes.get(x)), ""))),
-        *(description.replace(SEPARATOR, "\n"), tuple(part for part in sources.split(SEPARATOR) if part), attributes),
+        *(key, unquoted(first(_NAMES, key if name is None else name)), unquoted(first(_TYPES, type_))),
+        first(_DESCRIPTIONS, "").replace(SEPARATOR, "\n"),
+        tuple(part for part in first(_SOURCES, "").split(SEPARATOR) if part),
+        attributes,
     )
 
 
@@ -102,8 +112,15 @@ def _value(text: str, type_: str) -> Value:
     return text.strip().lower() in ("true", "1") if type_ == "boolean" else text
 
 
-def write_graphml(path: Path, graph: Graph) -> None:
-    """Write a graph with its attributes; a type that all values of an attribute have is that of its key."""
+def write_graphml(given: object, out: Path, merge: Merge) -> None:
+    """Write a merged graph with its attributes; a type that all values of an attribute have is that of its key.
+
+    Args:
+        given: What was read; it is not needed.
+        out: The file.
+        merge: What became of its graph.
+    """
+    graph = merge.graph
     root = ElementTree.Element("graphml", xmlns=_NAMESPACE)
     ids: dict[tuple[str, str], str] = {}
     for domain, every in (("node", graph.nodes), ("edge", graph.edges)):
@@ -122,7 +139,7 @@ def write_graphml(path: Path, graph: Graph) -> None:
         one = ElementTree.SubElement(element, "edge", {**({"id": str(own_id)} if own_id is not None else {}), **ends})
         _data(one, "edge", edge.attributes, ids)
     ElementTree.indent(root)
-    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+    ElementTree.ElementTree(root).write(out, encoding="utf-8", xml_declaration=True)
 
 
 def _type(values: Sequence[Value]) -> str:
@@ -137,5 +154,6 @@ def _data(
 ) -> None:
     for name, value in attributes.items():
         if value is not None and name != "\0id":
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            text = SEPARATOR.join(map(str, value)) if isinstance(value, tuple) else str(value)
+            text = text.lower() if isinstance(value, bool) else text
             ElementTree.SubElement(parent, "data", key=ids[(domain, name)]).text = text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pearl_qdrant.resolution.graphs.records import Edge, Graph, GraphReport, Node, Rules, Value
+from pearl_qdrant.resolution.graphs.records import Edge, Graph, GraphReport, Merge, Node, Rules, Value
 from pearl_qdrant.resolution.records import NameRecord, ResolvedName
 from pearl_qdrant.resolution.resolution import Resolution
 
@@ -23,16 +23,13 @@ def name_records(graph: Graph) -> Iterable[NameRecord]:
             yield NameRecord(node.name, node.type, source, node.description)
 
 
-def merge_graph(graph: Graph, resolution: Resolution) -> tuple[Graph, GraphReport, dict[str, str]]:
+def merge_graph(graph: Graph, resolution: Resolution) -> Merge:
     """One node for the nodes of one entity.
 
     The node that gave its name to the entity comes first: its key and its kept attributes stay. A node that a
     collection knows gets the name of its entity. Edges between two nodes of one entity go away, and are in the report.
     Edges that get the same ends, in either order where the graph has no directions, and the same label become one;
     edges that had the same ends before stay as they are.
-
-    Returns:
-        The smaller graph, what was done, and the new key of each old one.
     """
     rows = {(one.name, one.type): one for one in resolution.names}
     groups: dict[str, list[tuple[Node, ResolvedName | None]]] = {}
@@ -62,7 +59,7 @@ def merge_graph(graph: Graph, resolution: Resolution) -> tuple[Graph, GraphRepor
     report = GraphReport(
         (len(graph.nodes), len(nodes)), (len(graph.edges), len(edges)), tuple(within), merged, len(resolution.review)
     )
-    return replace(graph, nodes=tuple(nodes), edges=tuple(edges)), report, new_keys
+    return Merge(graph, replace(graph, nodes=tuple(nodes), edges=tuple(edges)), new_keys, report)
 
 
 def _joined(nodes: Sequence[Node], row: ResolvedName, rules: Rules, names: Sequence[str], probability: float) -> Node:

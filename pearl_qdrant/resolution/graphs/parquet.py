@@ -21,7 +21,7 @@ from typing import Any
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.resolution.graphs.merging import ADDED
-from pearl_qdrant.resolution.graphs.records import Edge, Graph, Node, Rules, Value
+from pearl_qdrant.resolution.graphs.records import Edge, Graph, Merge, Node, Rules, Value
 
 _ENTITIES = ("entities.parquet", "create_final_entities.parquet")
 _RELATIONSHIPS = ("relationships.parquet", "create_final_relationships.parquet")
@@ -76,17 +76,16 @@ def _parquet(path: Path) -> Any:
     return pq
 
 
-def write_graphrag(folder: Path, out: Path, graph: Graph, before: Graph, new_keys: Mapping[str, str]) -> None:
+def write_graphrag(folder: Path, out: Path, merge: Merge) -> None:
     """Copy the output of GraphRAG with the merged tables, and with the ids of those that are left.
 
     Args:
         folder: The folder that was read.
         out: A folder that does not exist.
-        graph: The merged graph.
-        before: The graph that was read.
-        new_keys: The new title of each old one.
+        merge: What became of its graph.
     """
     shutil.copytree(folder, out)
+    graph, before, new_keys = merge.graph, merge.before, merge.new_keys
     degree = Counter(end for edge in graph.edges for end in (edge.source, edge.target))
     titles = {node.key: node.name for node in graph.nodes}
     nodes = [_with(node.attributes, degree=degree[node.key]) for node in graph.nodes]

@@ -71,12 +71,14 @@ class Graph:
         nodes, edges: In the order of the file.
         is_directed: Whether source and target of an edge are told apart.
         rules: How attributes are merged.
+        header: Columns of a list of edges; none if it has no header.
     """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     is_directed: bool
     rules: Rules = Rules()
+    header: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +108,20 @@ class GraphReport:
         ]
         lines += [f"    {name}: {' | '.join(names)}" for name, names in self.merged.items()]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A graph and what became of it.
+
+    Attributes:
+        before: As it was read.
+        graph: With one node for each thing.
+        new_keys: The new key of each node.
+        report: What was done.
+    """
+
+    before: Graph
+    graph: Graph
+    new_keys: Mapping[str, str]
+    report: GraphReport

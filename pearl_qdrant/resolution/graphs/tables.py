@@ -8,11 +8,12 @@ subject, relation and object, or the ends and a number.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pearl_qdrant.cells import table_line
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.resolution.graphs.records import Edge, Graph, Node, Rules, Value
+from pearl_qdrant.resolution.graphs.records import Edge, Graph, Merge, Node, Rules, Value
 
 SOURCES = ("source", "src", "src_id", "from", "head", "subject", "source_name", "start", "node1")
 TARGETS = ("target", "tgt", "tgt_id", "to", "tail", "object", "target_name", "end", "node2")
@@ -21,8 +22,8 @@ WEIGHTS = ("weight", "count", "frequency")
 _FOUND_IN = ("source_id", "document", "chunk", "doc_id")
 
 
-def read_edge_list(path: Path) -> tuple[Graph, list[str]]:
-    """Read a list of edges, and its columns.
+def read_edge_list(path: Path) -> Graph:
+    """Read a list of edges.
 
     Raises:
         FormatError: If a row has another number of cells than the first one, or there are fewer than two.
@@ -53,39 +54,52 @@ def read_edge_list(path: Path) -> tuple[Graph, list[str]]:
         edges.append(Edge(ends[0], ends[1], row[label] if label else "", attributes))
     kept = frozenset(column for column in (source, target, label, f"{source}_type", f"{target}_type") if column)
     rules = Rules(frozenset(WEIGHTS), kept, "; ")
-    return Graph(tuple(nodes.values()), tuple(edges), is_directed=True, rules=rules), columns if has_header else []
+    return Graph(tuple(nodes.values()), tuple(edges), True, rules, tuple(columns) if has_header else ())
 
 
-def write_edge_list(path: Path, graph: Graph, columns: Sequence[str]) -> None:
-    """Write the edges in the form in which they were read."""
+def write_edge_list(given: Path, out: Path, merge: Merge) -> None:
+    """Write the edges in the form in which they were read.
+
+    Args:
+        given: The file that was read.
+        out: The file.
+        merge: What became of its graph.
+    """
+    rows = _written_rows(merge.graph)
+    with out.open("w", encoding="utf-8", newline="") as file:
+        if given.suffix.lower() == ".csv":
+            csv.writer(file, lineterminator="\n").writerows(rows)
+        else:
+            file.writelines(table_line(row) + "\n" for row in rows)
+
+
+def _written_rows(graph: Graph) -> Iterator[Sequence[str]]:
     nodes = {node.key: node for node in graph.nodes}
-    with path.open("w", encoding="utf-8", newline="") as file:
-        write = _writer(file, path)
-        if columns:
-            write(columns)
-        for edge in graph.edges:
-            row = dict(edge.attributes)
-            names = list(row)
-            source, target = _one_of(names, SOURCES), _one_of(names, TARGETS)
-            for end, key in ((source, edge.source), (target, edge.target)):
-                row[end or ""] = nodes[key].name
-                if f"{end}_type" in row:
-                    row[f"{end}_type"] = nodes[key].type
-            write(["" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-                   for value in row.values()])  # fmt: skip
-
-
-def _writer(file: object, path: Path):  # type: ignore[no-untyped-def]
-    if path.suffix.lower() == ".csv":
-        return csv.writer(file, lineterminator="\n").writerow  # type: ignore[arg-type]
-    return lambda cells: file.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")  # type: ignore[attr-defined]
+    if graph.header:
+        yield graph.header
+    for edge in graph.edges:
+        row = dict(edge.attributes)
+        names = list(row)
+        source, target = _one_of(names, SOURCES), _one_of(names, TARGETS)
+        for end, key in ((source, edge.source), (target, edge.target)):
+            row[end or ""] = nodes[key].name
+            if f"{end}_type" in row:
+                row[f"{end}_type"] = nodes[key].type
+        yield [
+            "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)
+            for value in row.values()
+        ]
 
 
 def _rows(path: Path) -> list[list[str]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        if path.suffix.lower() == ".csv":
-            return [cells for cells in csv.reader(file) if cells]
-        return [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
+        if path.suffix.lower() != ".csv":
+            return [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
+        reader = csv.reader(file)
+        try:
+            return [cells for cells in reader if cells]
+        except csv.Error as error:
+            raise FormatError(str(path), reader.line_num, f"not CSV ({error})") from error
 
 
 def _columns(path: Path, rows: list[list[str]]) -> tuple[list[str], bool]:

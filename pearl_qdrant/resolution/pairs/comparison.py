@@ -6,6 +6,9 @@ bytes a name.
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -17,20 +20,21 @@ from pearl_qdrant.lexical.idf import IdfTable, score_pairs
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.clusters import pack_pairs
-from pearl_qdrant.resolution.names import Forms, is_acronym_like
-from pearl_qdrant.resolution.pairs.doubts import doubt
+from pearl_qdrant.resolution.names import Forms, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
+    FEATURES,
+    FROM_SCORES,
+    LEGAL_FORMS,
     Form,
-    ScorePart,
     form_of,
-    has_legal_form,
-    join_features,
     replaced_words,
     skeleton,
     string_pair,
+    without_legal_forms,
 )
 from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
-from pearl_qdrant.resolution.pairs.same_words import have_same_words
+from pearl_qdrant.resolution.pairs.reasons import doubt, has_title
+from pearl_qdrant.resolution.pairs.same_words import sameness
 from pearl_qdrant.resolution.pairs.slots import Slots
 from pearl_qdrant.resolution.pairs.word_vectors import WordVectors, mapped_vectors
 from pearl_qdrant.resolution.types import Types
@@ -50,6 +54,9 @@ CROWD = slice(5, 12)
 MOST_OF_A_SOURCE = 200
 """Names of one source among which acronyms are looked for."""
 
+CHANCE = 0.03
+"""Names that fit an acronym by chance, at most, for it to be that of the only one that fits."""
+
 _ENCODED = 16_384
 _COMPARED = 65_536
 
@@ -68,7 +75,7 @@ class Comparison:
 
     def __init__(self, forms: Forms, encoder: Encoder) -> None:
         self.forms = forms
-        self._names = [forms.name(form) for form in range(len(forms))]
+        self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
         self._vectors, self._types = _encode(self._names, encoder)
         self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
@@ -79,7 +86,6 @@ class Comparison:
         self._words = WordVectors(forms.folded, encoder, self._baseline)
         self.form = lru_cache(maxsize=50_000)(self._form)
         self._slots = Slots(self._distinct_contents())
-        self._together = self._found_together()
 
     def _form(self, number: int) -> Form:
         return form_of(self._names[number], self.forms.folded[number])
@@ -126,28 +132,50 @@ class Comparison:
         rows = weighted_rows(skeletons, rarity)
         del skeletons
         yield from ngram_pairs(rows, features=SKELETON_FEATURES, k=SKELETON_PAIRS)
-        if self._together:
-            yield np.array(sorted(self._together), np.int64)
         for group in self.namesakes():
             yield np.array([(a, b) for a in group for b in group if a < b], np.int64)
 
-    def _found_together(self) -> set[tuple[int, int]]:
-        """Pairs of an acronym and what it stands for that one source has, or one context defines."""
-        found = {(min(pair), max(pair)) for pair in self.forms.defined}
+    def acronyms(self) -> Iterator[tuple[int, int]]:
+        """Pairs of an acronym and its long form: defined by a context or name, of one source, or fitting by itself."""
+        yield from self.forms.defined
         of_source: dict[int, list[int]] = {}
         for form, sources in self.forms.sources.items():
             for source in sources:
                 of_source.setdefault(source, []).append(form)
-        for of_one in of_source.values():
-            short = [form for form in of_one if is_acronym_like(self._names[form])]
-            for one in short if len(of_one) <= MOST_OF_A_SOURCE else ():
+        small = [forms for forms in of_source.values() if len(forms) <= MOST_OF_A_SOURCE]
+        if not small:
+            yield from self._fitting_acronyms()
+        for of_one in small:
+            for one in [form for form in of_one if is_acronym_like(self._names[form])]:
                 letters = self.form(one).strings.joined
-                found |= {
-                    (min(one, other), max(one, other))
-                    for other in of_one
-                    if letters in self.form(other).strings.initials
-                }
-        return found
+                yield from ((one, other) for other in of_one if letters in self.form(other).strings.initials)
+
+    def _fitting_acronyms(self) -> Iterator[tuple[int, int]]:
+        """Acronyms with the names of these initials, where chance would give the list hardly one of them.
+
+        What chance gives is the number of names with so many words, times how often words begin with each of the
+        letters.
+        """
+        short: dict[str, list[int]] = {}
+        for form, name in enumerate(self._names):
+            if is_acronym_like(name):
+                short.setdefault(_letters(name), []).append(form)
+        long: dict[str, list[int]] = {}
+        letters, n_words = Counter[str](), Counter[int]()
+        for form, name in enumerate(self._names):
+            strings = self.form(form).strings
+            initials = "".join(word[0] for word in without_legal_forms(strings.content))
+            if len(initials) > 1:
+                sides = re.split(r"\s*&\s*|\s+and\s+", name)
+                pair = "&".join(side[:1].casefold() for side in sides) if len(sides) == 2 else initials
+                letters.update(pair)
+                n_words[len(pair)] += 1
+                for one in {pair, initials, *strings.initials} & short.keys():
+                    long.setdefault(one, []).append(form)
+        for acronym, forms in long.items():
+            share = math.prod(letters[letter] / letters.total() for letter in acronym)
+            if n_words[len(acronym)] * share <= CHANCE:
+                yield from ((a, b) for a in short[acronym] for b in forms if a != b)
 
     def is_equal(self, a: int, b: int) -> bool:
         """Whether two forms have one spelling, and differ in type."""
@@ -162,13 +190,15 @@ class Comparison:
         known = [one for one in (self.types.is_person(a), self.types.is_person(b)) if one is not None]
         if known:
             return all(known)
-        if any(not _TITLES.isdisjoint(self.form(one).strings.words) for one in (a, b)):
+        if any(has_title(self.form(one).strings, _TITLES) for one in (a, b)):
             return True
+        if self._has_legal_form(a) or self._has_legal_form(b):
+            return False
         return self._types is not None and self._types[a, _PERSON] * self._types[b, _PERSON] > _BOTH
 
-    def have_same_words(self, a: int, b: int) -> bool:
-        """Whether two forms have the same words (`features.have_same_words`)."""
-        return have_same_words(self.form(a), self.form(b), is_person=self.is_person(a, b))
+    def sameness(self, a: int, b: int) -> int:
+        """Whether two forms have the same words (`same_words.sameness`)."""
+        return sameness(self.form(a), self.form(b), is_person=self.is_person(a, b))
 
     def doubt(self, a: int, b: int, *, is_same: bool) -> str:
         """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""
@@ -176,7 +206,12 @@ class Comparison:
             return "another type"
         if self._is_company_of_person(a, b):
             return "a company and a person"
-        return doubt(self.form(a), self.form(b), is_same=is_same, are_unknown_places=self._are_unknown_places(a, b))
+        return doubt(
+            *(self.form(a), self.form(b)),
+            is_same=is_same,
+            is_person=self.is_person(a, b),
+            are_unknown_places=self._are_unknown_places(a, b),
+        )
 
     def _are_unknown_places(self, a: int, b: int) -> bool:
         """Whether both have the type of a place, and the model does not know both as one."""
@@ -189,23 +224,21 @@ class Comparison:
         if self._types is None:
             return False
         return any(
-            self._types[two, _PERSON] > _PROBABLY
-            and has_legal_form(self.form(one))
-            and not has_legal_form(self.form(two))
+            self._types[two, _PERSON] > _PROBABLY and self._has_legal_form(one) and not self._has_legal_form(two)
             for one, two in ((a, b), (b, a))
         )
 
-    def is_together(self, a: int, b: int) -> bool:
-        """Whether one is an acronym and the other its long form, and one source or context has both."""
-        return (min(a, b), max(a, b)) in self._together
+    def _has_legal_form(self, form: int) -> bool:
+        words = self.form(form).strings.folded.split()
+        return len(words) > 1 and words[-1] in LEGAL_FORMS
 
     def features(self, pairs: IntArray) -> FloatArray:
         """Features of pairs in the order of `pairs.features.FEATURES`, (p, features)."""
         blocks = [self._block(pairs[start : start + _COMPARED]) for start in range(0, len(pairs), _COMPARED)]
-        return np.concatenate(blocks)
+        return np.concatenate([np.empty((0, len(FEATURES)), np.float32), *blocks])
 
-    def scores(self, pairs: IntArray, *, with_words: bool = True) -> ScorePart:
-        """What vectors, n-grams and predicted types say of at most `_COMPARED` pairs, sorted by the first name.
+    def scores(self, pairs: IntArray, *, with_words: bool = True) -> dict[str, npt.NDArray[np.floating]]:
+        """The features `FROM_SCORES` of at most `_COMPARED` pairs, sorted by the first name.
 
         Args:
             pairs: (p, 2).
@@ -229,24 +262,29 @@ class Comparison:
             forms = [(self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist()]
             replaced_dense = self._words.cosines([replaced_words(one, two) for one, two in forms])
             fillers = np.array([self._slots.share(one.content, two.content) for one, two in forms], np.float32)
-        return ScorePart(
-            dense=(cosines - self._baseline) / (1 - self._baseline),
-            lexical=lexical.cosine,
-            less_covered=np.minimum(lexical.mention_coverage, lexical.name_coverage),
-            more_covered=np.maximum(lexical.mention_coverage, lexical.name_coverage),
-            crowd=(np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
-            worse_rank=np.maximum(rank_a, rank_b),
-            better_rank=np.minimum(rank_a, rank_b),
-            types=types,
-            person=person,
-            other=other,
-            replaced_dense=replaced_dense,
-            fillers=fillers,
-        )
+        return {
+            "dense": (cosines - self._baseline) / (1 - self._baseline),
+            "lexical": lexical.cosine,
+            "less_covered": np.minimum(lexical.mention_coverage, lexical.name_coverage),
+            "more_covered": np.maximum(lexical.mention_coverage, lexical.name_coverage),
+            "crowd": (np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
+            "rank": 1 / (1 + np.maximum(rank_a, rank_b)),
+            "rank_of_one": 1 / (1 + np.minimum(rank_a, rank_b)),
+            "types": types,
+            "person": person,
+            "other": other,
+            "replaced_dense": replaced_dense,
+            "fillers": fillers,
+        }
 
     def _block(self, pairs: IntArray) -> FloatArray:
         strings = [string_pair(self.form(a), self.form(b), is_person=self.is_person(a, b)) for a, b in pairs.tolist()]
-        return join_features(self.scores(pairs), np.array(strings, np.float32))
+        scores = self.scores(pairs)
+        return np.column_stack([*(scores[name] for name in FROM_SCORES), np.array(strings)]).astype(np.float32)
+
+
+def _letters(acronym: str) -> str:
+    return "".join(c for c in acronym.casefold() if c.isalnum() or c == "&")
 
 
 _SAME_COSINE = 1e-3  # half floats

@@ -36,51 +36,26 @@ FloatArray = npt.NDArray[np.float64]
 DIFFERENCES = NameDifferences._fields[:-1]
 
 FROM_STRINGS = (
-    "same_words",
-    "same_core",
-    "edit",
-    "other_order",
-    "slips",
-    "skeleton",
-    "skeleton_short",
-    "replaced",
-    "any_replaced",
-    "replaced_common",
-    "replaced_rare",
-    "only_more",
-    "more_rare",
-    "more_words",
-    "inner",
-    "initials",
-    "number_more",
-    "equal_numbers",
-    "code",
-    "other_code",
-    "acronym",
-    "first_word",
-    "last_word",
-    "one_word",
-    "length",
-    "length_gap",
+    *"same_words same_core edit other_order slips skeleton skeleton_short replaced any_replaced".split(),
+    *"replaced_common replaced_rare only_more more_rare more_words inner initials number_more equal_numbers".split(),
+    *"code other_code acronym first_word last_word one_word length length_gap".split(),
     *DIFFERENCES,
 )
 """Features of two strings alone; the last ones are those of the link decision (`linking.ranking.name_differences`)."""
 
-FROM_SCORES = (
-    "dense",
-    "lexical",
-    "less_covered",
-    "more_covered",
-    "crowd",
-    "rank",
-    "rank_of_one",
-    "types",
-    "person",
-    "other",
-    "replaced_dense",
-    "fillers",
+FROM_SCORES = tuple(
+    "dense lexical less_covered more_covered crowd rank rank_of_one types person other replaced_dense fillers".split()
 )
-"""Features of vectors, n-grams and predicted types."""
+"""Features of vectors, n-grams and predicted types; each says of p pairs, (p,):
+
+dense, crowd                 cosine above that of unrelated names, 1 for equal vectors; for the names further away
+lexical                      cosine of the weighted n-grams, in [0, 1]
+less_covered, more_covered   share of the weights of each name that the other has; the smaller, the larger one
+rank, rank_of_one            1 / (1 + neighbours of each that are nearer than the other); the smaller, the larger one
+types, person, other         agreement of the predicted types; that both are persons, or of no special type
+replaced_dense               cosine of the words that only one and that only the other has, as `dense`
+fillers                      how many other names have something else where the two differ (`slots.Slots`)
+"""
 
 FEATURES = (*FROM_SCORES, *FROM_STRINGS)
 COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
@@ -204,13 +179,16 @@ def _has_initials(short: Sequence[str], long: Sequence[str]) -> bool:
     return 0 < n_initials < len(short)
 
 
-def has_legal_form(form: Form) -> bool:
-    """Whether a name ends in the legal form of a company: `Inc`, `GmbH`."""
-    words = form.strings.folded.split()
-    return len(words) > 1 and words[-1] in _LEGAL_FORMS
+def without_legal_forms(words: Sequence[str]) -> Sequence[str]:
+    """Words without the legal forms at their end, unless nothing else is left: `Acme Robotics Pty Ltd`."""
+    n = next((i for i in range(len(words), 0, -1) if words[i - 1] not in LEGAL_FORMS), len(words))
+    return words[:n]
 
 
-_LEGAL_FORMS = frozenset("inc incorporated corp corporation co company ltd limited llc plc gmbh ag sa nv".split())
+LEGAL_FORMS = frozenset(
+    "inc incorporated corp corporation co company ltd limited llc llp lp plc gmbh ag kg kgaa se sa sas sarl srl spa nv "
+    "bv ab as asa oy oyj aps pty pvt kk aktiengesellschaft ltda sro doo".split()
+)
 
 
 def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str], list[str]]:
@@ -224,7 +202,8 @@ def _has_other_code(one: StringFeatures, two: StringFeatures) -> bool:
     """Whether each has a code that the other lacks, or they are equal but for a letter: `hepatitis B`, `... C`."""
     if is_plural_of_letters(one.text, two.text):
         return False
-    if bool(one.codes - two.content_set) and bool(two.codes - one.content_set):
+    ours, theirs = one.codes - two.content_set - LEGAL_FORMS, two.codes - one.content_set - LEGAL_FORMS
+    if ours and theirs:
         return True
     if len(one.content) != len(two.content) or len(one.content) < 2:
         return False
@@ -250,65 +229,15 @@ CONTRADICTIONS: dict[str, str] = {
 }
 """Features that no two names of one thing have, and their words."""
 
-_CONTRADICTING = [COLUMN[name] for name in CONTRADICTIONS]
+POSSIBLE, UNLESS_SAME, CONTRADICTED = range(3)
+"""What contradicts a pair: nothing; what does not count for the same words (titles look like first names); or more."""
+
+_TITLES_AND_CODES = [COLUMN[name] for name in ("first_name_differs", "other_code")]
+_HARD = [COLUMN[name] for name in CONTRADICTIONS if COLUMN[name] not in _TITLES_AND_CODES]
 
 
-def contradict(features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Which of p pairs cannot mean the same, (p,), from (p, len(FEATURES))."""
-    found: npt.NDArray[np.bool_] = np.any(features[:, _CONTRADICTING] > 0, axis=1)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class ScorePart:
-    """What vectors, n-grams and predicted types say of p pairs; every field is (p,).
-
-    Attributes:
-        dense: Cosine above that of unrelated names, 1 for equal vectors.
-        lexical: Cosine of the weighted n-grams, in [0, 1].
-        less_covered, more_covered: Share of the weights of each name that the other has; the smaller, the larger one.
-        crowd: As `dense`, for the names further away.
-        worse_rank, better_rank: How many neighbours of each are nearer than the other.
-        types: Agreement of the predicted types, in [0, 1].
-        person, other: Probability that both are persons, or of no special type (diseases, genes, concepts).
-        replaced_dense: Cosine of the words that only one and that only the other has, as `dense`; 0 where one has none.
-        fillers: How many other names have something else where the two differ, in [0, 1] (`slots.Slots`).
-    """
-
-    dense: npt.NDArray[np.floating]
-    lexical: npt.NDArray[np.floating]
-    less_covered: npt.NDArray[np.floating]
-    more_covered: npt.NDArray[np.floating]
-    crowd: npt.NDArray[np.floating]
-    worse_rank: npt.NDArray[np.integer]
-    better_rank: npt.NDArray[np.integer]
-    types: npt.NDArray[np.floating]
-    person: npt.NDArray[np.floating]
-    other: npt.NDArray[np.floating]
-    replaced_dense: npt.NDArray[np.floating]
-    fillers: npt.NDArray[np.floating]
-
-
-def join_features(scores: ScorePart, strings: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """All features of p pairs, (p, len(FEATURES)).
-
-    Args:
-        scores: Of vectors, n-grams and types.
-        strings: (p, len(FROM_STRINGS)), by `string_pair`.
-    """
-    columns = [
-        scores.dense,
-        scores.lexical,
-        scores.less_covered,
-        scores.more_covered,
-        scores.crowd,
-        1 / (1 + scores.worse_rank),
-        1 / (1 + scores.better_rank),
-        scores.types,
-        scores.person,
-        scores.other,
-        scores.replaced_dense,
-        scores.fillers,
-        strings,
-    ]
-    return np.column_stack(columns).astype(np.float32)
+def contradictions(features: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """What contradicts p pairs, (p,), from (p, len(FEATURES))."""
+    found = np.where(np.any(features[:, _TITLES_AND_CODES] > 0, axis=1), UNLESS_SAME, POSSIBLE)
+    found[np.any(features[:, _HARD] > 0, axis=1)] = CONTRADICTED
+    return found.astype(np.uint8)

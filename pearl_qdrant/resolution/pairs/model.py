@@ -24,6 +24,12 @@ from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES
 
 MODEL_FILE = "resolution.json"
 
+_ROUNDS = 100
+_UNSEEN = 500
+"""Candidates with the prior that are added to those of a list, so that a short list changes little."""
+
+_MOST_SHIFT = 2.0
+
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -36,6 +42,7 @@ class PairModel:
         weights: (terms,).
         bias: Logit of a pair whose terms are 0.
         thresholds: Least mean probability between two clusters, by the precision of merges; both in [0, 1], ascending.
+        prior: Share of the candidates that were right where the model was fitted.
         least_dense, least_lexical: Pairs below both are not compared further: hardly one of them is a merge.
     """
 
@@ -43,6 +50,7 @@ class PairModel:
     weights: FloatArray
     bias: float
     thresholds: tuple[tuple[float, float], ...]
+    prior: float
     least_dense: float
     least_lexical: float
 
@@ -56,7 +64,7 @@ class PairModel:
         weights = stored["terms"]
         if not isinstance(weights, dict):
             raise TypeError("the terms of a model are names with numbers")
-        numbers = {name: float(str(stored[name])) for name in ("bias", "least_dense", "least_lexical")}
+        numbers = {name: float(str(stored[name])) for name in ("bias", "prior", "least_dense", "least_lexical")}
         thresholds = stored["thresholds"]
         if not isinstance(thresholds, dict):
             raise TypeError("the thresholds of a model are precisions with probabilities")
@@ -70,11 +78,28 @@ class PairModel:
         precisions, thresholds = zip(*self.thresholds, strict=True)
         return float(np.interp(precision, (*precisions, 1.0), (*thresholds, 1.0)))
 
-    def probabilities(self, features: npt.NDArray[np.float32]) -> FloatArray:
-        """Probabilities of p pairs, (p,), from (p, features)."""
-        logits = compute_terms(features, self.terms).astype(np.float64) @ self.weights + self.bias
-        found: FloatArray = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
-        return found
+    def logits(self, features: npt.NDArray[np.float32]) -> FloatArray:
+        """Logits of p pairs, (p,), from (p, features), in a list like those of the fit."""
+        return compute_terms(features, self.terms).astype(np.float64) @ self.weights + self.bias
+
+    def shift(self, logits: npt.NDArray[np.floating], n_candidates: int) -> float:
+        """What to add to the logits in this list: less where most things have one name, more where they have several.
+
+        The share of right candidates is estimated from the probabilities themselves, again and again until both agree.
+
+        Args:
+            logits: Of the candidates that may be right, (p,).
+            n_candidates: All candidates; the others count as wrong.
+
+        Source: Saerens et al. 2002, "Adjusting the outputs of a classifier to new a priori probabilities".
+        """
+        start = np.log(self.prior / (1 - self.prior))
+        shift = 0.0
+        for _ in range(_ROUNDS):
+            right = float(probability_of(logits + shift).sum())
+            share = (right + _UNSEEN * self.prior) / (n_candidates + _UNSEEN)
+            shift = float(np.clip(np.log(share / (1 - share)) - start, -_MOST_SHIFT, _MOST_SHIFT))
+        return shift
 
     def is_worth_comparing(
         self, dense: npt.NDArray[np.floating], lexical: npt.NDArray[np.floating]
@@ -82,6 +107,12 @@ class PairModel:
         """Which of p pairs may merge, by cosine and n-grams alone, (p,)."""
         worth: npt.NDArray[np.bool_] = (dense >= self.least_dense) | (lexical >= self.least_lexical)
         return worth
+
+
+def probability_of(logits: npt.NDArray[np.floating]) -> FloatArray:
+    """Probabilities of logits."""
+    found: FloatArray = 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -30, 30)))
+    return found
 
 
 def compute_terms(features: npt.NDArray[np.float32], terms: Sequence[str]) -> npt.NDArray[np.float32]:

@@ -13,21 +13,25 @@ import re
 from collections.abc import Sequence
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
 from pearl_qdrant.lexical.word_rarity import word_rarity
-from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES
+from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
-from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters
+from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters, without_legal_forms
 
 _PLAIN_TITLES = frozenset("mr mister master dr doctor prof professor sir".split())
 _TITLES = _PLAIN_TITLES | frozenset(
-    "president senator governor mayor minister judge king queen prince princess emperor pope saint st duke duchess "
-    "count baron lord captain general colonel major lieutenant sergeant reverend rev father rabbi sen gov capt gen "
-    "col".split()
+    "president chancellor premier secretary ambassador senator sheriff officer inspector detective bishop archbishop "
+    "cardinal commander admiral marshal governor mayor minister judge king queen prince princess emperor pope saint st "
+    "duke duchess count baron lord captain general colonel major lieutenant sergeant reverend "
+    "rev father rabbi sen gov capt gen col".split()
 )
 _LONG = {"st": "saint", "gen": "general", "capt": "captain", "col": "colonel", "gov": "governor", "sen": "senator",
          "mister": "mr", "doctor": "dr", "professor": "prof", "rev": "reverend"}  # fmt: skip
 """Titles before names of persons; the plain ones stand before a family name alone, too."""
+
+_CUT_NAMES = {"wm": "william", "chas": "charles", "thos": "thomas", "geo": "george", "jas": "james", "robt": "robert"}
 
 _TITLE_SIGNS = re.compile(
     "(主席|总统|總統|先生|女士|教授|博士|总理|總理|首相|部长|部長|大統領|氏|さん|대통령|교수|박사)$"
@@ -43,29 +47,53 @@ _UNIONS = {
     "ussr": "soviet union", "prc": "people s republic of china",
 }  # fmt: skip
 
+_ORDINALS = {f"{i}{ending}": str(i) for i, ending in enumerate("st nd rd th th th th th th th".split(), 1)}
+_UMLAUTS = str.maketrans(dict(zip("äöüøåÄÖÜØÅ", "ae oe ue oe aa Ae Oe Ue Oe Aa".split(), strict=True)))
+
 _CAMEL = re.compile(r"(?P<name>[A-Z][a-z]{3,})(?P<letters>[A-Z]{2,3}|\.?js|JS)$")
 
 
-def have_same_words(a: Form, b: Form, *, is_person: bool) -> bool:
-    """Whether two names have the same words but for what does not matter.
+SAME, PART = 1, 2
+
+
+def sameness(a: Form, b: Form, *, is_person: bool) -> int:
+    """`SAME` if two names have the same words but for what does not matter, `PART` if one is part of a person's, or 0.
 
     Names of persons have no plural (`Owen`, `Owens`).
     """
     one, two = a.strings, b.strings
     if not one.content or not two.content:
-        return False
+        return 0
     if is_person:
-        return _are_one_person(one, two)
+        return _as_persons(one, two)
     if is_plural_of_letters(one.text, two.text):
-        return True
-    if one.words_key == two.words_key:
-        differing = one.words ^ two.words
-        return not any(len(word) == 1 and word != "a" for word in differing) and not _is_protocol(one, two)
+        return SAME
+    if words_without_forms(one) == words_without_forms(two):
+        ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in x.words} for x in (one, two))
+        differing = ours ^ theirs
+        is_other = any(len(word) == 1 and word != "a" for word in differing) or _is_protocol(one, two)
+        return 0 if is_other else SAME
     if _UNIONS.get(one.folded, one.folded) == _UNIONS.get(two.folded, two.folded):
-        return True
+        return SAME
+    if _with_umlauts(one) == _with_umlauts(two):
+        return SAME
     if len(one.content) == len(two.content) == 1:
-        return _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) or _is_titled(one.folded, two.folded)
-    return False
+        is_one = (
+            _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) or _is_titled(one.folded, two.folded)
+        )
+        return SAME if is_one else 0
+    return 0
+
+
+def words_without_forms(strings: StringFeatures) -> list[str]:
+    """Its words without legal forms, sorted; ordinal numbers as plain ones: `Second World War`, `World War 2`."""
+    words = [word for word in without_legal_forms(strings.content) if word not in _SMALL] or strings.content
+    return sorted(_ORDINALS.get(word, word) for word in words)
+
+
+def _with_umlauts(strings: StringFeatures) -> str:
+    """The name with umlauts as two letters, without spaces: `Köln`, `Koeln`."""
+    return strings.joined if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS)).replace(" ", "")
 
 
 def _is_protocol(one: StringFeatures, two: StringFeatures) -> bool:
@@ -95,21 +123,26 @@ def _is_titled(a: str, b: str) -> bool:
     return _TITLE_SIGNS.search(rest) is not None
 
 
-def _are_one_person(one: StringFeatures, two: StringFeatures) -> bool:
-    (ours, titles), (theirs, others) = _person(one), _person(two)
-    if (
-        not ours
-        or not theirs
-        or (titles != others and titles and others)
-        or ("and" in one.words) != ("and" in two.words)
-    ):
-        return False
-    if ours == theirs:
-        return len(ours) > 1 or titles ^ others <= _PLAIN_TITLES
-    return _fit_in_the_middle(ours, theirs) or _is_part(ours, theirs)
+def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
+    (ours, titles), (theirs, others) = person_words(one), person_words(two)
+    if not ours or not theirs or (titles != others and titles and others) or _are_two(one) != _are_two(two):
+        return 0
+    if [_whole(word) for word in ours] == [_whole(word) for word in theirs]:
+        return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
+    if _fit_in_the_middle(ours, theirs):
+        return SAME
+    return PART if _is_part(ours, theirs) else 0
 
 
-def _person(strings: StringFeatures) -> tuple[list[str], set[str]]:
+def _whole(first_name: str) -> str:
+    return NICKNAMES.get(first_name) or _CUT_NAMES.get(first_name, first_name)
+
+
+def _are_two(strings: StringFeatures) -> bool:
+    return "and" in strings.words or "&" in strings.text
+
+
+def person_words(strings: StringFeatures) -> tuple[list[str], set[str]]:
     """The words of a name without titles before it, the family name last; and these titles."""
     words = strings.folded.split()
     if strings.text.count(",") == 1:
@@ -127,8 +160,8 @@ def _fit_in_the_middle(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     short, long = sorted((ours, theirs), key=len)
     if len(short) < 2 or short[0] != long[0] or short[-1] != long[-1] or len(short[0]) < 2:
         return False
-    middle = iter(long[1:-1])
-    return all(any(word.startswith(one) or one.startswith(word) for word in middle) for one in short[1:-1])
+    middle = zip(short[1:-1], long[1:-1], strict=False)
+    return all(word.startswith(one) or one.startswith(word) for one, word in middle)
 
 
 def _is_part(ours: Sequence[str], theirs: Sequence[str]) -> bool:
