@@ -107,7 +107,7 @@ def _windows(named: Iterable[Named]) -> Iterator[_Window]:
         yield n_entities, pairs
 
 
-def ingest(
+def ingest(  # long: all arguments of a load are documented here
     reader: Reader,
     scan: ScanResult,
     encoder: Encoder,
