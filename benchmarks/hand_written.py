@@ -22,7 +22,7 @@ from rapidfuzz import fuzz, process
 
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load.load_base import load_base
+from ingest.load_base import load_base
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
 from training.evaluation.linking.peers import Names

@@ -30,7 +30,7 @@ from ingest.io.report import ReadReport
 from ingest.spread.cutting import cut_and_scan
 from ingest.spread.work import PartResult, Plan, Work
 from ingest.spread.worker import Job, PartBuilder
-from pearl_qdrant import load_base, load_base_in_parts
+from pearl_qdrant import load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.settings import DEFAULT_MODEL
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -69,7 +69,7 @@ def by_ray(job: Job, parts: int, workers: int) -> float:
     runner = RayRunner("auto")
     runner.workers = workers
     ready = time.perf_counter() - begin
-    list(runner(job, range(parts), lambda part, names: None))
+    list(runner(job, range(parts), lambda names: None))
     return ready
 
 
@@ -113,9 +113,7 @@ def compare_pieces(names: int, parts: int, folder: Path) -> None:
             if kind == "whole":
                 result = load_base(folder / "base.tsv", kind, kb="base", store=store, model=encoder)
             else:
-                result = load_base_in_parts(
-                    folder / "base.tsv", kind, kb="base", store=store, model=encoder, partitions=parts
-                )
+                result = load_base(folder / "base.tsv", kind, kb="base", store=store, model=encoder, partitions=parts)
         seconds = time.perf_counter() - begin
         opened = EdgeStore(folder / "store")
         collection = opened.open(kind)

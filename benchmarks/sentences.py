@@ -35,7 +35,7 @@ import click
 
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load.load_base import load_base
+from ingest.load_base import load_base
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Annotation

@@ -1,6 +1,6 @@
 """The registry of formats: which can be read, which one a path shows, and opening a reader.
 
-To add a base that ships as tables: an entry in `ingest.readers.layouts.BASES`. To add another format: a module in
+To add a base that ships as tables: an entry in `ingest/readers/bases.json`. To add another format: a module in
 `ingest/readers` with `detect` and a reader, and an entry in `FORMATS` here. An option that no other format has is
 one more field of `ReadOptions`; its flag comes from the `Format`. No reader is loaded before it is needed.
 """
@@ -177,12 +177,12 @@ _TABLE_OPTIONS = tuple(dict.fromkeys(option for one in FORMATS if one.is_table f
 
 def known_bases() -> tuple[Format, ...]:
     """The bases that ship as tables, as formats (`ingest.readers.layouts`)."""
-    from ingest.readers.layouts import BASES
+    from ingest.readers import layouts
 
     return tuple(
         Format(base.name, base.title, "table.TableReader", "; ".join(shape.what for shape in base.shapes),
                (*_TABLE_OPTIONS, _LANGUAGE), is_table=True)
-        for base in BASES
+        for base in layouts.known_bases()
     )  # fmt: skip
 
 

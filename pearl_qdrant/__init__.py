@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from ingest.base.scan import ScanResult
     from ingest.formats import ReadOptions
     from ingest.load.events import LoadEvents
-    from ingest.load.load_base import load_base, load_or_update_base, scan_base, update_base
-    from ingest.load.read_entities import read_entities
-    from ingest.load.results import IngestResult, UpdateResult
+    from ingest.load.results import LoadResult
+    from ingest.load_base import load_base, read_entities, scan_base
     from ingest.readers.columns import TableColumns
-    from ingest.spread.load import load_base_in_parts
     from pearl_qdrant.errors import (
         CollectionNotFoundError,
         DeviceError,
@@ -91,11 +89,11 @@ __all__ = [
     "FitRequest",
     "FitResult",
     "HeadOptions",
-    "IngestResult",
     "InputError",
     "Link",
     "LinkOptions",
     "LoadEvents",
+    "LoadResult",
     "LoveConfig",
     "MiningConfig",
     "ModelError",
@@ -120,7 +118,6 @@ __all__ = [
     "UlrRequest",
     "UlrResult",
     "UnknownTypeError",
-    "UpdateResult",
     "WrittenFile",
     "__version__",
     "average_checkpoint",
@@ -131,8 +128,6 @@ __all__ = [
     "fit_model",
     "list_tasks",
     "load_base",
-    "load_base_in_parts",
-    "load_or_update_base",
     "make_corpus",
     "make_entity",
     "mine_negatives",
@@ -145,7 +140,6 @@ __all__ = [
     "scan_base",
     "train_head",
     "train_ulr",
-    "update_base",
 ]
 
 _MODULE_OF = {
@@ -160,10 +154,10 @@ _MODULE_OF = {
     "FitRequest": "training.finetune.request",
     "FitResult": "training.finetune.request",
     "HeadOptions": "training.options",
-    "IngestResult": "ingest.load.results",
     "Link": "pearl_qdrant.records",
     "LinkOptions": "pearl_qdrant.linking.options",
     "LoadEvents": "ingest.load.events",
+    "LoadResult": "ingest.load.results",
     "LoveConfig": "training.options",
     "MiningConfig": "training.options",
     "NgramOptions": "training.options",
@@ -180,7 +174,6 @@ _MODULE_OF = {
     "TrainingEvents": "training.options",
     "UlrRequest": "training.ulr.request",
     "UlrResult": "training.ulr.request",
-    "UpdateResult": "ingest.load.results",
     "WrittenFile": "training.augment.variants",
     "average_checkpoint": "training.networks.average",
     "evaluate_model": "training.evaluation.evaluate_model",
@@ -189,22 +182,19 @@ _MODULE_OF = {
     "find_synonyms": "training.augment.variants",
     "fit_model": "training.finetune.fit_model",
     "list_tasks": "training.evaluation.evaluate_model",
-    "load_base": "ingest.load.load_base",
-    "load_base_in_parts": "ingest.spread.load",
-    "load_or_update_base": "ingest.load.load_base",
+    "load_base": "ingest.load_base",
     "make_corpus": "training.corpus.make_corpus",
     "make_entity": "ingest.base.new_entity",
     "mine_negatives": "training.mining.hard_negatives",
     "paraphrase_corpus": "training.augment.variants",
     "pretrain_character_encoder": "training.love",
-    "read_entities": "ingest.load.read_entities",
+    "read_entities": "ingest.load_base",
     "rebuild_for_torch": "training.export.export_checkpoint",
     "refresh_model": "training.refresh",
     "report_as_text": "training.evaluation.run",
-    "scan_base": "ingest.load.load_base",
+    "scan_base": "ingest.load_base",
     "train_head": "training.head",
     "train_ulr": "training.ulr.train_ulr",
-    "update_base": "ingest.load.load_base",
 }
 """The modules of the public names that are not errors."""
 

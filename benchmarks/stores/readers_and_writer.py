@@ -25,7 +25,7 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant import Entity, EntityLinker, load_base, update_base
+from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.store.administration import finalize_collection
 from pearl_qdrant.store.edge.store import EdgeStore
 
@@ -113,7 +113,7 @@ def write(store: str, until: float, folder: str) -> None:
 def update(store: str, folder: str, state: dict[str, object]) -> None:
     """Bring the base to the next release, which removes what was added by hand."""
     release = int(str(state["release"])) + 1
-    update_base(write_release(Path(folder) / "base.tsv", release), COLLECTION, store=store, may_remove=lambda *_: True)
+    load_base(write_release(Path(folder) / "base.tsv", release), COLLECTION, store=store, update=True)
     note(Path(folder) / "acknowledged.json", {**state, "release": release, "versions": {}}, None)
     state.update(release=release, versions={})
 

@@ -11,8 +11,8 @@ Measured on one core: about 3 s for 450,000 rows, a quarter of it for the digest
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b, sha256
 
 import numpy as np
@@ -21,9 +21,6 @@ import numpy.typing as npt
 from ingest.base.reader import Hashes, Reader, scattered_excess
 from ingest.io import limits
 from ingest.io.report import MAX_EXAMPLES, TOO_MANY_NAMES, TOO_MANY_ROWS, Conflict, ReadReport
-from pearl_qdrant.records import Entity
-
-_PROGRESS_RUNS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +46,6 @@ class ScanResult:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class HashedRuns:
-    """What a scan keeps of the runs of a base.
-
-    Attributes:
-        ids: The hash of the id of each run, 8 bytes each.
-        names: The hashes of all names, the canonical name of each run first, 8 bytes each.
-        names_of_run: Names of each run.
-    """
-
-    ids: bytearray = field(default_factory=bytearray)
-    names: bytearray = field(default_factory=bytearray)
-    names_of_run: array[int] = field(default_factory=lambda: array("I"))
-
-    def add(self, run: Entity) -> bytes:
-        """Take a run; returns what the digest of the base has of it."""
-        self.ids.extend(_digest(run.entity_id))
-        self.names.extend(_digest(run.canonical_name))
-        for alias in run.aliases:
-            self.names.extend(_digest(alias))
-        self.names_of_run.append(1 + len(run.aliases))
-        # Not the bytes of the file: what the options exclude may change. `repr` escapes lone surrogates.
-        return repr(run).encode()
-
-
 def name_hash(name: str) -> int:
     """64-bit hash of a name, the same in every process; one of `ScanResult.repeated_name_hashes`."""
     return int.from_bytes(_digest(name), "little")
@@ -84,48 +56,29 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
     return np.frombuffer(b"".join(map(_digest, texts)), dtype="<u8").astype(np.uint64, copy=False)
 
 
-def scan(
-    reader: Reader,
-    report: ReadReport | None = None,
-    *,
-    cutter: Reader | None = None,
-    on_progress: Callable[[int], None] | None = None,
-) -> ScanResult:
+def scan(reader: Reader, report: ReadReport | None = None, *, cutter: Reader | None = None) -> ScanResult:
     """Read a base once and count it; a second time, up to the first few conflicts, if there are some.
 
     Args:
         reader: The base.
         report: Filled while reading; its `max_errors` stops the scan.
         cutter: Yields what the reader does, and does more with it; it is read once.
-        on_progress: Called now and then with the rows read so far.
 
     Raises:
         InputError: As `Reader.read`, and if an id has more scattered rows or names than an entity may have.
     """
     report = ReadReport() if report is None else report
-    content, hashed = sha256(), HashedRuns()
-    for n_runs, run in enumerate((cutter or reader).read_runs(report), start=1):
-        content.update(hashed.add(run))
-        if on_progress is not None and not n_runs % _PROGRESS_RUNS:
-            on_progress(report.rows)
-    return count_runs(reader, hashed, content.hexdigest(), report)
-
-
-def count_runs(reader: Reader, hashed: HashedRuns, digest: str, report: ReadReport) -> ScanResult:
-    """The result of a scan whose runs were hashed.
-
-    Args:
-        reader: The base, for the message if an id has too many rows.
-        hashed: All its runs, in order; changed here.
-        digest: As in `ScanResult`.
-        report: Filled by reading; its counts are completed.
-
-    Raises:
-        InputError: If an id has more scattered rows or names than an entity may have.
-    """
-    names_of_run = np.array(hashed.names_of_run, dtype=np.uint32)
+    content, ids, names, names_of_run = sha256(), bytearray(), bytearray(), array("I")
+    for run in (cutter or reader).read_runs(report):
+        ids += _digest(run.entity_id)
+        for name in run.names():
+            names += _digest(name)
+        names_of_run.append(1 + len(run.aliases))
+        # Not the bytes of the file: what the options exclude may change. `repr` escapes lone surrogates.
+        content.update(repr(run).encode())
+    counts = np.array(names_of_run, dtype=np.uint32)
     try:
-        result, pairs = _count(digest, report, _as_hashes(hashed.ids), _as_hashes(hashed.names), names_of_run)
+        result, pairs = _count(content.hexdigest(), report, _as_hashes(ids), _as_hashes(names), counts)
     except _ScatteredExcessError as excess:
         runs = reader.read_runs(ReadReport(max_errors=None))
         entity_id = next(run.entity_id for run in runs if name_hash(run.entity_id) == excess.id_hash)

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from ingest.io.decompress import CHUNK, RawInput, check_expansion
-from ingest.io.source import ByteSource, stored_chunks
+from ingest.io.source import ByteSource, check_expansion, stored_chunks
 from pearl_qdrant.errors import FormatError, InputError
 
 SEPARATOR = "!"
@@ -24,7 +23,6 @@ SEPARATOR = "!"
 MAX_MEMBERS = 10_000
 """Members of an archive; a release has some hundred."""
 
-_MAX_DIRECTORY = 1 << 26  # bytes of the list of members, which zipfile holds
 _MAX_SHOWN = 12
 _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError)
 _NO_DATA = ("readme", "license", "licence", "copying", "notice", "changelog", "manifest")
@@ -101,23 +99,10 @@ class Member(ByteSource):
 
     def chunks(self) -> Iterator[bytes]:
         with _as_format_error(self.path), _archive(self._archive).open(self._member) as raw:
-            yield from stored_chunks(self.path, _Checked(self.path, raw, self.size))
+            yield from stored_chunks(self.path, raw)
 
     def close(self) -> None:
         """Nothing is held between two passes."""
-
-
-class _Checked:
-    """The bytes of a member; more than its size explains are a bomb with a false directory."""
-
-    def __init__(self, path: str, raw: RawInput, size: int) -> None:
-        self._path, self._raw, self._size, self._n_read = path, raw, size, 0
-
-    def read(self, n_bytes: int, /) -> bytes:
-        data = self._raw.read(min(n_bytes, CHUNK))
-        self._n_read += len(data)
-        check_expansion(self._path, self._size, self._n_read, "zip")
-        return data
 
 
 def _may_hold_data(name: str) -> bool:
@@ -133,19 +118,7 @@ def _archive(path: str) -> zipfile.ZipFile:
 
 @lru_cache(maxsize=2)
 def _opened(path: str, _state: tuple[int, int, int], _process: int) -> zipfile.ZipFile:
-    _check_directory(path)
     return zipfile.ZipFile(path)
-
-
-def _check_directory(path: str) -> None:
-    """Refuse a list of members that is too large to be held; zipfile would read any."""
-    with Path(path).open("rb") as file:
-        file.seek(max(0, Path(path).stat().st_size - (1 << 16) - 22))
-        tail = file.read()
-    end = tail.rfind(b"PK\x05\x06")
-    size = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
-    if _MAX_DIRECTORY < size < 0xFFFFFFFF:
-        raise FormatError(path, None, f"its list of members has {size:,} bytes. Unpack it, and name the files")
 
 
 @contextmanager

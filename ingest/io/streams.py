@@ -2,8 +2,7 @@
 
 The first bytes of a file show its compression, not its name. A `Source` can be read any number of times: standard
 input and pipes are copied once to an unnamed temporary file, which the operating system removes even if the process is
-killed. Before it is copied, its head is checked. Decompression streams, with
-bounded memory for any content.
+killed, after a check of their first bytes.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ingest.io.archive import SEPARATOR, Member, choose_member, is_zip, list_members
-from ingest.io.decompress import CHUNK, decompress, detect_compression
-from ingest.io.source import ByteSource, stored_chunks
+from ingest.io.source import CHUNK, ByteSource, stored_chunks
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError, InputError
 
@@ -104,12 +102,9 @@ class Source(ByteSource):
         head = b""
         while len(head) < HEAD_BYTES and (chunk := stream.read(CHUNK)):
             head += chunk
-        compression = detect_compression(head)
-        text = head
-        if compression is not None:
-            text = b""
-            with suppress(FormatError):  # damaged or too short: reported when it is read
-                text = next(decompress(self.path, io.BytesIO(), head, compression), b"")
+        text = b""
+        with suppress(FormatError):  # damaged or too short: reported when it is read
+            text = next(stored_chunks(self.path, io.BytesIO(head)), b"")
         if text:
             check_is_text(self.path, text[:HEAD_BYTES], may_be_wide=True)
         yield head

@@ -25,10 +25,7 @@ class LoadEvents:
         """The input is a newer release of what the collection holds, which is updated."""
 
     def resumed(self, entities: int) -> None:
-        """An interrupted load of this input resumes after this many entities."""
-
-    def input_changed(self) -> None:
-        """The input changed since its load was interrupted: it is loaded from the start."""
+        """An interrupted load goes on; this many entities of the input are stored."""
 
     def started(self, names: int) -> None:
         """Encoding and storing, or comparing, starts; there are this many names."""
@@ -37,7 +34,7 @@ class LoadEvents:
         """This many more names are done."""
 
     def entities_stored(self, entities: int) -> None:
-        """This many entities, from the start of the input, are stored durably."""
+        """This many entities of the input are stored durably."""
 
     def graph_built(self, done: int, total: int) -> None:
         """`done` of `total` vectors are in the graph; called a few times a second while it is built."""

@@ -15,7 +15,7 @@ from ingest.io.report import ReadReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What loads and updates have in common.
+    """What a load or an update did; `names` = `added` + `changed` + `unchanged`.
 
     Attributes:
         collection: Its name.
@@ -24,10 +24,21 @@ class LoadResult:
         points: Points in the collection afterwards, counted exactly; each is a name.
         without_vector: Those whose characters the model does not know. They have no vector and are found by their
             spelling only.
-        load_seconds: Time of reading, encoding and writing.
+        load_seconds: Time of reading, comparing, encoding and writing.
         encode_seconds: Time in the encoder, within `load_seconds`.
         graph_seconds: Time of building the graph.
         model, device: The encoder and where it ran.
+        distinct_names: Different names of the input.
+        is_update: Names that the input lacks were to be deleted.
+        added: Names that were encoded and written.
+        changed: Names whose payload was replaced, or whose entity has another description that was encoded.
+        unchanged: Names that were stored as they are.
+        removed: Deleted names, which the new release lacks.
+        kept: Names that the new release lacks too, but that were kept: rows could not be read, or the caller refused.
+        resumed_at: Entities that were stored as they are.
+        rewritten: Names that were stored and had disappeared (deleted since, or lost by a server), and were written
+            again.
+        unfinished: Other inputs whose load is not finished; the last of them builds the graph.
     """
 
     collection: str
@@ -39,6 +50,16 @@ class LoadResult:
     graph_seconds: float = 0.0
     model: str
     device: str
+    distinct_names: int
+    is_update: bool = False
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    kept: int = 0
+    resumed_at: int = 0
+    rewritten: int = 0
+    unfinished: tuple[str, ...] = ()
 
     @property
     def entities(self) -> int:
@@ -61,6 +82,11 @@ class LoadResult:
         return self.points - self.without_vector
 
     @property
+    def is_unchanged(self) -> bool:
+        """Whether the collection held this input already, so that nothing was encoded or written."""
+        return not (self.added or self.changed or self.removed or self.kept)
+
+    @property
     def seconds(self) -> float:
         """Time of all."""
         return self.load_seconds + self.graph_seconds
@@ -78,64 +104,15 @@ class LoadResult:
             "load_seconds": round(self.load_seconds, 3),
             "encode_seconds": round(self.encode_seconds, 3),
             "graph_seconds": round(self.graph_seconds, 3),
-            "model": self.model,
-            "device": self.device,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestResult(LoadResult):
-    """Counts and times of a load.
-
-    Attributes:
-        distinct_names: Different names of the input.
-        resumed_at: Entities that an earlier, interrupted load had already stored.
-        rewritten: Names that were stored and had disappeared (deleted since, or lost by a server), and were written
-            again.
-        unfinished: Other inputs whose load is not finished; the last of them builds the graph.
-        unchanged: The collection held this input already, so nothing was encoded or written.
-    """
-
-    distinct_names: int
-    resumed_at: int = 0
-    rewritten: int = 0
-    unfinished: tuple[str, ...] = ()
-    unchanged: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """The report of the command line."""
-        return {
-            **super(IngestResult, self).to_json(),
-            "distinct_names": self.distinct_names,
-            "resumed_at": self.resumed_at,
-            "rewritten": self.rewritten,
+            **{name: getattr(self, name) for name in _COUNTS},
             "unfinished": list(self.unfinished),
-            "unchanged": self.unchanged,
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateResult(LoadResult):
-    """Counts of an update; `names` = `added` + `changed` + `unchanged`.
-
-    Attributes:
-        added: Names that were encoded and written.
-        changed: Names whose payload was replaced, or whose entity has another description that was encoded.
-        unchanged: Names that are as they were.
-        removed: Deleted names, which the new release lacks.
-        kept: Names that the new release lacks too, but that were kept: rows could not be read, or the caller refused.
-    """
-
-    added: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    kept: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """The report of the command line."""
-        own = {name: getattr(self, name) for name in ("added", "changed", "unchanged", "removed", "kept")}
-        return {**super(UpdateResult, self).to_json(), **own}
+_COUNTS = (
+    *("model", "device", "distinct_names", "is_update", "added", "changed", "unchanged", "removed", "kept"),
+    *("resumed_at", "rewritten", "is_unchanged"),
+)
 
 
 def reading_counts(report: ReadReport) -> dict[str, Any]:

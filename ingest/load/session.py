@@ -1,12 +1,10 @@
 """A base that is read and counted, with its encoder and its store: load it, or update a collection to it.
 
-`load_base`, `update_base` and `load_or_update_base` of `ingest.load.load_base` open a `Session` and call one of its
-methods, so that the base is scanned once whatever is decided then.
+`ingest.load_base` opens a `Session`, so that the base is scanned once whatever is decided then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -15,14 +13,12 @@ from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
-from ingest.load.new_names import stored_points
-from ingest.load.pipeline import ingest
-from ingest.load.results import IngestResult, UpdateResult
-from ingest.load.update import MayRemove, update
+from ingest.load.inventory import stored_points
+from ingest.load.pipeline import MayRemove, ingest
+from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
-from pearl_qdrant.settings import DEFAULT_QUANTIZATION
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest, Quantization
@@ -35,9 +31,6 @@ MOSTLY = 0.5
 Two releases of one base share nearly all names, two parts of one base nearly none; a correction of a few rows is far
 smaller than what it corrects."""
 
-MayUpdate = Callable[[], bool]
-"""Called where a base is a newer release of what is stored; returns whether to update the collection to it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -49,11 +42,8 @@ class Session:
         input_name: Its paths.
         encoder: Encodes its names.
         store: Open.
-        name: The collection.
-        embed_descriptions: As in `load_base`.
+        manifest: Of the collection, if it is new.
         kb: As in `load_base`.
-        kb_version: As in `load_base`.
-        type_map_version: For the manifest.
         max_errors: As in `ReadReport`.
         events: Receives progress.
     """
@@ -63,25 +53,42 @@ class Session:
     input_name: str
     encoder: Encoder
     store: Store
-    name: str
-    embed_descriptions: bool
+    manifest: Manifest
     kb: str | None
-    kb_version: str | None
-    type_map_version: str
     max_errors: int | None
     events: LoadEvents
 
-    def load(
-        self, *, quantization: Quantization | None, placement: Placement | None, restart: bool = False
-    ) -> IngestResult:
+    @property
+    def name(self) -> str:
+        """The collection."""
+        return self.manifest.collection
+
+    def load(self, *, quantization: Quantization | None, placement: Placement, restart: bool) -> LoadResult:
         """Load the base, or do nothing if the collection holds it already; see `load_base`."""
-        if restart and self.name in self.store.collections():
+        exists = self.name in self.store.collections()
+        if restart and exists:
             self.store.delete(self.name, keep_ledger=True)
-        with closing(self._open_or_create(quantization, placement or Placement())) as target, target.editing():
-            if is_unchanged(target, self.scanned):
+            exists = False
+        with closing(self.store.open(self.name) if exists else self.store.create(self.manifest, placement)) as target:
+            if exists:
+                self._check_new(target, quantization, placement)
+            return self._bring(target, is_update=False)
+
+    def update(self, may_remove: MayRemove) -> LoadResult:
+        """Update the collection to the base, or do nothing if it is equal; see `load_base`."""
+        with closing(self.store.open(self.name)) as target:
+            return self._bring(target, is_update=True, may_remove=may_remove)
+
+    def _bring(
+        self, target: Collection, *, is_update: bool, may_remove: MayRemove = lambda removed, total: True
+    ) -> LoadResult:
+        with target.editing():
+            self._prepare(target)
+            if _is_equal(target, self.scanned) if is_update else is_unchanged(target, self.scanned):
+                if (version := self.manifest.kb_version) is not None:
+                    target.write_manifest(target.manifest.model_copy(update={"kb_version": version}))
                 self.events.unchanged(target.manifest.edited)
-                return self._nothing_loaded(target)
-            self._report_checkpoint(target)
+                return unchanged_result(target, self.scanned, self.encoder.info, is_update=is_update)
             self.events.started(self.scanned.names)
             result = ingest(
                 self.reader,
@@ -90,33 +97,10 @@ class Session:
                 target,
                 max_errors=self.max_errors,
                 input_name=self.input_name,
-                on_progress=self.events.names_done,
-                on_checkpoint=self.events.entities_stored,
-                on_finalize=self.events.graph_built,
-            )
-            sync_aliases(target, self.encoder)
-            return result
-
-    def update(self, may_remove: MayRemove) -> UpdateResult:
-        """Update the collection to the base, or do nothing if it is equal; see `update_base`."""
-        with closing(self.store.open(self.name)) as target, target.editing():
-            self._prepare(target)
-            if _is_equal(target, self.scanned):
-                self._write_version(target)
-                self.events.unchanged(False)
-                return self._nothing_updated(target)
-            self.events.started(self.scanned.names)
-            result = update(
-                self.reader,
-                self.scanned,
-                self.encoder,
-                target,
-                kb_version=self.kb_version,
-                max_errors=self.max_errors,
-                input_name=self.input_name,
-                on_progress=self.events.names_done,
+                is_update=is_update,
+                kb_version=self.manifest.kb_version,
                 may_remove=may_remove,
-                on_finalize=self.events.graph_built,
+                events=self.events,
             )
             sync_aliases(target, self.encoder)
             return result
@@ -136,29 +120,6 @@ class Session:
             ids = [point.id for point in plain_points(manifest.kb, islice(entities, SAMPLE))]
             return len(stored_points(target, ids)) >= MOSTLY * len(ids)
 
-    def _open_or_create(self, quantization: Quantization | None, placement: Placement) -> Collection:
-        """The collection to load into, whose manifest fits the options."""
-        if self.name not in self.store.collections():
-            manifest = Manifest.for_model(
-                self.encoder.info,
-                collection=self.name,
-                kb=self.kb or self.name,
-                kb_version=self.kb_version,
-                quantization=quantization or DEFAULT_QUANTIZATION,
-                has_descriptions=self.embed_descriptions,
-                type_map_version=self.type_map_version,
-            )
-            return self.store.create(manifest, placement)
-        target = self.store.open(self.name)
-        try:
-            self._check_new(target, quantization, placement)
-            self._prepare(target)
-        except BaseException:
-            target.close()
-            raise
-        self._write_version(target)
-        return target
-
     def _check_new(self, target: Collection, quantization: Quantization | None, placement: Placement) -> None:
         """Refuse options of a new collection for one that exists."""
         if quantization not in (None, target.manifest.quantization):
@@ -177,47 +138,19 @@ class Session:
         manifest.check_model(self.encoder.info)
         if self.kb is not None and self.kb != manifest.kb:
             raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{self.kb}'.")
-        if self.embed_descriptions and not manifest.has_descriptions:
+        if self.manifest.has_descriptions and not manifest.has_descriptions:
             raise OptionError(
                 "embed_descriptions", f"Collection '{target.name}' was made without vectors of descriptions."
             )
-        target.write_manifest(manifest.model_copy(update={"type_map_version": self.type_map_version}))
-
-    def _write_version(self, target: Collection) -> None:
-        """Write the release of the base, if it is given."""
-        if self.kb_version is not None:
-            target.write_manifest(target.manifest.model_copy(update={"kb_version": self.kb_version}))
-
-    def _report_checkpoint(self, target: Collection) -> None:
-        """Report whether an interrupted load of this input resumes."""
-        for checkpoint in target.read_manifest().checkpoints:
-            if checkpoint.input != self.input_name:
-                continue
-            if checkpoint.digest != self.scanned.digest:
-                self.events.input_changed()
-            elif checkpoint.entities:
-                self.events.resumed(checkpoint.entities)
-
-    def _nothing_loaded(self, target: Collection) -> IngestResult:
-        return unchanged_result(target, self.scanned, self.encoder.info)
-
-    def _nothing_updated(self, target: Collection) -> UpdateResult:
-        status, info = target.status(), self.encoder.info
-        return UpdateResult(
-            collection=target.name,
-            report=self.scanned.report,
-            points=status.points,
-            without_vector=status.points - status.vectors,
-            model=info.name,
-            device=info.device,
-            unchanged=self.scanned.names,
-        )
+        target.write_manifest(manifest.model_copy(update={"type_map_version": self.manifest.type_map_version}))
 
 
-def unchanged_result(target: Collection, scanned: ScanResult, info: ModelInfo) -> IngestResult:
+def unchanged_result(
+    target: Collection, scanned: ScanResult, info: ModelInfo, *, is_update: bool = False
+) -> LoadResult:
     """The counts of an input that a collection held already."""
     status = target.status()
-    return IngestResult(
+    return LoadResult(
         collection=target.name,
         report=scanned.report,
         points=status.points,
@@ -225,7 +158,8 @@ def unchanged_result(target: Collection, scanned: ScanResult, info: ModelInfo) -
         model=info.name,
         device=info.device,
         distinct_names=scanned.distinct_names,
-        unchanged=True,
+        is_update=is_update,
+        unchanged=scanned.names,
     )
 
 

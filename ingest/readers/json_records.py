@@ -1,4 +1,7 @@
-"""Objects of JSON files: one a line (JSON Lines), or anywhere in documents of any size, which are read as a stream."""
+"""Objects of JSON files: one a line (JSON Lines, dumps with an array around the lines), or anywhere in documents.
+
+Documents of any size are read as a stream.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +50,28 @@ def decode_object(line: bytes) -> dict[str, Any] | str:
 
 
 def is_lines(head: bytes) -> bool:
-    """Whether a file has an object a line: the first line that is not blank is one, or is longer than the head."""
+    """Whether a file has an object a line, perhaps in an array: the first one is whole, or longer than the head."""
     text = head.removeprefix(BOM).lstrip()
-    first, newline, rest = text.partition(b"\n")
-    if not text.startswith(b"{"):
+    items = list(filter(None, map(_trim, text.split(b"\n"))))
+    if not items or not items[0].startswith(b"{"):
         return False
-    if isinstance(decode_object(first.strip()), dict):
-        return bool(rest.strip()) or not _find_prefix(text)
-    if first.rstrip().endswith(b"}") and rest.lstrip().startswith(b"{"):  # its first line is damaged
-        return True
-    return not newline and len(head) >= HEAD_BYTES and _wrapper(text) is None
+    if len(items) == 1 and len(head) >= HEAD_BYTES:
+        return not text.startswith(b"[{") and _wrapper(text) is None
+    is_array = text.startswith(b"[")
+    if isinstance(decode_object(items[0]), dict):
+        return len(items) > 1 or is_array or not _find_prefix(text)
+    is_whole = not text.startswith(b"[{") and items[0].endswith(b"}")  # a damaged line
+    return is_whole and len(items) > 1 and items[1].startswith(b"{")
+
+
+def _trim(line: bytes) -> bytes:
+    """A line without the comma at its end, and without the brackets of an array around the lines."""
+    line = line.strip()
+    if line.endswith(b","):
+        line = line[:-1].rstrip()
+    if line.startswith(b"["):
+        line = line[1:].lstrip()
+    return line[:-1].rstrip() if line == b"]" or line.endswith(b"}]") else line
 
 
 def looks_like_json(head: bytes) -> bool:
@@ -64,12 +79,13 @@ def looks_like_json(head: bytes) -> bool:
     return re.match(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*[\"}]", head) is not None
 
 
-def read_records(source: ByteSource, *, prefix: str | None = None) -> Iterator[Record]:
+def read_records(source: ByteSource, *, prefix: str | None = None, wanted: bytes = b"") -> Iterator[Record]:
     """Objects with their line, or their number in the file where they are not lines; bad ones as `BadLine`.
 
     Args:
         source: UTF-8 text.
         prefix: Where the objects are, as a path of `read_values` (``results.bindings.item``); None: `find_prefix`.
+        wanted: Lines without these bytes are left out.
 
     Raises:
         FormatError: If the file is not JSON, or ends early; with the object that was reached.
@@ -78,19 +94,19 @@ def read_records(source: ByteSource, *, prefix: str | None = None) -> Iterator[R
     if not head.removeprefix(BOM).strip():
         raise FormatError(source.path, None, "has no JSON object at its start")
     prefix = find_prefix(head) if prefix is None else prefix
-    yield from _read_lines(source) if prefix is None else _read_items(source, prefix)
+    yield from _read_lines(source, wanted) if prefix is None else _read_items(source, prefix)
 
 
-def _read_lines(source: ByteSource) -> Iterator[Record]:
+def _read_lines(source: ByteSource, wanted: bytes) -> Iterator[Record]:
     for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
         if isinstance(line, BadLine):
             yield number, line
-        elif line and not line.isspace():
-            found: dict[str, Any] | str = NUL_CHARACTER if b"\0" in line else decode_object(line)
-            yield (
-                number,
-                BadLine(found, line[:_EXCERPT].decode("utf-8", "replace")) if isinstance(found, str) else found,
-            )
+        elif wanted in line and (item := _trim(line)):
+            found: dict[str, Any] | str = NUL_CHARACTER if b"\0" in item else decode_object(item)
+            if isinstance(found, str):
+                yield number, BadLine(found, item[:_EXCERPT].decode("utf-8", "replace"))
+            else:
+                yield number, found
 
 
 def _wrapper(text: bytes) -> str | None:

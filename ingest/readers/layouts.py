@@ -1,27 +1,32 @@
 """Bases that ship as tables: how each is recognised, and which column is what.
 
-To add a base, add a `Base` with one `Shape` for each kind of file. A shape names the columns that a header must have,
-or all columns and patterns of some of them; columns by meaning; and, if rows are names of an entity rather than
-entities, the column that tells what a row gives (`roles`). Nothing else is needed: reading, options, notes and
-`ingest --formats` follow from the table.
+`bases.json` in this folder is the table of those that are known: a base, with a shape for each kind of file. A shape
+names the columns that a header must have, or all columns and patterns of some of them; columns by meaning; and, if rows
+are names of an entity rather than entities, the column that tells what a row gives (`roles`). Nothing else is needed:
+reading, options, notes and `ingest --formats` follow from the table. `read_bases` reads another such file.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ingest.readers.columns import TableColumns
+from pearl_qdrant.errors import FormatError
 
 NAME, ALIAS, TYPE, DESCRIPTION, SKIP = "name", "alias", "type", "description", "skip"
 TAGGED_NAME = "tagged name"
 """A name with its type in brackets at the end, as SNOMED's fully specified ones: ``Fever (finding)``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of file of a base.
 
     Attributes:
@@ -50,12 +55,12 @@ class Shape:
     columns: TableColumns
     header: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
-    patterns: Mapping[str, str] = field(default_factory=dict)
-    separators: Mapping[str, str] = field(default_factory=dict)
-    keep: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    patterns: Mapping[str, str] = {}
+    separators: Mapping[str, str] = {}
+    keep: Mapping[str, tuple[str, ...]] = {}
     needs: str | None = None
     role_column: str | None = None
-    roles: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = {}
     other_role: str = ALIAS
     value_column: str | None = None
     language_column: str | None = None
@@ -87,8 +92,7 @@ class Shape:
         return fitting >= _MOST * len(sample)
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A base that ships as tables.
 
     Attributes:
@@ -109,6 +113,27 @@ class Base:
         return sorted(name for name in names if pattern.fullmatch(re.split(r"[/\\!]", name)[-1]))
 
 
+@lru_cache(maxsize=1)
+def known_bases() -> tuple[Base, ...]:
+    """The bases of the table that ships, in the order in which a table is compared with them."""
+    content = resources.files("ingest.readers").joinpath("bases.json").read_bytes()
+    return msgspec.json.decode(content, type=tuple[Base, ...])
+
+
+def read_bases(path: str | os.PathLike[str]) -> tuple[Base, ...]:
+    """Bases of a user's own: a JSON file with one `Base`, or a list of them, as in `bases.json`.
+
+    Raises:
+        FormatError: If it cannot be read, or has another form; says where.
+    """
+    try:
+        content = Path(path).read_bytes()
+        found = msgspec.json.decode(content, type=Base | tuple[Base, ...])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FormatError(os.fspath(path), None, f"is no table of bases ({error}). See docs/bases/known.md") from error
+    return (found,) if isinstance(found, Base) else found
+
+
 def find_shape(
     bases: Sequence[Base], header: Sequence[str] | None, sample: Sequence[Sequence[Any]]
 ) -> tuple[Base, Shape] | None:
@@ -117,262 +142,3 @@ def find_shape(
 
 
 _MOST = 0.9  # of the first rows: one of them may be damaged
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.casefold().split())
-
-
-_INTEGER = r"-?\d+"
-_DECIMAL = r"-?\d+(?:\.\d+)?(?:[Ee]-?\d+)?"
-_WIKIDATA = r"https?://www\.wikidata\.org/entity/([QPL]\d+)"
-_NOT_WITHDRAWN = {"status": ("active", "inactive", "")}
-_RF2 = "id effectiveTime active moduleId conceptId languageCode typeId term caseSignificanceId"
-
-BASES: tuple[Base, ...] = (
-    Base(
-        "geonames",
-        "GeoNames",
-        (
-            Shape(
-                "allCountries.txt, cities*.txt, a country's file",
-                TableColumns("geonameid", "name", ("feature_code", "feature_class"), ("asciiname", "alternatenames"),
-                             popularity="population"),
-                names=tuple("geonameid name asciiname alternatenames latitude longitude feature_class feature_code "
-                            "country_code cc2 admin1 admin2 admin3 admin4 population elevation dem timezone "
-                            "modification_date".split()),
-                patterns={"geonameid": _INTEGER, "latitude": _DECIMAL, "longitude": _DECIMAL,
-                          "feature_class": "[A-Z]?", "population": r"\d*"},
-                separators={"alternatenames": ","},
-            ),
-            Shape(
-                "alternateNames.txt, alternateNamesV2.txt; beside a file of places only the names of these",
-                TableColumns("geonameid", "alternate_name"),
-                names=("alternateNameId", "geonameid", "isolanguage", "alternate_name", "isPreferredName",
-                       "isShortName", "isColloquial", "isHistoric", "from?", "to?"),
-                patterns={"alternateNameId": _INTEGER, "geonameid": _INTEGER, "isolanguage": r"[A-Za-z_-]{0,12}",
-                          "isPreferredName": "1?", "isShortName": "1?", "isColloquial": "1?"},
-                role_column="isolanguage",
-                roles=dict.fromkeys(("link", "wkdt", "post", "phon", "unlc", "tcid"), SKIP),
-                value_column="alternate_name",
-                language_column="isolanguage",
-                preferred_column="isPreferredName",
-            ),
-            Shape(
-                "countryInfo.txt",
-                TableColumns("ISO", "Country", aliases=("ISO3",), popularity="Population"),
-                header=_words("iso iso3 country capital geonameid"),
-                names=("ISO", "ISO3", "ISO-Numeric", "fips", "Country", "Capital", "Area", "Population", "Continent",
-                       "tld", "CurrencyCode", "CurrencyName", "Phone", "PostalCodeFormat", "PostalCodeRegex",
-                       "Languages", "geonameid?", "neighbours?", "EquivalentFipsCode?"),
-                patterns={"ISO": "[A-Z]{2}", "ISO3": "[A-Z]{3}|", "Continent": "[A-Z]{2}", "tld": r"\.[a-z]+|"},
-            ),
-        ),
-    ),
-    Base(
-        "snomed",
-        "SNOMED CT (RF2)",
-        (
-            Shape(
-                "sct2_Description_Snapshot-*.txt, or the release: its folder or zip",
-                TableColumns("conceptId", "term"),
-                header=_words(_RF2),
-                keep={"active": ("1",)},
-                role_column="typeId",
-                roles={"900000000000003001": TAGGED_NAME, "900000000000013009": ALIAS,
-                       "900000000000550004": DESCRIPTION},
-                other_role=SKIP,
-                value_column="term",
-                language_column="languageCode",
-                marked_column="id",
-            ),
-            Shape(
-                "der2_cRefset_LanguageSnapshot-*.txt beside it: which names are preferred",
-                TableColumns("refsetId", "referencedComponentId"),
-                header=_words("refsetId referencedComponentId acceptabilityId"),
-                keep={"active": ("1",), "acceptabilityId": ("900000000000548007",)},
-                gives="preferred",
-                gives_column="referencedComponentId",
-            ),
-            Shape(
-                "sct2_Concept_Snapshot_*.txt beside it: which concepts are active",
-                TableColumns("id", "moduleId"),
-                header=_words("id active moduleId definitionStatusId"),
-                keep={"active": ("1",)},
-                gives="allowed",
-                gives_column="id",
-            ),
-        ),
-        r"sct2_(?:Description|TextDefinition|Concept)_Snapshot.*\.txt|der2_cRefset_Language.*Snapshot.*\.txt",
-    ),
-    Base(
-        "hgnc",
-        "HGNC gene names",
-        (
-            Shape(
-                "hgnc_complete_set.txt",
-                TableColumns("hgnc_id", "symbol", ("locus_group", "locus_type"),
-                             ("name", "alias_symbol", "alias_name", "prev_symbol", "prev_name")),
-                header=_words("hgnc_id symbol locus_group"),
-                keep={"status": ("Approved",)},
-                separators=dict.fromkeys(("alias_symbol", "alias_name", "prev_symbol", "prev_name"), "|")
-                | {"name": "none"},
-            ),
-        ),
-    ),
-    Base(
-        "ncbi-gene",
-        "NCBI Gene",
-        (
-            Shape(
-                "gene_info, Homo_sapiens.gene_info",
-                TableColumns("GeneID", "Symbol", ("type_of_gene",), (
-                    "Synonyms", "description", "Full_name_from_nomenclature_authority", "Other_designations")),
-                header=_words("geneid symbol synonyms type_of_gene"),
-                separators={"Synonyms": "|", "Other_designations": "|", "description": "none",
-                            "Full_name_from_nomenclature_authority": "none"},
-            ),
-        ),
-    ),
-    Base(
-        "ncbi-taxonomy",
-        "NCBI Taxonomy",
-        (
-            Shape(
-                "names.dmp",
-                TableColumns("tax_id", "name_txt"),
-                names=("tax_id", "name_txt", "unique_name", "name_class"),
-                patterns={"tax_id": _INTEGER, "name_class": r"[a-z ]+"},
-                role_column="name_class",
-                roles={"scientific name": NAME, "authority": SKIP, "type material": SKIP, "in-part": SKIP,
-                       "includes": SKIP},
-                value_column="name_txt",
-            ),
-        ),
-    ),
-    Base(
-        "ror",
-        "ROR research organisations",
-        (
-            Shape(
-                "v2.*-ror-data_schema_v2.json",
-                TableColumns("id", "names[types=ror_display].value", ("types",), ("names.*.value",)),
-                header=_words("id names types locations"),
-                keep=_NOT_WITHDRAWN,
-            ),
-            Shape(
-                "v1.*-ror-data.json",
-                TableColumns("id", "name", ("types",), ("aliases", "acronyms", "labels.*.label")),
-                header=_words("id name aliases acronyms labels"),
-                keep=_NOT_WITHDRAWN,
-                separators=dict.fromkeys(("aliases", "acronyms", "labels", "types"), ";"),
-            ),
-            Shape(
-                "v2.*-ror-data_schema_v2.csv",
-                TableColumns("id", "names.types.ror_display", ("types",), (
-                    "names.types.alias", "names.types.acronym")),
-                header=_words("id names.types.ror_display names.types.alias"),
-                keep=_NOT_WITHDRAWN,
-                separators=dict.fromkeys(("names.types.alias", "names.types.acronym", "types"), ";"),
-            ),
-        ),
-    ),
-    Base(
-        "opensanctions",
-        "OpenSanctions",
-        (
-            Shape(
-                "targets.simple.csv",
-                TableColumns("id", "name", ("schema",), ("aliases",)),
-                header=_words("id schema name aliases birth_date countries"),
-                separators={"aliases": ";", "schema": "none"},
-            ),
-            Shape(
-                "entities.ftm.json",
-                TableColumns("id", "caption", ("schema",), (
-                    "properties.name", "properties.alias", "properties.weakAlias"),
-                    description="properties.notes.0"),
-                header=_words("id caption schema properties"),
-                needs="properties.name",
-            ),
-        ),
-    ),
-    Base(
-        "openflights",
-        "OpenFlights",
-        (
-            Shape(
-                "airlines.dat",
-                TableColumns("airline_id", "name", aliases=("alias",)),
-                names=("airline_id", "name", "alias", "iata", "icao", "callsign", "country", "active"),
-                patterns={"airline_id": _INTEGER, "active": "[YNyn]"},
-            ),
-            Shape(
-                "airports.dat",
-                TableColumns("airport_id", "name", ("kind",), ("iata",)),
-                names=("airport_id", "name", "city", "country", "iata", "icao", "latitude", "longitude", "altitude",
-                       "utc_offset", "dst", "timezone", "kind", "source"),
-                patterns={"airport_id": _INTEGER, "latitude": _DECIMAL, "longitude": _DECIMAL},
-            ),
-        ),
-    ),
-    Base(
-        "kgtk",
-        "KGTK edges",
-        (
-            Shape(
-                "labels, aliases and descriptions as edges (node1, label, node2)",
-                TableColumns("node1", "node2"),
-                header=_words("node1 label node2"),
-                role_column="label",
-                roles={"label": NAME, "rdfs:label": NAME, "alias": ALIAS, "skos:altLabel": ALIAS,
-                       "description": DESCRIPTION, "schema:description": DESCRIPTION, "P31": TYPE},
-                other_role=SKIP,
-                value_column="node2",
-                is_literal=True,
-            ),
-        ),
-    ),
-    Base(
-        "yago3",
-        "YAGO 3",
-        (
-            Shape(
-                "yagoLabels.tsv, yagoTypes.tsv, yagoPreferredMeanings.tsv",
-                TableColumns("subject", "object"),
-                names=("fact", "subject", "predicate", "object", "value?"),
-                patterns={"subject": "<.*>", "predicate": r"(?:rdfs?|skos|owl):\w+|<\w+>"},
-                role_column="predicate",
-                roles={"skos:prefLabel": NAME, "rdfs:label": ALIAS, "rdf:type": TYPE},
-                other_role=SKIP,
-                value_column="object",
-                is_literal=True,
-                id_pattern="<(.*)>",
-            ),
-        ),
-    ),
-    Base(
-        "wikidata-sparql",
-        "Wikidata's SPARQL results",
-        (
-            Shape(
-                "query.csv, query.tsv, query.json of the query service",
-                TableColumns("item", "itemLabel", ("type", "class", "instance", "instanceOf"), (
-                    "itemAltLabel", "alias", "altLabel"), description="itemDescription"),
-                header=_words("item itemlabel"),
-                separators={"itemAltLabel": ", ", "alias": "none", "altLabel": "none"},
-                id_pattern=_WIKIDATA,
-            ),
-            Shape(
-                "the same as TSV, in the syntax of RDF",
-                TableColumns("?item", "?itemLabel", ("?type", "?class", "?instance", "?instanceOf"), (
-                    "?itemAltLabel", "?alias", "?altLabel"), description="?itemDescription"),
-                header=_words("?item ?itemlabel"),
-                separators={"?itemAltLabel": ", ", "?alias": "none", "?altLabel": "none"},
-                is_literal=True,
-                id_pattern=f"<{_WIKIDATA}>",
-            ),
-        ),
-    ),
-)  # fmt: skip
-"""In the order in which a table is compared with them."""

@@ -8,6 +8,7 @@ supplementary concepts the headings that they are mapped to. The scope note is t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
@@ -87,18 +88,17 @@ def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:
     """
     parser: Any = XMLPullParser(("start", "end"))
     line, n_bytes, path = 1, 0, list[Element]()
-    for chunk in source.chunks():
-        if b"<!ENTITY" in chunk:
-            raise FormatError(source.path, line, "declares entities, which no file of MeSH does")
-        for start in range(0, len(chunk), 1 << 16):
-            piece = chunk[start : start + (1 << 16)]
-            try:
-                parser.feed(piece)
-                events: list[Any] = list(parser.read_events())
-            except ParseError as error:
-                raise FormatError(source.path, line, f"is damaged XML ({error})") from error
-            line, n_bytes = line + piece.count(b"\n"), n_bytes + len(piece)
-            for event, element in events:
+    try:
+        for chunk in chain(source.chunks(), (None,)):
+            if chunk is None:
+                parser.close()
+                return
+            if b"<!ENTITY" in chunk or n_bytes > limits.MAX_ITEM_BYTES:
+                message = f"declares an entity, or has a record of over {limits.MAX_ITEM_BYTES:,} bytes. Is it MeSH?"
+                raise FormatError(source.path, line, message)
+            parser.feed(chunk)
+            line, n_bytes = line + chunk.count(b"\n"), n_bytes + len(chunk)
+            for event, element in parser.read_events():
                 if event == "start":
                     path.append(element)
                     continue
@@ -108,12 +108,8 @@ def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:
                     yield line, element
                     for above in path:
                         above.clear()
-            if n_bytes > limits.MAX_ITEM_BYTES:
-                raise FormatError(source.path, line, f"has a record of over {limits.MAX_ITEM_BYTES:,} bytes")
-    try:
-        parser.close()
     except ParseError as error:
-        raise FormatError(source.path, line, f"the XML ends early ({error}). Fetch it again") from error
+        raise FormatError(source.path, line, f"is damaged or cut off ({error}). Fetch it again") from error
 
 
 def _string(element: Element) -> str:

@@ -17,7 +17,7 @@ from ingest.readers.cells import find_path, parse_path, shown
 from ingest.readers.columns import MAX_COLUMNS, TableColumns, is_header
 from ingest.readers.delimited import find_dialect, read_rows
 from ingest.readers.json_records import find_prefix, looks_like_json, read_records
-from ingest.readers.layouts import BASES, Base, find_shape
+from ingest.readers.layouts import Base, find_shape, known_bases
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Table:
 
 def bases_of(options: ReadOptions) -> Sequence[Base]:
     """The known bases, those of the options first."""
-    return (*options.bases, *BASES)
+    return (*options.bases, *known_bases())
 
 
 def _header_test(options: ReadOptions) -> Callable[[Sequence[str]], bool]:

@@ -17,7 +17,6 @@ without either keeps a name in another language. ``en-GB`` counts as ``en``. Oth
 
 from __future__ import annotations
 
-import json
 import re
 from array import array
 from collections import Counter
@@ -27,6 +26,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
 
@@ -65,15 +65,15 @@ BLANK_NODE = "blank_node"
 Run = tuple[str, list[Fact]]
 """A subject and what is said of it in one place."""
 
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(tuple[int, str, list[Fact]])
+
 _MAX_SEEN = 1_000  # different properties that are remembered for a message, and subjects that show a vocabulary
 
 # Files of YAGO that name nothing. In Turtle the taxonomy has the classes of the schema, too.
 _UNUSED = re.compile(r"yago.*(?:wd-facts|annotated-facts|meta|shapes|statistics|log|schema\.ttl)\b", re.IGNORECASE)
 _ENDING = re.compile(r"\.(?:ttl|trig|nt|nq|owl|rdf|jsonld)(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
-# What is joined to the other files: their order is that of the entities.
-_LATER = re.compile(r"yago-(?:wd-(?!labels)|taxonomy|labels)", re.IGNORECASE)
 _OLD_YAGO = re.compile(r"yago-wd-", re.IGNORECASE)
-_NEW_YAGO = re.compile(r"yago-(?:facts|taxonomy|labels|beyond|tiny|schema)", re.IGNORECASE)
 
 
 def detect(head: Head) -> bool:
@@ -109,7 +109,7 @@ class RdfReader(ReaderBase):
         self._added = [known.expand(names) for names in given]
         self._survey: _Survey | None = None
         try:
-            self._files = list(self._find_files(paths))
+            self._files = self._find_files(paths)
         except BaseException:
             self.close()
             raise
@@ -136,26 +136,18 @@ class RdfReader(ReaderBase):
         kind = ItemMaker if vocabulary.profile.is_items else EntityMaker
         return kind(vocabulary, self._options, self._scopes, type_map=self.type_map, report=report)
 
-    def _find_files(self, paths: Sequence[PathLike]) -> Iterator[tuple[ByteSource, str]]:
+    def _find_files(self, paths: Sequence[PathLike]) -> list[tuple[ByteSource, str]]:
         """The files with their syntaxes, in the order of the paths; those of a folder or zip by name."""
         if not paths:
             raise ValueError("nothing to read: no path was given")
         found = [(file, syntax) for path in paths for file, syntax in self._open(str(path)) if syntax]
         names = [re.split(r"[!/\\]", source.path)[-1] for source, _ in found]
-        old, new = (next(filter(one.match, names), None) for one in (_OLD_YAGO, _NEW_YAGO))
-        if old and new:
-            message = f"holds two releases of YAGO: 4 ({old}) and 4.5 ({new}). Name the files of one of them"
-            raise FormatError(str(paths[0]), None, message)
-        self._is_named_by_id = old is None  # in YAGO 4 the file of labels decides
-        has_full_types = any("full-types" in name for name in names) and any("class" in name for name in names)
-        n_used = 0
-        for file, name in sorted(zip(found, names, strict=True), key=lambda one: bool(_LATER.search(one[1]))):
-            if len(found) == 1 or not (_UNUSED.match(name) or (has_full_types and "simple-types" in name)):
-                n_used += 1
-                yield file
-        if not n_used:
+        self._is_named_by_id = not any(map(_OLD_YAGO.match, names))  # in YAGO 4 the file of labels decides
+        used = [one for one, name in zip(found, names, strict=True) if len(found) == 1 or not _UNUSED.match(name)]
+        if not used:
             seen = ", ".join(names[:20]) or "no RDF"
             raise FormatError(str(paths[0]), None, f"has no file of RDF that names anything. There is: {seen}")
+        return used
 
     def _open(self, path: str) -> Iterator[tuple[ByteSource, str | None]]:
         """The files under a path, zips in a folder included; what was named itself, or by its ending, must be RDF."""
@@ -210,7 +202,7 @@ class RdfReader(ReaderBase):
                     entity = maker.make(subject, facts)
                     if entity is not None:
                         yield entity
-            for subject, records in groupby(map(json.loads, store.rows()), itemgetter(1)):
+            for subject, records in groupby(map(_decoder.decode, store.rows()), itemgetter(1)):
                 entity = maker.make(subject, self._join(subject, records, report))
                 if entity is not None:
                     yield entity
@@ -240,29 +232,32 @@ def _read_runs(
         source, syntax: The file.
         wanted: Properties.
         report: `rows` counts these statements; those beyond the limits of an entity are skipped.
-        survey: Sees all statements.
+        survey: Sees the other statements.
     """
     last, facts, n_chars = "", list[Fact](), 0
     for quad, line in read_triples(source, syntax, report):
         predicate = quad.predicate.value
-        if survey is not None:
-            survey.see(predicate, quad)
         if predicate not in wanted:
+            if survey is not None:
+                survey.see(predicate, quad)
             continue
-        node, value = quad.subject, _value_of(quad.object)
-        if not isinstance(node, NamedNode):
+        node, target = quad.subject, quad.object
+        if type(node) is not NamedNode:
             if predicate == known.LABEL:
                 report.filter_out(BLANK_NODE)
             continue
+        # The first pass looks at links only.
+        is_passed = survey is not None and type(target) is Literal and predicate != known.DEPRECATED
+        value = ("", "") if is_passed else _value_of(target)
         if value is None:
             continue
+        text, language = value
         report.rows += 1
         subject = node.value
         if subject != last:
             if facts:
                 yield last, facts
             last, facts, n_chars = subject, [], 0
-        text, language = value
         n_chars += len(text)
         if "\0" in text or "\0" in subject:
             report.skip(NUL_CHARACTER, path=source.path, line=line, text=f"{subject} {text}")
@@ -286,7 +281,7 @@ class _Survey:
 
     Attributes:
         known: What it finds.
-        seen: Statements by property, of the first properties of the input.
+        seen: Statements by property, of the first properties that no vocabulary knows.
     """
 
     def __init__(self) -> None:
@@ -300,7 +295,7 @@ class _Survey:
         self._keeps_hashes = True
 
     def see(self, predicate: str, quad: Quad) -> None:
-        """Take any statement."""
+        """Take a statement that matters in no vocabulary."""
         if predicate in self.seen or len(self.seen) < _MAX_SEEN:
             self.seen[predicate] += 1
         if predicate == known.LITERAL_FORM and len(self.known.labels) < MAX_LABEL_NODES:
@@ -399,6 +394,6 @@ class _Survey:
             store,
             id_of=itemgetter(0),
             size_of=lambda run: sum([len(fact[1]) for fact in run[1]]),
-            to_json=lambda run: json.dumps([number, *run]),
+            to_json=lambda run: _encoder.encode((number, *run)).decode(),
             hash_all=lambda ids: np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)),
         )

@@ -4,8 +4,7 @@ N-Triples and N-Quads are parsed in blocks of lines. A block with a bad line is 
 counted with its place, and reading goes on. In the other syntaxes the first error ends the reading, with its line.
 
 What pyoxigraph leaves to its caller is bounded here, while the file is fed to it: text without the end of a statement,
-nesting, and entities of XML that expand. Well-known
-prefixes need no declaration.
+nesting, and entities of XML that expand. Well-known prefixes need no declaration.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pyoxigraph
 
-from ingest.base.merge import batches
+from ingest.io import limits
 from ingest.io.encoding import Utf8Source, check_encoding
-from ingest.io.lines import BadLine, read_lines
-from ingest.io.report import ReadReport
+from ingest.io.lines import BadLine, byte_lines
+from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, ReadReport
 from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
@@ -66,7 +65,8 @@ PREFIXES = {
 }
 """Well-known prefixes: of options, and of files that forgot to declare them."""
 
-_PIECE = 1 << 14  # bytes
+_BATCH = 1 << 16  # bytes of lines of N-Triples that are parsed at once
+_PIECE = 1 << 10  # bytes that the other parsers get at once; the place of a triple is known to these
 _COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")
 _IRI = rb"<[^<>\"{}|^`\\\s]*>"
 _OBJECT = rb"(?:<[^<>\s]*>|_:\S+|\"(?:[^\"\\\n]|\\.)*\"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?)"
@@ -179,27 +179,46 @@ def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterato
 
 
 def _read_rows(source: ByteSource, report: ReadReport) -> Iterator[tuple[pyoxigraph.Quad, int]]:
-    """Triples of N-Triples and N-Quads."""
-    for batch in batches(read_lines(source), lambda one: len(one[1]) if isinstance(one[1], str) else 0):
-        lines = [one for one in batch if isinstance(one[1], BadLine) or one[1].strip()[:1] not in ("", "#")]
-        texts = [line for _, line in lines if isinstance(line, str)]
-        found = _parse("\n".join(texts)) if len(texts) == len(lines) else []
-        if len(found) == len(lines):
-            yield from zip(found, (number for number, _ in lines), strict=True)
-            continue
-        for number, line in lines:  # a bad line can swallow others
-            quads = _parse(line) if isinstance(line, str) else []
-            if quads:
+    """Triples of N-Triples and N-Quads, by batches of lines."""
+    batch, size = list[tuple[int, bytes | BadLine]](), 0
+    for numbered in byte_lines(Utf8Source(source, "utf-8"), max_bytes=limits.MAX_LINE_BYTES):
+        batch.append(numbered)
+        size += len(numbered[1]) if isinstance(numbered[1], bytes) else 0
+        if size > _BATCH:
+            yield from _parse_batch(batch, source.path, report)
+            batch, size = [], 0
+    yield from _parse_batch(batch, source.path, report)
+
+
+def _parse_batch(
+    batch: list[tuple[int, bytes | BadLine]], path: str, report: ReadReport
+) -> Iterator[tuple[pyoxigraph.Quad, int]]:
+    """The triples of some lines: of all at once, or line by line if one is bad, which can swallow others."""
+    lines = [line for _, line in batch if isinstance(line, bytes)]
+    text = b"\n".join(lines)
+    found = _parse(text) if len(lines) == len(batch) and b"\0" not in text else []
+    if len(found) == len(batch):
+        yield from zip(found, (number for number, _ in batch), strict=True)
+        return
+    for number, line in batch:
+        if isinstance(line, BadLine):
+            report.rows += 1
+            report.skip(line.reason, path=path, line=number, text=line.text)
+        elif (row := line.strip())[:1] not in (b"", b"#"):
+            reason = NUL_CHARACTER if b"\0" in line else None
+            if reason is None and (quads := _parse(line)):
                 yield from ((quad, number) for quad in quads)
-            elif isinstance(line, str) and line.lstrip().startswith("<<"):
+            elif row.startswith(b"<<"):
                 report.filter_out(ROW_ABOUT_A_ROW)
             else:
-                bad = line if isinstance(line, BadLine) else BadLine(BAD_TRIPLE, line)
+                text_of_line = line.decode("utf-8", "replace")
+                is_damaged = "\ufffd" in text_of_line and "\ufffd".encode() not in line
                 report.rows += 1
-                report.skip(bad.reason, path=source.path, line=number, text=bad.text)
+                reason = reason or (INVALID_UTF8 if is_damaged else BAD_TRIPLE)
+                report.skip(reason, path=path, line=number, text=text_of_line)
 
 
-def _parse(rows: str) -> list[pyoxigraph.Quad]:
+def _parse(rows: bytes) -> list[pyoxigraph.Quad]:
     """The triples of rows of N-Quads; none if one is bad."""
     try:
         return list(pyoxigraph.parse(rows, format=pyoxigraph.RdfFormat.N_QUADS, lenient=True))
@@ -258,12 +277,12 @@ class _Feed:
         """The next bytes, at most as many as asked for."""
         if self._place >= len(self._rest):
             self._rest, self._place = next(self._chunks, b""), 0
-        size = min(n_bytes, _PIECE) if n_bytes > 0 else _PIECE
-        # A line at a time: the parser gives a triple as soon as it has its end, so that the line of it is known.
-        end = self._rest.find(b"\n", self._place, self._place + size) + 1 or self._place + size
-        data = self._rest[self._place : end]
+        # More of what goes on without an end: the parser begins it anew with each piece.
+        size = max(_PIECE, self.n_open // 4)
+        size = min(n_bytes, size) if n_bytes > 0 else size
+        data = self._rest[self._place : self._place + size]
         self._place += len(data)
-        self.line += self._last[-1:] == b"\n"
+        self.line += data.count(b"\n")
         self.n_open += len(data)
         self._measure(data)
         if self.n_open > MAX_STATEMENT_BYTES:
@@ -327,10 +346,9 @@ class _Feed:
             raise self._error("declares an entity in a way that is not known here, or after its root")
         self._closing = b"</" + root[1]
         tag = head[root.end() : max(head.find(b">", root.end()), root.end())]
+        self.is_closed = tag.rstrip().endswith(b"/")
         declared = set(re.findall(rb"xmlns:([\w.-]+)\s*=", tag))
         missing = "".join(f' xmlns:{name}="{iri}"' for name, iri in PREFIXES.items() if name.encode() not in declared)
-        if tag.rstrip().endswith(b"/"):
-            self.is_closed = True
         return head[: root.end()] + missing.encode() + head[root.end() :]
 
     def _error(self, message: str) -> FormatError:

@@ -38,7 +38,7 @@ from ingest.readers.cells import (
     split_items,
     text_of,
 )
-from ingest.readers.columns import Layout
+from ingest.readers.columns import Layout, TableColumns
 from ingest.readers.delimited import COMMENT
 from ingest.readers.layouts import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
 from ingest.readers.open_table import Table
@@ -113,7 +113,7 @@ class RowReader:
             types_of: From native types to those of an entity.
         """
         self._table, self._layout, self._report, self._types_of = table, layout, report, types_of
-        self._shape = shape or Shape("", columns=None)  # type: ignore[arg-type]
+        self._shape = shape or Shape("", TableColumns())
         self._marks = marks
         self._allowed = marks.get("allowed") if not self._shape.gives else None
         header = table.header or []

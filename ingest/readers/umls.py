@@ -7,7 +7,7 @@ of RxNorm are named RXNCONSO.RRF and so on:
 - ``MRSTY.RRF``, if present: semantic types. The native types of an entity are, for each semantic type, its TUI, its
   name, its tree number and all tree numbers above it, and its semantic group;
 - ``MRDEF.RRF``, if present: one definition, of an atom that was read, is the description;
-- ``MRRANK.RRF``, ``SemGroups.txt`` and ``SRDEF``, if present, and the columns that ``MRFILES.RRF`` lists.
+- ``MRRANK.RRF``, if present: which source and term type come first.
 
 The order of the names of an id, best first: requested language, TS=P before S, STT=PF before others, ISPREF=Y before N,
 the source RXNORM, the rank of source and term type in MRRANK.RRF if present, then the string and the AUI. So the
@@ -37,7 +37,7 @@ from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, TOO_MANY_ROWS, ReadReport, make_excerpt
 from ingest.io.source import ByteSource
 from ingest.io.streams import STDIN, list_inputs, open_source
-from ingest.readers.umls_types import SemanticTypes, check_lengths, read_small_file
+from ingest.readers.umls_types import SemanticTypes
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.records import Entity
 
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 OTHER_LANGUAGE, OTHER_SOURCE, RESTRICTED, SUPPRESSED = "other_language", "other_source", "restricted", "suppressed"
 SEMANTIC_TYPE = "semantic_type"
 
-MAX_COMBINATIONS = 10_000
-"""Combinations of semantic types, which are held in memory; UMLS has a few hundred."""
+MAX_TYPES = 10_000
+"""Semantic types and ranks, which are held in memory; UMLS has a few hundred."""
 
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
 """Sources of definitions, preferred first; the others follow by name."""
@@ -73,22 +73,14 @@ COLUMNS = {
     "MRCONSO": "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF".split(),
     "MRSTY": "CUI TUI STN STY ATUI CVF".split(),
     "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF".split(),
+    "MRRANK": "RANK SAB TTY SUPPRESS".split(),
 }
-_NEEDED = {
-    "MRCONSO": "CUI LAT TS STT ISPREF AUI SAB TTY STR SRL SUPPRESS".split(),
-    "MRSTY": "CUI TUI STN STY".split(),
-    "MRDEF": "CUI AUI SAB DEF SUPPRESS".split(),
-}
-_FILES = re.compile(
-    r"(?:(?:MR|RXN)(?P<table>CONSO|STY|DEF|RANK|FILES)\.RRF|(?P<groups>SemGroups)\.txt|(?P<srdef>SRDEF))"
-    r"(?:\.(?:gz|bz2|xz|zst))?",
-    re.IGNORECASE,
-)
+_MAIN, _NAME_AT = "MRCONSO", 14
+_FILES = re.compile(r"(?:MR|RXN)(CONSO|STY|DEF|RANK)\.RRF(?:\.(?:gz|bz2|xz|zst))?", re.IGNORECASE)
 _SPLIT = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)
 _CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
 _TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
 _SPACES = " \t\r\v\f"  # stripped from names; spaces of other scripts may be part of them
-_MAX_SMALL_ROWS = 20_000
 _RXNORM_SYNONYMS = frozenset(("SY", "TMSY", "PSN", "ET"))
 """Kinds of RxNorm atoms that are no normal form of the name."""
 
@@ -155,13 +147,12 @@ class UmlsReader(ReaderBase):
             self._sources = _find_files(paths)
             for source in self._sources.values():
                 self.held.callback(source.close)
-            self._types = SemanticTypes.load(self._sources.get("SEMGROUPS"), self._sources.get("SRDEF"))
+            self._types = SemanticTypes.load()
             self._wanted = self._types.resolve(options.semantic_types)
             if self._wanted and "MRSTY" not in self._sources:
                 message = "there is no MRSTY.RRF beside it, which is needed to select semantic types. Add it"
                 raise FormatError(self._sources["MRCONSO"].path, None, message)
-            self._columns, self._n_promised = _read_columns(self._sources.get("MRFILES"))
-            self._ranks = _read_ranks(self._sources.get("MRRANK"))
+            self._ranks = self._read_ranks()
         except BaseException:
             self.close()
             raise
@@ -178,17 +169,12 @@ class UmlsReader(ReaderBase):
         with RowStore() as types, RowStore() as definitions:
             types.add(self._read_types(report))
             definitions.add(self._read_definitions(report))
-            n_before = report.rows
             seen_sabs: set[str] = set()
             for cui, atoms in groupby(self._read("MRCONSO", report), itemgetter(0)):
                 chosen = self._choose(atoms, seen_sabs, report)
                 entity = self._make_entity(cui, chosen, types, definitions, report) if chosen else None
                 if entity is not None:
                     yield entity
-        n_rows = report.rows - n_before
-        if self._n_promised not in (None, n_rows):
-            message = f"MRFILES.RRF states {self._n_promised:,} rows, but there are {n_rows:,}. Is the file complete?"
-            report.notes.append(f"{path}: {message}")
         for sab in self._sabs:
             if sab not in seen_sabs:
                 seen = ", ".join(map(make_excerpt, sorted(seen_sabs))) or "none"
@@ -200,7 +186,7 @@ class UmlsReader(ReaderBase):
         chosen: list[_Atom] = []
         n_rows = n_bytes = 0
         for row in atoms:
-            _, lat, ts, stt, ispref, aui, sab, tty, name, srl, suppress = row
+            _, lat, ts, _, stt, _, ispref, aui, _, _, _, sab, tty, _, name, srl, suppress, _ = row
             n_rows, n_bytes = n_rows + 1, n_bytes + len(name)
             if n_rows > limits.MAX_ROWS or n_bytes > limits.MAX_ENTITY_BYTES:
                 report.skip_here(TOO_MANY_ROWS, "|".join(row))
@@ -253,9 +239,7 @@ class UmlsReader(ReaderBase):
         """Native and coarse types of a combination of semantic types, remembered."""
         known = self._known_types.get(tuis)
         if known is None:
-            if len(self._known_types) >= MAX_COMBINATIONS:
-                message = f"has over {MAX_COMBINATIONS:,} combinations of semantic types. Is this MRSTY.RRF?"
-                raise FormatError(self._sources["MRSTY"].path, None, message)
+            self._check_number("MRSTY", len(self._known_types))
             native = dict.fromkeys(one for tui in tuis.split("|") if tui for one in self._kb_types_of[tui])
             kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
             known = self._known_types[tuis] = kb_types, self.type_map.map_types(kb_types)
@@ -263,27 +247,41 @@ class UmlsReader(ReaderBase):
 
     def _read_types(self, report: ReadReport) -> Iterator[tuple[str, str]]:
         """Ids and TUIs of MRSTY; what a TUI means is kept."""
-        for cui, tui, number, name in self._read("MRSTY", report):
+        for cui, tui, number, name, *_ in self._read("MRSTY", report):
             if tui and tui not in self._kb_types_of:
-                path = self._sources["MRSTY"].path
-                check_lengths(path, (tui, name, number))
-                if len(self._kb_types_of) >= MAX_COMBINATIONS:
-                    raise FormatError(path, None, f"has over {MAX_COMBINATIONS:,} semantic types. Is this MRSTY.RRF?")
-                self._kb_types_of[tui] = tuple(self._types.get(tui, name=name, tree_number=number).kb_types())
+                self._check_number("MRSTY", len(self._kb_types_of))
+                found = self._types.get(tui, name=name, tree_number=number)
+                self._kb_types_of[tui] = tuple(islice(found.kb_types(), limits.MAX_KB_TYPES))
             if tui:
                 yield cui, tui
 
     def _read_definitions(self, report: ReadReport) -> Iterator[tuple[str, str]]:
         """Ids and definitions of MRDEF, the least is the best: place and name of its source, length, text, AUI."""
         order = list(self._sabs or DEFINITION_SOURCES)
-        for cui, aui, sab, text, suppress in self._read("MRDEF", report):
+        for cui, aui, _, _, sab, text, suppress, _ in self._read("MRDEF", report):
             text = text.strip()
             if text and suppress == "N" and (not self._sabs or sab in self._sabs):
                 place = order.index(sab) if sab in order else len(order)
                 yield cui, json.dumps([place, sab, len(text), text, aui])
 
+    def _read_ranks(self) -> Mapping[tuple[str, str], int]:
+        """The rank of each source and term type; the highest one is the best."""
+        ranks: dict[tuple[str, str], int] = {}
+        for rank, sab, tty, _ in self._read("MRRANK", ReadReport(max_errors=None)):
+            if not rank[:9].isdecimal():
+                raise FormatError(self._sources["MRRANK"].path, None, f"'{make_excerpt(rank)}' is no rank")
+            self._check_number("MRRANK", len(ranks))
+            ranks[sab, tty] = int(rank[:9])
+        return ranks
+
+    def _check_number(self, table: str, n: int) -> None:
+        """Refuse a file with more types or ranks than may be held."""
+        if n >= MAX_TYPES:
+            message = f"has over {MAX_TYPES:,} semantic types or ranks. Is this {table}.RRF?"
+            raise FormatError(self._sources[table].path, None, message)
+
     def _read(self, table: str, report: ReadReport) -> Iterator[list[str]]:
-        """The needed fields of each sound row of a file, if it is there; the rows of MRCONSO, and all bad ones, count.
+        """The fields of each sound row of a file, if it is there; the rows of MRCONSO, and all bad ones, count.
 
         Raises:
             FormatError: If the file is empty or damaged, or none of its first 100 rows is sound.
@@ -291,10 +289,8 @@ class UmlsReader(ReaderBase):
         source = self._sources.get(table)
         if source is None:
             return
-        layout, wanted, is_main = self._columns[table], _NEEDED[table], table == "MRCONSO"
-        width, id_at = len(layout), layout.index(wanted[0])
-        name_at = layout.index("STR") if is_main else id_at
-        pick = itemgetter(*map(layout.index, wanted))
+        is_main, width = table == _MAIN, len(COLUMNS[table])
+        name_at = _NAME_AT if is_main else 0
         n_good = n_bad = 0
         for number, line in read_lines(source):
             report.place = source.path, number
@@ -303,60 +299,25 @@ class UmlsReader(ReaderBase):
                 report.skip_here(line.reason, line.text)
                 continue
             cells = line.split("|")
-            if (
-                len(cells) == width + 1
-                and not cells[-1]
-                and cells[id_at].strip(_SPACES)
-                and cells[name_at].strip(_SPACES)
-            ):
+            if len(cells) == width + 1 and not cells[-1] and cells[0].strip(_SPACES) and cells[name_at].strip(_SPACES):
                 n_good += 1
                 report.rows += is_main
-                yield list(pick(cells))
+                yield cells[:-1]
             elif line.strip():
                 n_bad += 1
                 if not n_good and n_bad >= 100:
                     break
                 report.rows += 1
-                report.skip_here(_find_fault(cells, width, id_at), line)
+                report.skip_here(_find_fault(cells, width), line)
         if not n_good:
             what = f"has no sound row (expected {width} fields, each followed by a bar)"
             raise FormatError(source.path, None, f"{what}. Is this an unmodified RRF file?")
 
 
-def _find_fault(cells: list[str], width: int, id_at: int) -> str:
+def _find_fault(cells: list[str], width: int) -> str:
     if len(cells) != width + 1 or cells[-1]:
         return TOO_FEW_COLUMNS if len(cells) <= width else TOO_MANY_COLUMNS
-    return NO_NAME if cells[id_at].strip(_SPACES) else NO_ID
-
-
-def _read_columns(mrfiles: ByteSource | None) -> tuple[dict[str, list[str]], int | None]:
-    """Columns of each table, from the third field of MRFILES.RRF or the usual ones, and the rows of MRCONSO.RRF.
-
-    The number of rows comes from the fifth field; None if MRFILES.RRF does not state it.
-    """
-    columns, n_rows = dict(COLUMNS), None
-    for number, cells in read_small_file(mrfiles, most=_MAX_SMALL_ROWS, hint="Is it another file?"):
-        table = cells[0].removesuffix(".RRF") if len(cells) > 2 else ""
-        if table in columns:
-            columns[table] = cells[2].split(",")
-            missing = [name for name in _NEEDED[table] if name not in columns[table]]
-            if missing and mrfiles is not None:
-                message = f"lists no column {', '.join(missing)} for {cells[0]} (it has: {cells[2]})"
-                raise FormatError(mrfiles.path, number, message)
-            if table == "MRCONSO" and len(cells) > 4 and cells[4].isascii() and cells[4].isdigit():
-                n_rows = int(cells[4][:18])
-    return columns, n_rows
-
-
-def _read_ranks(mrrank: ByteSource | None) -> Mapping[tuple[str, str], int]:
-    """MRRANK.RRF: rank, source, term type, SUPPRESS; the highest rank is the best."""
-    ranks = {}
-    for number, cells in read_small_file(mrrank, most=_MAX_SMALL_ROWS, hint="Is it another file?"):
-        if len(cells) < 3 or not (cells[0].isascii() and cells[0].isdigit()):
-            path = "MRRANK.RRF" if mrrank is None else mrrank.path
-            raise FormatError(path, number, "expected a rank, a source and a term type. Is this MRRANK.RRF?")
-        ranks[cells[1], cells[2]] = int(cells[0][:9])
-    return ranks
+    return NO_NAME if cells[0].strip(_SPACES) else NO_ID
 
 
 # Files
@@ -433,9 +394,7 @@ def _table_of_rows(head: bytes) -> str | None:
 def _table_of(path: str) -> str | None:
     """The table that the name of a file shows."""
     match = _FILES.fullmatch(_last(path))
-    if match is None:
-        return None
-    return f"MR{match['table'].upper()}" if match["table"] else (match["groups"] or match["srdef"]).upper()
+    return None if match is None else f"MR{match[1].upper()}"
 
 
 def _last(path: str) -> str:

@@ -35,12 +35,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ingest.base.reader_base import ReaderBase
-from ingest.io import limits
-from ingest.io.lines import BOM, BadLine, byte_lines
+from ingest.io.lines import BOM, BadLine
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
 from ingest.io.text_check import HEAD_BYTES, check_is_text
-from ingest.readers.json_records import NOT_AN_OBJECT, decode_object, read_records
+from ingest.readers.json_records import is_lines, read_records
 from ingest.readers.wikidata_classes import (
     FALLBACK,
     INSTANCE_OF,
@@ -126,7 +125,7 @@ class WikidataReader(ReaderBase):
         """One entity for each wanted item of all files. A single file may have none."""
         rows_before, finder = report.rows, self.read_classes()
         for source in self._sources:
-            for number, record in _records(source, report):
+            for number, record in _records(source):
                 report.rows += 1
                 report.place = source.path, number
                 if isinstance(record, BadLine):
@@ -201,56 +200,17 @@ class WikidataReader(ReaderBase):
 # The forms of JSON
 
 
-def _records(
-    source: ByteSource, report: ReadReport | None = None, *, wanted: bytes = b""
-) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
-    """Objects of a file with their lines, or their numbers in a document that is printed over lines.
-
-    Args:
-        source: The file.
-        report: Gets a note on an array that is not closed.
-        wanted: Lines without these bytes are left out.
-    """
-    prefix = _find_prefix(source)
-    if prefix is not None:
-        yield from read_records(source, prefix=prefix)
-        return
-    is_open = False
-    for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
-        if isinstance(line, BadLine):
-            yield number, line
-            continue
-        if wanted not in line:
-            continue
-        is_open = is_open and not line.rstrip().endswith(b"]")
-        line = _trim(line)
-        if line in (b"", b"[", b"]"):
-            is_open = is_open or line == b"["
-            continue
-        found = decode_object(line)
-        reason = NOT_AN_ENTITY if found == NOT_AN_OBJECT else found
-        yield number, BadLine(reason, line[:_EXCERPT].decode("utf-8", "replace")) if isinstance(reason, str) else reason
-    if is_open and report is not None:
-        report.notes.append(f"{source.path}: its array is not closed: it is a part of a dump, or was truncated")
-
-
-def _find_prefix(source: ByteSource) -> str | None:
-    """Where the items of a document are (`read_records`); None if there is an item a line."""
+def _records(source: ByteSource, *, wanted: bytes = b"") -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """Objects of a file with their lines, or their numbers in a document; see `read_records` for `wanted`."""
     head = source.head(HEAD_BYTES)
     check_is_text(source.path, head)
-    is_cut = len(head) == HEAD_BYTES
-    lines = [line for line in head.removeprefix(BOM).split(b"\n") if line.strip()]
-    first = lines[0].strip() if lines else b""
-    if first.startswith(b"{") and re.match(rb'\{\s*"(?:entities|success|searchinfo)"', b" ".join(lines[:2]).strip()):
-        return "entities.*" if re.search(rb'"entities"\s*:\s*\{', head) else "entities.item"
-    items = [line for line in map(_trim, lines) if line not in (b"", b"[", b"]")]
-    document = "item" if first[:1] == b"[" else ""
-    if len(items) == 1 and is_cut:  # a line that is longer than the head
-        return document if first.startswith(b"[{") else None
-    is_item = bool(items) and items[0].startswith(b"{") and items[0].endswith(b"}")
-    if is_item and len(lines) == 1 and document:  # perhaps several items in the one line
-        is_item = isinstance(decode_object(items[0]), dict)
-    return None if is_item else document
+    text = head.removeprefix(BOM).lstrip()
+    prefix = None
+    if re.match(rb'\{\s*"(?:entities|success|searchinfo)"', text):
+        prefix = "entities.*" if re.search(rb'"entities"\s*:\s*\{', text) else "entities.item"
+    elif not is_lines(head):
+        prefix = "item" if text.startswith(b"[") else ""
+    return read_records(source, prefix=prefix, wanted=wanted)
 
 
 def _map(value: Any) -> dict[str, Any]:
@@ -300,16 +260,6 @@ def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]
             continue
         if number and above:
             yield number, above
-
-
-def _trim(line: bytes) -> bytes:
-    """A line without the comma at its end, and without brackets of the array in the same line."""
-    line = line.strip()
-    if line.endswith(b","):
-        line = line[:-1].rstrip()
-    if line.startswith(b"[") and len(line) > 1:
-        line = line[1:].lstrip()
-    return line[:-1] if line.endswith(b"}]") else line
 
 
 def _clean(name: str | None) -> str:

@@ -10,37 +10,43 @@ The collection appears whole, when all of it is done; on a server it is there fr
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from ingest.base.scan import ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import finish_load, write_lost
-from ingest.load.results import IngestResult
+from ingest.load.events import LoadEvents
+from ingest.load.pipeline import finish_load, ingest
+from ingest.load.results import LoadResult
 from ingest.load.session import is_unchanged, unchanged_result
 from ingest.spread.cutting import BUCKETS, cut_and_scan
 from ingest.spread.work import PartResult, Plan, Work
-from ingest.spread.worker import Job, OnNames, PartBuilder, part_input, part_name
-from pearl_qdrant.errors import CollectionExistsError, OptionError, StoreError
+from ingest.spread.worker import Job, PartBuilder, part_input, part_name
+from pearl_qdrant.errors import CollectionExistsError, OptionError, SettingsError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
-from pearl_qdrant.settings import ServerAccess, is_url
+from pearl_qdrant.settings import ServerAccess, default_store, is_url
 from pearl_qdrant.store.atomic import sync_folder
 from pearl_qdrant.store.edge.joining import join_parts
+from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.schema import Checkpoint, Manifest
+from pearl_qdrant.store.open import StoreLike, location_of
+from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.store.schema import LoadedInput, Manifest
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
-    from ingest.load.events import LoadEvents
     from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
-    from pearl_qdrant.store.protocol import Placement, Store
+    from pearl_qdrant.store.protocol import Store
+
+WORK_PREFIX = ".parts-"
+"""How work folders are called in a store; they are no collections."""
 
 NAMES_PER_PART = 2_000_000
 """Names of a part, at most, unless told: its graph takes 2 GB of memory to build. More parts are more graphs, and each
@@ -59,8 +65,8 @@ class Runner(Protocol):
 
     workers: int
 
-    def __call__(self, job: Job, parts: Sequence[int], on_names: OnNames) -> Iterator[PartResult]:
-        """Yield the counts of each part when it is built; `on_names` is called as in `PartBuilder.build`."""
+    def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
+        """Yield the counts of each part when it is built; `on_names` is called with the names just done."""
         ...
 
     def close(self) -> None:
@@ -73,14 +79,24 @@ class RunnerHere:
 
     workers = 1
 
-    def __call__(self, job: Job, parts: Sequence[int], on_names: OnNames) -> Iterator[PartResult]:
+    def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
         """Build the parts."""
         builder = PartBuilder(job)
         for part in parts:
-            yield builder.build(part, on_names)
+            yield builder.build(part, _NamesDone(on_names))
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class _NamesDone(LoadEvents):
+    """Passes on how many names are done, and nothing else of a part."""
+
+    def __init__(self, on_names: Callable[[int], None]) -> None:
+        self._on_names = on_names
+
+    def names_done(self, names: int) -> None:
+        self._on_names(names)
 
 
 def count_parts(names: int, workers: int) -> int:
@@ -89,111 +105,162 @@ def count_parts(names: int, workers: int) -> int:
     return max(1, min(BUCKETS, rounds * workers, names // LEAST_NAMES))
 
 
+def check_parts(
+    partitions: int | None, ray: str | None, model: object, store: StoreLike, placement: Placement | None
+) -> Runner:
+    """What builds the parts, if the options of a load in parts fit.
+
+    Raises:
+        OptionError: If there are too many parts, or workers cannot open the store or load the model; if Ray does not
+            answer.
+        SettingsError: If an embedded store is given a placement.
+    """
+    if partitions is not None and not 1 <= partitions <= BUCKETS:
+        raise OptionError("partitions", f"A base has from 1 to {BUCKETS} parts, not {partitions}.")
+    location = location_of(store)
+    if not is_url(location):
+        if store is not None and not isinstance(store, (str, os.PathLike, EdgeStore)):
+            raise OptionError("store", "A base in parts goes to a folder, or to a server by its URL.")
+        if placement not in (None, Placement()):
+            message = f"The embedded store at {location} has no shards or replicas. Use a Qdrant server as the store."
+            raise SettingsError(message, option="store")
+    if ray is None:
+        return RunnerHere()
+    if not isinstance(model, (str, os.PathLike)):
+        raise OptionError("model", "Workers of Ray load the model themselves: give its name or folder, not an encoder.")
+    from ingest.spread.ray_runner import RayRunner
+
+    return RayRunner(ray)
+
+
+@contextmanager
+def work_folder(given: str | os.PathLike[str] | None, store: Store, name: str) -> Iterator[Work]:
+    """The work folder, locked; it is removed where nothing is left in it.
+
+    Raises:
+        StoreError: If it cannot be made.
+        StoreLockedError: If another process does the same.
+    """
+    location, folder = store.location, f"{WORK_PREFIX}{name}"
+    if is_url(location):
+        where = hashlib.sha256(location.encode()).hexdigest()[:12]
+        work = Work(Path(given or default_store()) / f"{folder}-{where}")
+    else:
+        work = Work(Path(given or location) / folder, Path(location) / f"{folder}-joined" if given else None)
+    path = work.path
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"The work folder {path} cannot be made: {error}. Choose another one."
+        raise StoreError(message, option="work") from error
+    lock = CollectionLock.acquire(path / ".lock", name)
+    try:
+        yield work
+    finally:
+        if work.read_plan() is None:  # the base was not cut
+            work.clear()
+        lock.release()
+        if [file.name for file in path.iterdir()] == [".lock"]:
+            (path / ".lock").unlink(missing_ok=True)
+            path.rmdir()
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A load over several workers, with all that does not change while it runs.
 
     Attributes:
         reader: The base.
-        paths: Its paths.
+        input_name: Its paths.
         encoder: Of this process, for what is left when the workers are done.
         model, device, pooling, prefix: For the workers, as in `load_encoder`.
         store: Where the collection goes.
-        name: The collection.
         manifest: Of the new collection.
-        placement: Shards and replicas on a server.
+        placement, partitions, restart, max_errors, wait_s, events: As in `load_base`.
         work: The work folder.
-        partitions: Parts; None: by size and workers.
-        workers: Workers that build.
-        restart: Whether a collection of that name is replaced.
-        max_errors: As in `ReadReport`.
-        wait_s: As in `load_base`.
-        events: Receives progress.
+        runner: Builds the parts.
+        check: Called with the counts of the base; refuses an empty one.
     """
 
     reader: Reader
-    paths: Sequence[str]
+    input_name: str
     encoder: Encoder
     model: str | Encoder
     device: str
     pooling: str | None
     prefix: str | None
     store: Store
-    name: str
     manifest: Manifest
     placement: Placement
-    work: Work
     partitions: int | None
-    workers: int
     restart: bool
     max_errors: int | None
     wait_s: float
     events: LoadEvents
+    work: Work
+    runner: Runner
+    check: Callable[[ScanResult], ScanResult]
 
     @property
-    def input_name(self) -> str:
-        """How the base is called among the inputs of the collection."""
-        return " ".join(self.paths)
+    def name(self) -> str:
+        """The collection."""
+        return self.manifest.collection
 
     @property
     def is_remote(self) -> bool:
         """Whether the collection is on a server."""
         return is_url(self.store.location)
 
-    def run(self, run: Runner, report: Callable[[ScanResult], ScanResult]) -> IngestResult:
-        """Load the base.
-
-        Args:
-            run: Builds the parts.
-            report: Called with the counts of the base; refuses an empty one.
-        """
-        scanned, plan = self._prepare(report)
+    def run(self) -> LoadResult:
+        """Load the base."""
+        scanned, plan = self._prepare()
         if plan is None:
             with closing(self.store.open(self.name, read_only=True)) as target:
                 return unchanged_result(target, scanned, self.encoder.info)
         start = time.perf_counter()
-        results = self._build(run, scanned, plan)
+        before, results = self._build(scanned, plan)
         load_seconds, start = time.perf_counter() - start, time.perf_counter()
-        points, rewritten = self._complete(scanned, plan)
+        rewritten = (self._complete_server if self.is_remote else self._join)(scanned, plan)
+        self.work.clear()
         graph_seconds = time.perf_counter() - start
         with closing(self.store.open(self.name, read_only=True)) as target:
-            without_vector = points - target.status().vectors
-        return IngestResult(
+            points, vectors = target.count(), target.status().vectors
+        return LoadResult(
             collection=self.name,
             report=scanned.report,
             points=points,
-            without_vector=without_vector,
+            without_vector=points - vectors,
             load_seconds=load_seconds,
             encode_seconds=sum(one.encode_seconds for one in results),
             graph_seconds=graph_seconds,
             model=self.encoder.info.name,
             device=next((one.device for one in results), self.encoder.info.device),
             distinct_names=scanned.distinct_names,
-            resumed_at=sum(one.entities for one in results if one.repeated),
+            added=scanned.names,
+            resumed_at=before,
             rewritten=rewritten,
         )
 
-    def _prepare(self, report: Callable[[ScanResult], ScanResult]) -> tuple[ScanResult, Plan | None]:
+    def _prepare(self) -> tuple[ScanResult, Plan | None]:
         """Scan the base, and cut it unless that was done; None if the collection holds it already."""
         before = self.work.read_plan()
         exists = self.name in self.store.collections()
         scanned = None
         if before is not None or (exists and not self.restart):
-            scanned = report(scan(self.reader, ReadReport(max_errors=self.max_errors)))
+            scanned = self.check(scan(self.reader, ReadReport(max_errors=self.max_errors)))
             if before == (plan := self._plan(scanned, before.parts if before else 1)):
-                self.work.forget_starts()
                 return scanned, plan
             if exists and not self.restart and self._holds(scanned):
                 self.work.clear()
                 return scanned, None
-            if before is not None:
-                self.events.input_changed()
         self.work.clear()
         cut = cut_and_scan(self.reader, ReadReport(max_errors=self.max_errors), self.work.cut)
-        scanned = report(cut) if scanned is None else cut
-        plan = self._plan(scanned, self.partitions or count_parts(scanned.names, self.workers))
+        scanned = self.check(cut) if scanned is None else cut
+        plan = self._plan(scanned, self.partitions or count_parts(scanned.names, self.runner.workers))
         if self.is_remote:
-            self._create_on_server(exists)
+            if exists:
+                self.store.delete(self.name, keep_ledger=True)
+            self.store.create(self.manifest, self.placement).close()
         self.work.write_plan(plan)
         return scanned, plan
 
@@ -227,17 +294,11 @@ class Spread:
                 f"Collection '{self.name}' exists and holds something else; a load in parts makes a new collection.",
             )
 
-    def _create_on_server(self, exists: bool) -> None:
-        if exists:
-            self.store.delete(self.name, keep_ledger=True)
-        self.store.create(self.manifest, self.placement).close()
-
-    def _build(self, run: Runner, scanned: ScanResult, plan: Plan) -> list[PartResult]:
-        """Build what is left of the parts; the counts of all."""
+    def _build(self, scanned: ScanResult, plan: Plan) -> tuple[int, list[PartResult]]:
+        """Build what is left of the parts; the entities of those that were built before, and the counts of all."""
         results = [done for part in range(plan.parts) if (done := self.work.read_done(part)) is not None]
         left = sorted({*range(plan.parts)} - {one.part for one in results})
-        results = [msgspec.structs.replace(one, repeated=True) for one in results]
-        stored = sum(one.entities for one in results)
+        before = stored = sum(one.entities for one in results)
         if stored:
             self.events.resumed(stored)
             self.events.entities_stored(stored)
@@ -245,44 +306,39 @@ class Spread:
         self.events.names_done(sum(one.names for one in results))
         if left:
             access = ServerAccess.from_environment() if self.is_remote else None
-            job = Job(
-                str(self.work.path),
-                plan,
-                self.manifest,
-                self.model,
-                self.device,
-                self.pooling,
-                self.prefix,
-                access,
-                self.wait_s,
-            )
-            for one in run(job, left, lambda part, names: self.events.names_done(names)):
+            loading = self.model, self.device, self.pooling, self.prefix
+            job = Job(str(self.work.path), plan, self.manifest, *loading, access, self.wait_s)
+            for one in self.runner(job, left, self.events.names_done):
                 results.append(one)
                 stored += one.entities
                 self.events.entities_stored(stored)
-        return sorted(results, key=lambda one: one.part)
+        return before, results
 
-    def _complete(self, scanned: ScanResult, plan: Plan) -> tuple[int, int]:
-        """Make one collection of the parts; its points, and the names that were written again."""
-        points, rewritten = (self._complete_server if self.is_remote else self._join)(scanned, plan)
-        self.work.clear()
-        return points, rewritten
-
-    def _complete_server(self, scanned: ScanResult, plan: Plan) -> tuple[int, int]:
+    def _complete_server(self, scanned: ScanResult, plan: Plan) -> int:
+        """Look whether a server has all names, and let it build the graph; the names that were written again."""
+        rewritten = 0
         with closing(self.store.open(self.name)) as target:
-            points, rewritten = write_lost(
-                self.reader, scanned, self.encoder, target, max_errors=self.max_errors, is_exact=True
-            )
+            if target.count() < scanned.names:
+                done = ingest(
+                    self.reader,
+                    scanned,
+                    self.encoder,
+                    target,
+                    max_errors=self.max_errors,
+                    input_name=self.input_name,
+                    finalize=False,
+                    is_part=True,
+                )
+                rewritten = done.added
             target.finalize(self.events.graph_built)
-            done = self._checkpoint(scanned)
-            target.write_checkpoint(done)
+            loaded = LoadedInput(input=self.input_name, digest=scanned.digest)
+            finish_load(target, scanned, [loaded], target.count())
             for part in range(plan.parts):
                 target.remove_checkpoint(part_input(plan, part))
-            finish_load(target, scanned, [done], points)
             sync_aliases(target, self.encoder)
-        return points, rewritten
+        return rewritten
 
-    def _join(self, scanned: ScanResult, plan: Plan) -> tuple[int, int]:
+    def _join(self, scanned: ScanResult, plan: Plan) -> int:
         """Join the parts beside the store, and move the collection into it when it is complete."""
         joined, target = self.work.joined / self.name, Path(self.store.location) / self.name
         is_moved = self.name in self.store.collections() and not joined.exists()
@@ -295,7 +351,7 @@ class Spread:
             self._move(joined, target)
         with closing(self.store.open(self.name)) as collection, collection.editing():
             sync_aliases(collection, self.encoder)
-            return collection.count(), 0
+        return 0
 
     def _move(self, joined: Path, target: Path) -> None:
         """Put the joined collection in its place."""
@@ -326,10 +382,8 @@ class Spread:
                     )
                 if not collection.status().is_finalized:
                     collection.finalize(self.events.graph_built)
-                finish_load(collection, scanned, [self._checkpoint(scanned)], points)
-
-    def _checkpoint(self, scanned: ScanResult) -> Checkpoint:
-        return Checkpoint(input=self.input_name, digest=scanned.digest, entities=scanned.entities, is_done=True)
+                loaded = LoadedInput(input=self.input_name, digest=scanned.digest)
+                finish_load(collection, scanned, [loaded], points)
 
 
 def _model_of(info: ModelInfo) -> str:

@@ -1,7 +1,7 @@
-"""Build parts by workers of a Ray cluster, through Ray Data: a row a part, an actor with an encoder a core or GPU.
+"""Build parts by workers of a Ray cluster: an actor with an encoder a core or GPU, a task a part.
 
-Ray starts an actor again that was killed, and gives its part to it or to another one; the part then goes on behind its
-last checkpoint. When the driver is killed, Ray ends its workers, and the same command goes on with what is left.
+Ray starts an actor again that was killed, and gives it its part once more, which then lacks less. When the driver is
+killed, Ray ends its workers, and the same command goes on with what is left.
 
 Nothing of Ray is imported before a cluster is asked for.
 """
@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import socket
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from ingest.spread.work import PartResult
-from ingest.spread.worker import Job, OnNames, PartBuilder
+from ingest.spread.worker import Job, PartBuilder
 from pearl_qdrant import errors
 from pearl_qdrant.errors import OptionError, PearlQdrantError, StoreError
 from pearl_qdrant.installing import install_command
@@ -28,7 +26,9 @@ from pearl_qdrant.installing import install_command
 AUTO = "auto"
 """In place of an address: a cluster that is started on this machine, for this load alone."""
 
-_POLL_S = 0.5
+MAX_STARTS = 20
+"""A worker that was started again so often is given up: it is killed each time, probably because memory runs out."""
+
 _ANSWER_S = 10.0
 _TRIES = 3  # a cluster that starts has 15 seconds for its agents, which a busy machine may not give at first
 _OBJECT_STORE_BYTES = 100 * 1024 * 1024  # only numbers of parts and counts are exchanged
@@ -49,7 +49,7 @@ class RayRunner:
         """Connect to a cluster, or start one.
 
         Args:
-            address: As `ray` of `load_base_in_parts`.
+            address: As `ray` of `load_base`.
 
         Raises:
             OptionError: If Ray is not installed, or no cluster answers.
@@ -64,15 +64,33 @@ class RayRunner:
         self._cores = max(1, cores // self.workers)
         self._gpus = 1 if gpus else 0
 
-    def __call__(self, job: Job, parts: Sequence[int], on_names: OnNames) -> Iterator[PartResult]:
+    def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
         """Build the parts; see `driver.Runner`.
 
         Raises:
             PearlQdrantError: The error of a worker.
             StoreError: If Ray itself fails.
         """
+        ray = _import_ray()
+        actor = ray.remote(
+            num_cpus=self._cores, num_gpus=self._gpus, max_restarts=MAX_STARTS, max_task_retries=MAX_STARTS
+        )(_Worker)
+        free = [actor.remote(job, self._cores) for _ in range(min(self.workers, len(parts)))]
+        waiting, busy = list(parts), dict[Any, Any]()
         try:
-            yield from self._run(job, parts, on_names)
+            while waiting or busy:
+                while waiting and free:
+                    worker = free.pop()
+                    busy[worker.build.remote(waiting.pop(0))] = worker
+                (done, *_), _ = ray.wait(list(busy), num_returns=1)
+                free.append(busy.pop(done))
+                row = ray.get(done)
+                if "kind" in row:
+                    raise _as_error(row)
+                on_names(row["names"])
+                yield msgspec.convert(row, PartResult)
+        except ray.exceptions.RayError as error:
+            raise _as_error(_as_row(error)) from error
         finally:
             self.close()
 
@@ -81,94 +99,25 @@ class RayRunner:
         if self._is_ours:
             _import_ray().shutdown()
 
-    def _run(self, job: Job, parts: Sequence[int], on_names: OnNames) -> Iterator[PartResult]:
-        ray = _import_ray()
-        progress = ray.remote(num_cpus=0, max_restarts=-1)(_Progress).remote()
-        rows: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
-        thread = threading.Thread(target=self._fill, args=(rows, job, parts, progress), daemon=True)
-        thread.start()
-        while True:
-            try:
-                row = rows.get(timeout=_POLL_S)
-            except queue.Empty:
-                _drain(ray, progress, on_names)
-                continue
-            if row is None:
-                return
-            _drain(ray, progress, on_names)
-            if "kind" in row:
-                raise _as_error(row)
-            yield msgspec.convert(row, PartResult)
-
-    def _fill(self, rows: queue.SimpleQueue[Row | None], job: Job, parts: Sequence[int], progress: Any) -> None:
-        """Run the pipeline of Ray Data, and put what it yields into a queue."""
-        try:
-            import ray.data
-
-            ray.data.DataContext.get_current().enable_progress_bars = False
-            pool = ray.data.ActorPoolStrategy(size=min(self.workers, len(parts)), max_tasks_in_flight_per_actor=1)
-            built = ray.data.from_items([{"part": part} for part in parts], override_num_blocks=len(parts)).map(
-                _Worker,  # type: ignore[arg-type] # a class makes actors
-                fn_constructor_args=(job, self._cores, progress),
-                compute=pool,
-                num_cpus=self._cores,
-                num_gpus=self._gpus,  # actors and their parts are started again without end, by default
-            )
-            if not logging.getLogger().isEnabledFor(logging.INFO):
-                logging.getLogger("ray.data").setLevel(logging.ERROR)  # Ray has just set it
-            for row in built.iter_rows():
-                rows.put(row)
-        except BaseException as error:  # noqa: BLE001 - it is raised again by the thread that reads the queue
-            rows.put(_as_row(error))
-        rows.put(None)
-
 
 class _Worker:
-    """The actor: an encoder, and a part a row. Errors of ours travel as rows: Ray would run the part again."""
+    """The actor: an encoder, and a part a call. Errors of ours travel as rows: Ray could not make them again."""
 
-    def __init__(self, job: Job, cores: int, progress: Any) -> None:
-        self._progress = progress
+    def __init__(self, job: Job, cores: int) -> None:
         self._builder: PartBuilder | None = None
-        self._error: Row | None = None
+        self._error: Row = {}
         try:
             self._builder = PartBuilder(job, threads=cores)
         except PearlQdrantError as error:
             self._error = _as_row(error)
 
-    def __call__(self, row: Row) -> Row:
+    def build(self, part: int) -> Row:
         if self._builder is None:
-            return self._error or {}
+            return self._error
         try:
-            return msgspec.structs.asdict(self._builder.build(int(row["part"]), self._report))
+            return msgspec.structs.asdict(self._builder.build(part))
         except PearlQdrantError as error:
             return _as_row(error)
-
-    def _report(self, part: int, names: int) -> None:
-        self._progress.add.remote(part, names)
-
-
-class _Progress:
-    """An actor that adds up what the workers report."""
-
-    def __init__(self) -> None:
-        self._names: dict[int, int] = {}
-
-    def add(self, part: int, names: int) -> None:
-        self._names[part] = self._names.get(part, 0) + names
-
-    def drain(self) -> dict[int, int]:
-        """The names of each part since the last call."""
-        names, self._names = self._names, {}
-        return names
-
-
-def _drain(ray: Any, progress: Any, on_names: OnNames) -> None:
-    try:
-        names = ray.get(progress.drain.remote(), timeout=_POLL_S)
-    except (ray.exceptions.RayError, TimeoutError):  # progress is not worth a failed load
-        return
-    for part, n_names in names.items():
-        on_names(part, n_names)
 
 
 def _import_ray() -> Any:
@@ -223,7 +172,8 @@ def _as_row(error: BaseException) -> Row:
     if isinstance(error, PearlQdrantError):
         return {"kind": type(error).__name__, "message": str(error), "option": error.option or ""}
     last = traceback.format_exception_only(type(error), error)[-1].strip()
-    return {"kind": "StoreError", "message": f"Ray failed: {last}. The same command goes on.", "option": ""}
+    advice = "The same command goes on; if workers are killed, take more partitions, or fewer workers a machine."
+    return {"kind": "StoreError", "message": f"Ray failed: {last}. {advice}", "option": ""}
 
 
 def _as_error(row: Row) -> PearlQdrantError:

@@ -5,7 +5,6 @@
     WORK/cut/             the buckets of the base
     WORK/parts/           an embedded store with a collection a part; empty for a server
     WORK/done/PART.json   the counts of a part that is built
-    WORK/starts/PART.json how often a part was started where it is now
     WORK/joined/          an embedded store with the collection that is joined of the parts
 
 Everything is kept until the collection is complete, so that the same command goes on after any kill. Machines of a
@@ -22,10 +21,6 @@ import msgspec
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.atomic import read_at_most, write_atomically
-
-MAX_STARTS = 20
-"""A part that was started so often, and got no further, is given up: its worker is killed each time, probably because
-memory runs out."""
 
 _MAX_BYTES = 1 << 20
 
@@ -65,39 +60,28 @@ class PartResult(msgspec.Struct, frozen=True):
         encode_seconds: Time in the encoder.
         graph_seconds: Time of building its graph.
         device: Where the encoder ran.
-        repeated: Whether an earlier run built it.
     """
 
     part: int
-    entities: int
-    names: int
-    encode_seconds: float
-    graph_seconds: float
-    device: str
-    repeated: bool = False
-
-
-class _Starts(msgspec.Struct):
-    """Where a part was when it was started last, in entities, and how often it was started there."""
-
-    entities: int = -1
-    times: int = 0
+    entities: int = 0
+    names: int = 0
+    encode_seconds: float = 0.0
+    graph_seconds: float = 0.0
+    device: str = ""
 
 
 class Work:
-    """A work folder."""
+    """A work folder.
+
+    Attributes:
+        path: The folder.
+        cut, parts, joined: Its folders; `joined` may lie elsewhere, on the disk of the store.
+    """
 
     def __init__(self, path: Path, joined: Path | None = None) -> None:
-        """Name its folders.
-
-        Args:
-            path: The work folder.
-            joined: Where parts are joined, if it lies elsewhere: on the disk of the store.
-        """
         self.path = path
-        self.cut = path / "cut"
-        self.parts = path / "parts"
-        self.joined = joined or path / "joined"
+        self.cut, self.parts, self.joined = path / "cut", path / "parts", joined or path / "joined"
+        self._done = path / "done"
 
     def read_plan(self) -> Plan | None:
         """The plan; None if the base was not cut completely."""
@@ -109,46 +93,24 @@ class Work:
 
     def read_done(self, part: int) -> PartResult | None:
         """The counts of a part; None if it is not built."""
-        return _read(self.path / "done" / f"{part:04d}.json", PartResult)
+        return _read(self._done / f"{part:04d}.json", PartResult)
 
     def write_done(self, result: PartResult) -> None:
         """Note that a part is built."""
-        _write(self.path / "done" / f"{result.part:04d}.json", result)
-
-    def count_start(self, part: int, entities: int) -> None:
-        """Note that a part is started, where an earlier start had stored so many entities.
-
-        Raises:
-            StoreError: If it was started there `MAX_STARTS` times already.
-        """
-        path = self.path / "starts" / f"{part:04d}.json"
-        before = _read(path, _Starts) or _Starts()
-        times = before.times + 1 if before.entities == entities else 1
-        if times > MAX_STARTS:
-            path.unlink(missing_ok=True)
-            raise StoreError(
-                f"The worker of part {part} was killed {MAX_STARTS} times and got no further: its memory probably runs "
-                f"out. Take more parts, which are smaller, or fewer workers a machine. What is built is kept.",
-                option="partitions",
-            )
-        _write(path, _Starts(entities, times))
+        _write(self._done / f"{result.part:04d}.json", result)
 
     def is_joined(self) -> bool:
         """Whether the joined collection is complete; it may have been moved to its place."""
-        return (self.path / "done" / "joined.json").exists()
+        return (self._done / "joined.json").exists()
 
     def write_joined(self) -> None:
         """Note that the joined collection is complete."""
-        _write(self.path / "done" / "joined.json", _Starts())
-
-    def forget_starts(self) -> None:
-        """Count from zero again: somebody gave the command once more."""
-        shutil.rmtree(self.path / "starts", ignore_errors=True)
+        _write(self._done / "joined.json", PartResult(-1))
 
     def clear(self) -> None:
         """Remove all but the lock; the plan first, so that a kill leaves no plan without its files."""
         (self.path / "plan.json").unlink(missing_ok=True)
-        for folder in (self.cut, self.parts, self.joined, self.path / "done", self.path / "starts"):
+        for folder in (self.cut, self.parts, self.joined, self._done):
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,21 +1,22 @@
 """What a worker does: one part of a base, from its buckets to a finished embedded collection, or to a server.
 
-Nothing here knows Ray. A part is loaded as any base is (`ingest.load.pipeline`), with its checkpoints, so that a worker
-that takes the place of a killed one goes on behind the last of them.
+Nothing here knows Ray. A part is loaded as any base is (`ingest.load.pipeline`), so that a worker that takes the place
+of a killed one writes what lacks.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
+from ingest.load.events import LoadEvents
 from ingest.load.pipeline import ingest
-from ingest.load.results import IngestResult
+from ingest.load.results import LoadResult
 from ingest.spread.cutting import BucketReader, buckets_of
 from ingest.spread.work import PartResult, Plan, Work
 from pearl_qdrant.encoder.loading import load_encoder
@@ -26,9 +27,6 @@ from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Manifest
-
-OnNames = Callable[[int, int], None]
-"""Called with a part and the names of it that were written since the last call."""
 
 _LOCK_S = 60.0
 """How long a worker waits for the lock of a part: the worker before it may be ending."""
@@ -90,7 +88,7 @@ class PartBuilder:
         job.manifest.check_model(model.info)
         self._encoder = model
 
-    def build(self, part: int, on_names: OnNames = lambda part, names: None) -> PartResult:
+    def build(self, part: int, events: LoadEvents | None = None) -> PartResult:
         """Build a part; one that is built already is left as it is.
 
         Raises:
@@ -105,33 +103,25 @@ class PartBuilder:
             scanned = scan(reader, ReadReport(max_errors=None))
             result = None
             if scanned.names:  # by chance a part of a small base has no entity
-                input_name = part_input(job.plan, part)
                 with self._opened(part) as target, target.editing():
-                    checkpoints = target.read_manifest().checkpoints
-                    stored = [one.entities for one in checkpoints if one.input == input_name]
-                    self._work.count_start(part, max(stored, default=0))
                     result = ingest(
                         reader,
                         scanned,
                         self._encoder,
                         target,
                         max_errors=None,
-                        input_name=input_name,
-                        on_progress=lambda names: on_names(part, names),
+                        input_name=part_input(job.plan, part),
                         finalize=not is_url(job.plan.location),
                         is_part=True,
+                        events=events,
                     )
         return self._finish(part, result)
 
-    def _finish(self, part: int, result: IngestResult | None) -> PartResult:
-        done = PartResult(
-            part=part,
-            entities=result.entities if result else 0,
-            names=result.names if result else 0,
-            encode_seconds=result.encode_seconds if result else 0.0,
-            graph_seconds=result.graph_seconds if result else 0.0,
-            device=self._encoder.info.device,
-        )
+    def _finish(self, part: int, result: LoadResult | None) -> PartResult:
+        done = PartResult(part, device=self._encoder.info.device)
+        if result is not None:
+            seconds = result.encode_seconds, result.graph_seconds
+            done = PartResult(part, result.entities, result.names, *seconds, result.device)
         self._work.write_done(done)
         return done
 

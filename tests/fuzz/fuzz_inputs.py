@@ -36,7 +36,6 @@ from yago_files import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
 from ingest.readers.rdf_profiles import PROFILES
-from ingest.readers.umls import COLUMNS
 
 
 @dataclass(frozen=True)
@@ -142,10 +141,7 @@ TRUTHY = "".join(
 ).encode()
 _UMLS = RELEASE | {
     "MRDEF.RRF": (definition("C9000001", "A10", "MSH", "x") + definition("C9000001", "", "NCI", "y")).encode(),
-    "MRFILES.RRF": f"MRCONSO.RRF|x|{','.join(COLUMNS['MRCONSO'])}|18|7|1|\n".encode(),
     "MRRANK.RRF": b"0002|MADEUP|SY|N|\n0003|OTHER|PT|N|\n",
-    "SRDEF": b"STY|T047|Disease or Syndrome|B2.2.1.2.1|x|\nRL|T186|isa|H|x|\n",
-    "SemGroups.txt": b"DISO|Disorders|T047|Disease or Syndrome\n",
 }
 _YAGO = {name: text.encode() for name, text in YAGO_45.items()}
 _YAGO_OLD = {name.removesuffix(".gz"): text.encode() for name, text in YAGO_4.items()}

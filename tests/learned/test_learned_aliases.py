@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pearl_qdrant import Entity, EntityLinker, load_base, update_base
+from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -96,8 +96,13 @@ def test_an_update_keeps_what_was_learned(base: Path, tmp_path: Path, model: Pat
     """Learned names stay in an update, follow their entity, and go with it; nobody is asked about them."""
     base.write_text("id\tname\taliases\nnyc\tCity of New York\tNYC\n", encoding="utf-8")
     asked = []
-    result = update_base(
-        base, "base", store=tmp_path / "store", model=model, may_remove=lambda n, total: asked.append(n) is None
+    result = load_base(
+        base,
+        "base",
+        store=tmp_path / "store",
+        model=model,
+        update=True,
+        may_remove=lambda n, total: asked.append(n) is None,
     )
 
     assert asked == [3], "of the paper and the old canonical name"
@@ -120,7 +125,7 @@ def test_a_rebuild_has_them_again(base: Path, tmp_path: Path, model: Path) -> No
 
 def test_a_load_of_the_same_base_is_still_nothing_to_do(base: Path, tmp_path: Path, model: Path) -> None:
     """Learned names do not make a finished base look unfinished or edited."""
-    assert load_base(base, "base", store=tmp_path / "store", model=model).unchanged
+    assert load_base(base, "base", store=tmp_path / "store", model=model).is_unchanged
 
 
 def test_a_deleted_collection_forgets(base: Path, tmp_path: Path, model: Path) -> None:

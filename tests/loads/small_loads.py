@@ -10,7 +10,7 @@ from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
-from ingest.load.results import IngestResult
+from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest
@@ -52,7 +52,7 @@ def write_base(path: Path, n: int) -> Path:
     return path
 
 
-def load(path: Path, store: Store, encoder: Encoder, **options: Any) -> IngestResult:
+def load(path: Path, store: Store, encoder: Encoder, **options: Any) -> LoadResult:
     """Ingest a file into the collection `base`, which is made if it is not there."""
     with open_reader([path]) as reader:
         scanned = scan(reader, ReadReport())

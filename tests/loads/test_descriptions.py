@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from cli_runner import Run
 from small_loads import CountingEncoder
 
 from ingest.load import pipeline
-from pearl_qdrant import Entity, load_base, load_or_update_base, update_base
+from pearl_qdrant import Entity, load_base
 from pearl_qdrant.encoder.protocol import Encoder, FloatArray
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.editing import EntityBatches, add_entities
@@ -93,16 +92,16 @@ def test_a_load_stores_none_unless_they_are_wanted(tmp_path: Path, encoder: Enco
     np.testing.assert_allclose(vector_of(store, "1"), encoder.encode(["Paris"]).vectors[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("update", [update_base, load_or_update_base])
+@pytest.mark.parametrize("update", [True, None])
 def test_an_update_encodes_only_the_descriptions_that_changed(
-    tmp_path: Path, encoder: Encoder, store: EdgeStore, update: Callable[..., object]
+    tmp_path: Path, encoder: Encoder, store: EdgeStore, update: bool | None
 ) -> None:
     """After it the collection is as one that was made of the new release, and unchanged descriptions were left."""
     load_base(base(tmp_path), "places", store=store, model=encoder, embed_descriptions=True)
     load_base(base(tmp_path, NEW), "fresh", store=store, model=encoder, embed_descriptions=True, kb="places")
     counting = CountingEncoder(encoder)
 
-    result = update(base(tmp_path, NEW), "places", store=store, model=counting)
+    result = load_base(base(tmp_path, NEW), "places", store=store, model=counting, update=update)
 
     assert stored(store) == stored(store, "fresh")
     assert n_described(store) == 5
@@ -113,7 +112,7 @@ def test_an_update_encodes_only_the_descriptions_that_changed(
         "Rome, capital of Italy",
     ]
     # City of Light and Roma have another payload, Paris, Rome, Oslo and Christiania another description or none.
-    assert (result.added, result.changed, result.unchanged) == (1, 6, 1)  # type: ignore[attr-defined]
+    assert (result.added, result.changed, result.unchanged) == (1, 6, 1)
 
 
 def test_a_resumed_load_is_as_a_whole_one(
@@ -124,7 +123,6 @@ def test_a_resumed_load_is_as_a_whole_one(
     path = base(tmp_path, HEADER + rows)
     load_base(path, "whole", store=store, model=encoder, embed_descriptions=True, kb="places")
     monkeypatch.setattr(pipeline, "WINDOW", 16)
-    monkeypatch.setattr(pipeline, "CHECKPOINT_EVERY", 16)
     with pytest.raises(MemoryError):
         load_base(path, "places", store=store, model=CountingEncoder(encoder, fail_at=5), embed_descriptions=True)
     stopped = n_described(store)
@@ -166,14 +164,14 @@ def test_entities_that_are_added_have_vectors_of_descriptions(
     assert n_described(store) == 3
 
 
-@pytest.mark.parametrize("load", [load_base, update_base, load_or_update_base])
+@pytest.mark.parametrize("update", [False, True, None])
 def test_a_collection_without_them_cannot_get_them(
-    tmp_path: Path, encoder: Encoder, store: EdgeStore, load: Callable[..., object]
+    tmp_path: Path, encoder: Encoder, store: EdgeStore, update: bool | None
 ) -> None:
     """The option on a collection that was made without it is an error, and changes nothing."""
     load_base(base(tmp_path), "places", store=store, model=encoder)
     with pytest.raises(OptionError, match="'places' was made without vectors of descriptions") as caught:
-        load(base(tmp_path, NEW), "places", store=store, model=encoder, embed_descriptions=True)
+        load_base(base(tmp_path, NEW), "places", store=store, model=encoder, embed_descriptions=True, update=update)
     assert caught.value.option == "embed_descriptions"
     assert len(stored(store)) == 7
 

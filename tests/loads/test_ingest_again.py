@@ -12,8 +12,7 @@ from cli_runner import Run
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder
 
-from ingest.load.results import IngestResult, UpdateResult
-from pearl_qdrant import LoadEvents, ReadOptions, load_base, load_or_update_base, make_entity, update_base
+from pearl_qdrant import LoadEvents, ReadOptions, load_base, make_entity
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -72,20 +71,20 @@ def test_an_unchanged_base_is_not_encoded_again(tmp_path: Path, place: Store, en
     first = load_base(write(tmp_path, OLD), "base", store=place, model=encoder)
     before, counting, heard = names_in(place), CountingEncoder(encoder), Heard()
 
-    for call in (load_base, load_or_update_base, update_base):
-        path = write(tmp_path, OLD, f"{call.__name__}.tsv")
-        again: Any = call(path, "base", store=place, model=counting, events=heard, kb_version="2")
+    for update in (False, None, True):
+        path = write(tmp_path, OLD, f"{update}.tsv")
+        again = load_base(path, "base", store=place, model=counting, events=heard, kb_version="2", update=update)
         assert (again.points, again.names, again.entities) == (first.points, first.names, first.entities)
 
     assert counting.names == []
     assert heard.said == [False] * 3
     assert names_in(place) == before
-    assert (first.unchanged, place.open("base").read_manifest().kb_version) == (False, "2")
+    assert (first.is_unchanged, place.open("base").read_manifest().kb_version) == (False, "2")
 
 
 @pytest.mark.parametrize("change", ["content", "options", "restart", "lost", "loading"])
 def test_what_changed_is_loaded(tmp_path: Path, place: Store, encoder: Encoder, change: str) -> None:
-    """Other content, other options, a restart, lost points and an unfinished load are no reason to do nothing."""
+    """Other content, a restart and lost points are encoded; other options and an unfinished load are looked at."""
     path = write(tmp_path, OLD)
     load_base(path, "base", store=place, model=encoder)
     collection = place.open("base")
@@ -102,19 +101,23 @@ def test_what_changed_is_loaded(tmp_path: Path, place: Store, encoder: Encoder, 
         collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
     collection.close()
 
-    assert not load_base(path, "base", store=place, model=encoder, **options).unchanged
+    result = load_base(path, "base", store=place, model=encoder, **options)
+
+    assert result.is_unchanged == (change in ("options", "loading")), "all names are there"
+    with closing(place.open("base")) as collection:
+        assert collection.read_manifest().state == "ready"
 
 
 def test_only_names_that_a_store_has_lost_are_encoded_again(tmp_path: Path, place: Store, encoder: Encoder) -> None:
     """Names that were deleted behind our back are written again by the same call, without a question."""
     path, counting, heard = write(tmp_path, OLD), CountingEncoder(encoder), Heard()
-    load_or_update_base(path, "base", store=place, model=encoder)
+    load_base(path, "base", store=place, model=encoder, update=None)
     before = names_in(place)
     with closing(place.open("base")) as collection:
         collection.delete_points({point.id for point in collection.scroll() if point.entity_id in ("E1", "E7")})
         (problem,) = find_problems(collection)
         assert (problem.kind, "36 points, but 40" in problem.message) == ("wrong_count", True)
-    result: Any = load_or_update_base(path, "base", store=place, model=counting, events=heard)
+    result: Any = load_base(path, "base", store=place, model=counting, events=heard, update=None)
 
     assert (result.points, result.rewritten, heard.said) == (40, 4, [])
     assert len(counting.names) == 4
@@ -125,12 +128,12 @@ def test_several_inputs_of_a_collection_are_each_known(tmp_path: Path, place: St
     """Two parts of a base are loaded one after the other; neither replaces the other, and both are known afterwards."""
     counting = CountingEncoder(encoder)
     for text, name in ((OLD, "a.tsv"), (OTHER, "b.tsv")) * 2:
-        load_or_update_base(write(tmp_path, text, name), "base", store=place, model=counting)
+        load_base(write(tmp_path, text, name), "base", store=place, model=counting, update=None)
 
     assert len(names_in(place)) == 80
     assert len(counting.names) == 80
     heard = Heard()
-    load_or_update_base(write(tmp_path, NEW, "a.tsv"), "base", store=place, model=encoder, events=heard)
+    load_base(write(tmp_path, NEW, "a.tsv"), "base", store=place, model=encoder, events=heard, update=None)
     assert heard.said == []
     assert len(names_in(place)) == 82, "a newer part is no newer release of the whole"
 
@@ -145,11 +148,10 @@ def test_edits_by_hand_stay_and_an_update_undoes_them(tmp_path: Path, place: Sto
     linker.delete(["E3"])
     edited, heard = names_in(place), Heard()
 
-    for call in (load_base, load_or_update_base):
-        assert call(path, "base", store=place, model=encoder, events=heard).points == 39
+    for update in (False, None):
+        assert load_base(path, "base", store=place, model=encoder, events=heard, update=update).points == 39
         assert names_in(place) == edited
-    updated = update_base(path, "base", store=place, model=encoder, events=heard)
-    again = update_base(path, "base", store=place, model=encoder, events=heard)
+    updated, again = (load_base(path, "base", store=place, model=encoder, events=heard, update=True) for _ in range(2))
 
     assert (updated.added, updated.removed, again.unchanged) == (2, 1, 40)
     assert names_in(place) == original
@@ -161,12 +163,12 @@ def test_a_newer_release_is_found(tmp_path: Path, place: Store, encoder: Encoder
     load_base(write(tmp_path, OLD), "base", store=place, model=encoder)
     counting, heard = CountingEncoder(encoder), Heard()
 
-    result = load_or_update_base(write(tmp_path, NEW, "new.tsv"), "base", store=place, model=counting, events=heard)
+    result = load_base(write(tmp_path, NEW, "new.tsv"), "base", store=place, model=counting, events=heard, update=None)
 
-    assert isinstance(result, UpdateResult)
+    assert result.is_update
     assert (result.added, result.removed, heard.said) == (2, 1, ["newer"])
     assert sorted(counting.names) == ["w20 times", "w3 city"]
-    load_or_update_base(write(tmp_path, NEW, "new.tsv"), "base", store=place, model=counting, events=heard)
+    load_base(write(tmp_path, NEW, "new.tsv"), "base", store=place, model=counting, events=heard, update=None)
     assert (len(counting.names), heard.said) == (2, ["newer", False])
 
 
@@ -179,9 +181,9 @@ def test_what_is_no_newer_release_is_loaded_beside(tmp_path: Path, place: Store,
     if kind == "refused":
         options["may_update"] = lambda: False
 
-    result = load_or_update_base(write(tmp_path, text), "base", store=place, model=encoder, **options)
+    result = load_base(write(tmp_path, text), "base", store=place, model=encoder, **options, update=None)
 
-    assert isinstance(result, IngestResult)
+    assert not result.is_update
     assert "w3 post" in names_in(place)
 
 
@@ -189,11 +191,11 @@ def test_names_that_an_update_kept_are_asked_about_again(tmp_path: Path, place: 
     """A collection with names that the release lacks is not taken for the release."""
     load_base(write(tmp_path, OLD), "base", store=place, model=encoder)
     path = write(tmp_path, NEW)
-    kept = update_base(path, "base", store=place, model=encoder, may_remove=lambda removed, total: False)
+    kept = load_base(path, "base", store=place, model=encoder, update=True, may_remove=lambda removed, total: False)
 
-    result = load_or_update_base(path, "base", store=place, model=encoder)
+    result = load_base(path, "base", store=place, model=encoder, update=None)
 
-    assert isinstance(result, UpdateResult)
+    assert result.is_update
     assert (kept.kept, result.removed, result.added) == (1, 1, 0)
 
 
@@ -207,7 +209,7 @@ def test_the_command_says_that_nothing_is_to_be_done(run: Run, model: Path, tmp_
 
     assert (first.status, again.status, edited.status) == (0, 0, 0)
     assert again.err.endswith(f"{path} is unchanged since it was loaded; nothing to do\n")
-    assert (again.lines()[0]["unchanged"], again.lines()[0]["points"]) == (True, 40)
+    assert (again.lines()[0]["is_unchanged"], again.lines()[0]["points"]) == (True, 40)
     assert "by hand" in edited.err
     assert "--update" in edited.err
     assert edited.lines()[0]["points"] == 38

@@ -41,7 +41,7 @@ def test_nothing_is_said_to_be_kept_where_nothing_was_stored(
 def test_what_is_stored_is_said_to_be_kept(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load that fails halfway reports how many entities are stored, and the same command resumes there."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
-    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
+    monkeypatch.setattr("ingest.load.pipeline.FLUSH_S", 0.0)
     flush, flushed = EdgeWriter.flush, []
 
     def fail_the_third_time(writer: EdgeWriter) -> None:
@@ -58,7 +58,7 @@ def test_what_is_stored_is_said_to_be_kept(run: Run, base: Path, model: Path, mo
     assert failed.status == 1
     assert f"40 entities are {KEPT}" in failed.err
     assert again.status == 0
-    assert "resuming after 40 entities" in again.err
+    assert "resuming: 40 entities" in again.err
 
 
 def test_names_that_were_gone_are_reported(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from ingest.io.report import ReadReport
 from ingest.load.embedding_cache import RepeatedNames
 from ingest.load.pipeline import ingest
 from ingest.load.prefetch import overlap
-from ingest.load.results import IngestResult
+from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreUnavailableError
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -78,7 +78,7 @@ def test_the_seconds_of_the_graph_are_those_of_the_graph(
     assert result.graph_seconds == 5.0
 
 
-def load_shard(url: str, path: Path, encoder: Encoder) -> IngestResult:
+def load_shard(url: str, path: Path, encoder: Encoder) -> LoadResult:
     """Load one of several inputs into the collection `base` of a server."""
     store = ServerStore.connect(url)
     with open_reader([path]) as reader:
@@ -92,7 +92,6 @@ def load_shard(url: str, path: Path, encoder: Encoder) -> IngestResult:
 def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of a base go into one collection on a server in parallel; one that is interrupted resumes on its own."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
-    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     rows = write_base(tmp_path / "all.tsv", 300).read_text("utf-8").splitlines()
     shards = [tmp_path / f"shard{i}.tsv" for i in range(3)]
     for i, shard in enumerate(shards):

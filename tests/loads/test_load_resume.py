@@ -13,6 +13,7 @@ from small_loads import CountingEncoder, contents, load, manifest_for, write_bas
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
+from ingest.load.events import LoadEvents
 from ingest.load.pipeline import ingest
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
@@ -27,7 +28,6 @@ def test_the_manifest_says_loading_until_the_last_point_is_stored(
 ) -> None:
     """A load that failed halfway is marked as incomplete, and resumes where it stopped."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
-    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     path = write_base(tmp_path / "base.tsv", 100)
     failing = CountingEncoder(encoder, fail_at=6)
     with pytest.raises(MemoryError):
@@ -36,13 +36,12 @@ def test_the_manifest_says_loading_until_the_last_point_is_stored(
     manifest = collection.manifest
     collection.close()
     assert manifest.state == "loading"
-    (checkpoint,) = manifest.checkpoints
-    assert 0 < checkpoint.entities < 100
+    assert len(manifest.checkpoints) == 1
 
     counting = CountingEncoder(encoder)
     result = load(path, store, counting)
 
-    assert checkpoint.entities <= result.resumed_at < 100
+    assert 0 < result.resumed_at < 100
     assert len(counting.names) < 200, "what was stored is not encoded again"
     assert result.points == 200
     collection = store.open("base")
@@ -55,10 +54,10 @@ def test_the_manifest_says_loading_until_the_last_point_is_stored(
 
 
 @pytest.mark.parametrize("on_server", [False, True])
-def test_what_is_stored_is_kept_without_a_checkpoint(
+def test_what_is_stored_is_not_encoded_again(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, on_server: bool
 ) -> None:
-    """A load that ends before its first checkpoint, or long after one, goes on behind the names that are stored."""
+    """A load that ends anywhere goes on with the names that are not stored."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
     path = write_base(tmp_path / "base.tsv", 100)
     with QdrantDouble() as double, closing(ServerStore.connect(double.url)) as server:
@@ -67,7 +66,6 @@ def test_what_is_stored_is_kept_without_a_checkpoint(
             load(path, used, CountingEncoder(encoder, fail_at=6))
         with closing(used.open("base")) as collection:
             n_stored = collection.count()
-            assert collection.manifest.checkpoints[0].entities == 0
         counting = CountingEncoder(encoder)
         result = load(path, used, counting)
 
@@ -101,42 +99,39 @@ def test_a_load_that_dies_before_its_last_write_resumes(
             assert (manifest.checkpoints, manifest.state, len(manifest.loaded)) == ((), "ready", 1)
 
 
-def test_names_of_another_release_are_not_taken_for_stored(
+def test_names_of_another_release_are_no_reason_to_encode(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new release over an older one begins with the first name whose type or description changed, killed or not."""
+    """Where a type changed, the payload is replaced and the vector stays."""
     path = write_base(tmp_path / "base.tsv", 100)
     load(path, store, encoder)
     path.write_text(path.read_text("utf-8").replace("E3\tw3 times\tORG", "E3\tw3 times\tGPE"), encoding="utf-8")
-    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
-    with pytest.raises(MemoryError):
-        load(path, store, CountingEncoder(encoder, fail_at=1))
-    result = load(path, store, encoder)
+    counting = CountingEncoder(encoder)
+    result = load(path, store, counting)
 
-    assert result.resumed_at == 3
+    assert counting.names == []
+    assert (result.added, result.changed, result.unchanged) == (0, 2, 198)
     assert {point.types for point in contents(store).values() if point.entity_id == "E3"} == {("GPE",)}  # type: ignore[attr-defined]
 
 
-def test_a_changed_input_is_not_resumed(
+def test_a_changed_input_is_loaded_whole(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If I change the file after an interrupted load, it is read from the start."""
+    """If I change the file after an interrupted load, all its names are there."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
-    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 20)
     with pytest.raises(MemoryError):
         load(write_base(tmp_path / "base.tsv", 100), store, CountingEncoder(encoder, fail_at=6))
 
     result = load(write_base(tmp_path / "base.tsv", 101), store, encoder)
 
-    assert result.resumed_at == 0
+    assert result.resumed_at > 0
     assert result.points == 202
 
 
-def test_an_input_that_changed_far_from_its_start_is_not_resumed(
+def test_an_input_that_changed_far_from_its_start_is_loaded_whole(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If one name in the middle of a large file changed, size and head being equal, no old name is left unread."""
-    monkeypatch.setattr("ingest.load.pipeline.CHECKPOINT_EVERY", 2000)
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 2000)
     path = tmp_path / "base.tsv"
     padding = "x" * 1000  # so that what changes lies beyond the first MiB
@@ -148,7 +143,7 @@ def test_an_input_that_changed_far_from_its_start_is_not_resumed(
     path.write_text("".join(rows), encoding="utf-8")
     result = load(path, store, encoder)
 
-    assert result.resumed_at == 0
+    assert result.points >= 4000
     assert "w1500 posts" in {point.name for point in contents(store).values()}  # type: ignore[attr-defined]
 
 
@@ -159,11 +154,12 @@ class NeverFinalized(Exception):
 def load_until_the_graph(path: Path, store: Store, encoder: Encoder) -> None:
     """A load that is killed when all names are stored."""
 
-    def die(done: int, total: int) -> None:
-        raise NeverFinalized
+    class Dying(LoadEvents):
+        def graph_built(self, done: int, total: int) -> None:
+            raise NeverFinalized
 
     with pytest.raises(NeverFinalized):
-        load(path, store, encoder, on_finalize=die)
+        load(path, store, encoder, events=Dying())
 
 
 @pytest.mark.slow
@@ -176,7 +172,7 @@ def test_a_load_resumes_after_an_entity_was_deleted(tmp_path: Path, store: EdgeS
     collection.close()
     result = load(path, store, encoder)
 
-    assert (result.resumed_at, result.points, result.rewritten) == (30, 60, 2)
+    assert (result.resumed_at, result.points, result.rewritten) == (29, 60, 2)
     fresh = EdgeStore(tmp_path / "fresh")
     load(path, fresh, encoder)
     assert contents(store) == contents(fresh)

@@ -11,7 +11,7 @@ from cli_runner import Run
 
 from ingest.base.scan import scan
 from ingest.formats import open_reader
-from pearl_qdrant import EntityLinker, load_base, update_base
+from pearl_qdrant import EntityLinker, load_base
 
 BASE = "id\tname\n1\tJohn Smith\n1\tMary Jones\n2\tRome\n3\tOslo\n2\tParis\n"
 FIRST = "base.tsv:3: id '1' is 'John Smith' in an earlier row, 'Mary Jones' here"
@@ -54,7 +54,7 @@ def test_an_update_says_it_too(run: Run, base: Path, model: Path) -> None:
 def test_the_results_in_python_have_the_rows(base: Path, model: Path, tmp_path: Path) -> None:
     """A program that loads or updates a base finds the rows in the result."""
     loaded = load_base(base, "base", store=str(tmp_path / "store"), model=model)
-    updated = update_base(base, "base", store=str(tmp_path / "store"), model=model)
+    updated = load_base(base, "base", store=str(tmp_path / "store"), model=model, update=True)
 
     assert [(one.line, one.first, one.name) for one in loaded.report.conflicts] == [
         (3, "John Smith", "Mary Jones"),

@@ -12,10 +12,9 @@ from small_loads import CountingEncoder
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load import update as update_module
+from ingest.load import inventory
 from ingest.load.pipeline import ingest
-from ingest.load.results import UpdateResult
-from ingest.load.update import update
+from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
@@ -50,11 +49,12 @@ def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base
     return collection
 
 
-def renew(path: Path, text: str, encoder: Encoder, collection: Collection, **options: object) -> UpdateResult:
+def renew(path: Path, text: str, encoder: Encoder, collection: Collection, **options: object) -> LoadResult:
     """Bring a collection to a newer release."""
     path.write_text(text, encoding="utf-8")
     with open_reader([path]) as reader:
-        return update(reader, scan(reader, ReadReport()), encoder, collection, **options)  # type: ignore[arg-type]
+        scanned = scan(reader, ReadReport())
+        return ingest(reader, scanned, encoder, collection, max_errors=None, is_update=True, **options)  # type: ignore[arg-type]
 
 
 def contents(collection: Collection) -> dict[str, NamePoint]:
@@ -112,7 +112,7 @@ def test_an_update_that_was_stopped_can_be_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(update_module, "_find_retired", fail)
+        patch.setattr(inventory.Inventory, "find_retired", fail)
         with pytest.raises(KeyboardInterrupt):
             renew(tmp_path / "a.tsv", NEW, encoder, collection)
     assert collection.manifest.state == "loading"

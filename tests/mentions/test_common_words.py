@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ingest.load.load_base import load_base
+from ingest.load_base import load_base
 from pearl_qdrant import EntityLinker
 
 BASE = """id	name	type	aliases

@@ -189,15 +189,6 @@ def test_a_folder_of_several_bases_is_refused(run: Run, tmp_path: Path, kind: st
     assert f"choose format {kind}. Option: --format" in refused.err.replace("\n", " ")
 
 
-def test_a_folder_of_two_releases_of_yago_is_refused(tmp_path: Path) -> None:
-    """The names of one would be read with the types of the other."""
-    for name in ("yago-facts.ttl", "yago-wd-labels.nt"):
-        (tmp_path / name).write_text(TTL, encoding="utf-8")
-
-    with pytest.raises(FormatError, match=r"two releases of YAGO: 4 \(.*labels.nt\) and 4.5 \(.*facts.ttl\)"):
-        open_reader([tmp_path])
-
-
 def test_other_files_beside_a_base_do_not_matter(tmp_path: Path) -> None:
     """A readme, a checksum or a folder of notes does not count as a base."""
     folder = write(tmp_path, "umls")

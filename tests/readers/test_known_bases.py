@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cli_runner import Run
 
 from ingest.formats import ReadOptions, detect_format, known_bases, open_reader
 from ingest.io.report import ReadReport
+from ingest.readers import layouts
 from ingest.readers.columns import TableColumns
-from ingest.readers.layouts import ALIAS, BASES, NAME, SKIP, Base, Shape
+from ingest.readers.layouts import ALIAS, NAME, SKIP, Base, Shape
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
@@ -131,7 +132,11 @@ def test_a_base_is_recognised_and_read(tmp_path: Path, name: str) -> None:
 
 def test_every_known_base_has_a_case() -> None:
     """A base that is added to the table is tried here, and `ingest --formats` lists it."""
-    assert {kind for kind, _, _ in CASES.values()} == {base.name for base in BASES} == {b.name for b in known_bases()}
+    assert (
+        {kind for kind, _, _ in CASES.values()}
+        == {base.name for base in layouts.known_bases()}
+        == {b.name for b in known_bases()}
+    )
 
 
 def test_types_and_descriptions_are_taken(tmp_path: Path) -> None:
@@ -226,7 +231,24 @@ def test_a_new_base_is_a_table_of_ten_lines(tmp_path: Path) -> None:
     assert "the register of toys" in report.notes[0]
     assert detect_format([path], ReadOptions(bases=(toys,))) == "toys"
     with pytest.raises(FormatError, match="is no file of the register of toys"):
-        read(_other(tmp_path), kind="toys", bases=(replace(toys),))
+        read(_other(tmp_path), kind="toys", bases=(toys,))
+
+
+def test_a_new_base_is_a_file_on_the_command_line(run: Run, tmp_path: Path) -> None:
+    """The file that the documentation shows works as it stands; a field that is not known is named."""
+    page = (Path(__file__).parents[2] / "docs" / "bases" / "known.md").read_text(encoding="utf-8")
+    layout, rows = tmp_path / "toys.json", tmp_path / "toys.txt"
+    layout.write_text(page.partition("```json\n")[2].partition("```")[0], encoding="utf-8")
+    rows.write_text("T1;main;Kite\nT1;other;Paper bird\nT1;maker;Anna\nT2;main;Top\n")
+
+    done = run("ingest", str(rows), "--layout", str(layout), "--dry-run", "--json")
+    assert done.status == 0, done.err
+    assert (done.lines()[0]["entities"], done.lines()[0]["names"]) == (2, 3)
+    assert "the register of toys" in done.err
+    layout.write_text(layout.read_text().replace("patterns", "pattern"))
+    failed = run("ingest", str(rows), "--layout", str(layout), "--dry-run")
+    assert failed.status == 1
+    assert "unknown field `pattern`" in failed.err
 
 
 def _other(folder: Path) -> Path:

@@ -17,6 +17,7 @@ from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
+from ingest.readers import umls
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -115,7 +116,9 @@ def test_rows_past_the_bound_are_skipped_one_by_one(tmp_path: Path, monkeypatch:
     entities = read(path, kind, report)
 
     assert report.skipped == {"too_many_rows": 10}
-    assert (report.examples[0].path, report.examples[0].line) == (str(path), line)
+    assert report.examples[0].path == str(path)
+    found = report.examples[0].line
+    assert found == line or (case == "YAGO" and found > line), "a parser of Turtle reads on a little"
     assert [list(entity.names()) for entity in entities[1:]] in ([], [["other"]])
     with open_reader([path], kind) as reader, pytest.raises(TooManyErrorsError, match="too_many_rows"):
         scan(reader, ReadReport(max_errors=5))
@@ -221,20 +224,15 @@ def test_a_table_of_very_many_columns_is_refused(tmp_path: Path) -> None:
         scan(reader)
 
 
-def test_small_files_of_umls_are_small(tmp_path: Path) -> None:
-    """A file of types or ranks that is as large as a base is refused."""
-    conso = make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n"))
-    for name, row, message in (
-        ("MRRANK.RRF", "1|X|PT|N|\n" * 20_001, r"MRRANK\.RRF:20001: has over 20,000 rows"),
-        ("SRDEF", "STY|T1|n|A|\n" * 1_001, r"SRDEF:1001: has over 1,000 rows"),
-        ("SRDEF", f"STY|T1|n|{'A.' * 200}|\n", r"SRDEF: has a semantic type of 400 characters"),
-        ("MRSTY.RRF", sty("C0000001", "T1", "A" + ".1" * 30_000, "n"), r"MRSTY\.RRF: has a semantic type of 60,001"),
-    ):
-        path = make(tmp_path, name, row)
-        with pytest.raises(FormatError, match=message), open_reader([tmp_path], "umls") as reader:
-            scan(reader)
-        path.unlink()
-    assert conso.exists()
+def test_ranks_and_types_of_umls_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of ranks that is as large as a base is refused, and a tree number of endless parts gives few types."""
+    monkeypatch.setattr(umls, "MAX_TYPES", 100)
+    make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n"))
+    make(tmp_path, "MRSTY.RRF", sty("C0000001", "T1", "A" + ".1" * 30_000, "n"))
+    assert len(read(tmp_path, "umls", ReadReport())[0].kb_types) == limits.MAX_KB_TYPES
+    make(tmp_path, "MRRANK.RRF", "".join(f"1|X{i}|PT|N|\n" for i in range(101)))
+    with pytest.raises(FormatError, match=r"MRRANK\.RRF: has over 100 semantic types or ranks"):
+        read(tmp_path, "umls", ReadReport())
 
 
 def test_the_counts_name_what_was_too_much(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

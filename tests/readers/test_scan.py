@@ -117,17 +117,6 @@ def test_bad_rows_stop_the_scan() -> None:
         scan_text("Q1\tParis\nQ2\nQ3\n", ReadReport(max_errors=1))
 
 
-def test_progress_is_told() -> None:
-    """A long scan reports its progress."""
-    text = "".join(f"Q{i}\tn\n" for i in range(33_000))
-    seen: list[int] = []
-    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
-        scan(reader, on_progress=seen.append)
-
-    assert len(seen) == 1
-    assert seen[0] >= 32_768
-
-
 def test_scattered_rows_do_not_wait_in_memory() -> None:
     """A base whose ids are all scattered is merged on disk, in batches."""
     text = "".join(f"Q{i % 10_000}\tname {i}\n" for i in range(20_000))

@@ -28,10 +28,10 @@ from umls_release import (
 )
 
 from ingest.formats import ReadOptions, detect_format
-from ingest.io import decompress
+from ingest.io import source
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
-from ingest.readers.umls import COLUMNS, UmlsReader
+from ingest.readers.umls import UmlsReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -66,47 +66,6 @@ def test_a_lone_mrconso_has_names_without_types(tmp_path: Path) -> None:
 
     assert heart.kb_types == heart.types == ()
     assert any("no MRSTY.RRF" in note for note in report.notes)
-
-
-def test_columns_are_those_of_mrfiles(tmp_path: Path) -> None:
-    """A release that lists other columns, in another order, is read by them."""
-    order = ["STR", *[column for column in COLUMNS["MRCONSO"] if column not in ("STR", "LUI")], "NEW"]
-    rows = []
-    for line in CONSO.splitlines():
-        cells = dict(zip(COLUMNS["MRCONSO"], line.split("|"), strict=False)) | {"NEW": "new"}
-        rows.append("".join(cells[column] + "|" for column in order) + "\n")
-    mrfiles = f"MRCONSO.RRF|Names|{','.join(order)}|{len(order)}|7|1|\nOTHER.RRF|Other|X|1|1|1|\n"
-    plain = read(write(tmp_path / "1", RELEASE))
-
-    changed = RELEASE | {"MRCONSO.RRF": "".join(rows).encode(), "MRFILES.RRF": mrfiles.encode()}
-    assert read(write(tmp_path / "2", changed)) == plain
-    with pytest.raises(FormatError, match=r"MRFILES\.RRF:1: lists no column LAT"):
-        read(write(tmp_path / "3", changed | {"MRFILES.RRF": mrfiles.replace(",LAT,", ",").encode()}))
-
-
-def test_missing_rows_are_noted(tmp_path: Path) -> None:
-    """A MRCONSO.RRF that was truncated between two rows is noticed by the number of rows in MRFILES.RRF."""
-    mrfiles = f"MRCONSO.RRF|Names|{','.join(COLUMNS['MRCONSO'])}|18|7|999|\n".encode()
-    meta = write(tmp_path, RELEASE | {"MRFILES.RRF": mrfiles})
-    whole, cut = ReadReport(), ReadReport()
-    read(meta, report=whole)
-    (meta / "MRCONSO.RRF").write_text("".join(CONSO.splitlines(keepends=True)[:5]))
-    read(meta, report=cut)
-
-    assert not any("states" in note for note in whole.notes)
-    assert any("MRFILES.RRF states 7 rows, but there are 5" in note for note in cut.notes)
-
-
-def test_groups_beside_the_base_win(tmp_path: Path) -> None:
-    """A SemGroups.txt and an SRDEF of the release go before the table that ships."""
-    extra = {
-        "SemGroups.txt": b"MINE|My group|T047|Disease or Syndrome\nMINE|My group|T998|New type\n",
-        "SRDEF": b"STY|T047|Renamed|B9.9|x|||||\nRL|T999|isa|H|x|||||\n",
-    }
-    meta = write(tmp_path, RELEASE | extra)
-
-    assert read(meta)[0].kb_types == ("T047", "Renamed", "B9.9", "B9", "B", "MINE")
-    assert [entity.entity_id for entity in read(meta, semantic_types=("my group",))] == [HEART]
 
 
 def test_a_full_disk_is_no_bad_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,8 +161,8 @@ def test_line_ends_and_marks_of_windows_do_not_matter(tmp_path: Path) -> None:
         ({"MRCONSO.RRF": STY.encode()}, "no sound row .expected 18 fields"),
         ({"MRCONSO.RRF": bytes(1000)}, "NUL bytes"),
         ({"MRCONSO.RRF": CONSO.encode(), "MRSTY.RRF": b""}, "MRSTY.RRF: is empty"),
-        ({"MRCONSO.RRF": CONSO.encode(), "MRRANK.RRF": b"x|y|\n"}, "Is this MRRANK.RRF"),
-        ({"MRCONSO.RRF": CONSO.encode(), "SemGroups.txt": b"x\n"}, "SemGroups.txt:1: expected 4 fields"),
+        ({"MRCONSO.RRF": CONSO.encode(), "MRRANK.RRF": b"x|y|z|\n"}, "no sound row .expected 4 fields"),
+        ({"MRCONSO.RRF": CONSO.encode(), "MRRANK.RRF": b"x|y|z|N|\n"}, "'x' is no rank"),
         ({"MRCONSO.RRF": CONSO.encode(), "MRCONSO.RRF.gz": CONSO.encode()}, "twice"),
     ],
 )  # fmt: skip
@@ -251,7 +210,7 @@ def test_damage_within_a_large_file_tells_the_line(tmp_path: Path) -> None:
 
 def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few kilobytes that would become gigabytes are refused."""
-    monkeypatch.setattr(decompress, "RATIO_GRACE", 1 << 20)
+    monkeypatch.setattr(source, "RATIO_GRACE", 1 << 20)
     bomb = gzip.compress(b"C9000001|" * (1 << 19))
 
     with pytest.raises(FormatError, match="expands"):
@@ -282,7 +241,7 @@ def _kind(path: Path) -> str:
 
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), table=st.sampled_from(["MRCONSO.RRF", "MRSTY.RRF", "MRDEF.RRF", "MRFILES.RRF", "MRRANK.RRF"]))
+@given(data=st.data(), table=st.sampled_from(["MRCONSO.RRF", "MRSTY.RRF", "MRDEF.RRF", "MRRANK.RRF"]))
 def test_any_bytes_are_a_typed_error_or_counted(tmp_path: Path, data: st.DataObject, table: str) -> None:
     """Noise in any of the files ends in an error of ours, or in rows that are counted; never in a traceback."""
     noise = st.one_of(
@@ -291,7 +250,6 @@ def test_any_bytes_are_a_typed_error_or_counted(tmp_path: Path, data: st.DataObj
     )
     original = RELEASE | {
         "MRDEF.RRF": definition(HEART, "A10", "MSH", "x").encode(),
-        "MRFILES.RRF": f"MRCONSO.RRF|x|{','.join(COLUMNS['MRCONSO'])}|18|7|1|\n".encode(),
         "MRRANK.RRF": b"0002|MADEUP|SY|N|\n",
     }
     content = original[table]

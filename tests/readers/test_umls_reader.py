@@ -202,7 +202,7 @@ def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
 
 def test_a_file_of_endless_types_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A MRSTY.RRF in which every row has another type does not fill the memory."""
-    monkeypatch.setattr(umls, "MAX_COMBINATIONS", 100)
+    monkeypatch.setattr(umls, "MAX_TYPES", 100)
     rows = "".join(sty(f"C9{i:06}", f"X{i}", "A", "x") for i in range(200))
 
     with pytest.raises(FormatError, match="semantic types"):

@@ -40,7 +40,6 @@ def test_all_line_forms_are_read() -> None:
     for form in forms:
         report = ReadReport(max_errors=1)
         assert [e.entity_id for e in read(form % (one, two), report=report)] == ["Q1", "Q2"], form
-        assert bool(report.notes) == (form.count(b"]") == 0 and b"[\n" in form), form
 
 
 def test_shards_of_any_compression_are_one_dump(tmp_path: Path) -> None:
@@ -63,7 +62,6 @@ def test_shards_of_any_compression_are_one_dump(tmp_path: Path) -> None:
     assert [e.kb_types for e in entities] == [("Q2", "Q3", "Q5"), ("Q3", "Q5"), ("Q5",), ("Q3", "Q5")]
     assert [e.types for e in entities] == [("PERSON",)] * 4
     assert (scanned.entities, scanned.names, report.rows) == (4, 4, 4)
-    assert report.notes == [f"{tmp_path / 'a.json'}: its array is not closed: it is a part of a dump, or was truncated"]
 
 
 DEEP = b"[" * 50_000 + b"]" * 50_000
@@ -74,10 +72,10 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
     [
         (b'{"type":"item","id":"Q9","labels":{"en":{"val', "invalid_json"),
         (b"\x01\x02", "invalid_json"),
-        (b"{\0}", "invalid_json"),
-        (b"null", "not_an_entity"),
+        (b"{\0}", "nul_character"),
+        (b"null", "not_an_object"),
         (b"[{]", "invalid_json"),
-        (b'"Q1"', "not_an_entity"),
+        (b'"Q1"', "not_an_object"),
         (b"{}", "no_id"),
         (json.dumps(item(9) | {"id": "Q09"}).encode(), "no_id"),
         (json.dumps(item(9) | {"id": "Q99999999999999999999"}).encode(), "no_id"),

@@ -71,7 +71,7 @@ def test_yago_4_is_joined_from_its_files(tmp_path: Path) -> None:
     """Names, types, classes and Wikidata ids are joined from files in different orders; others are excluded."""
     elvis = Entity("Elvis_Presley", "Elvis Presley", (), ("Person",), ("PERSON",), None, {"wikidata_id": "Q303"})
 
-    assert read(write(tmp_path, YAGO_4)) == [PARIS, elvis]
+    assert sorted(read(write(tmp_path, YAGO_4)), key=repr) == [elvis, PARIS]
 
 
 def test_yago_4_without_some_files_has_less(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_yago_4_without_some_files_has_less(tmp_path: Path) -> None:
     no_classes = write(tmp_path / "no", YAGO_4, without=("yago-wd-class.nt.gz",))
 
     assert [entity.kb_types for entity in read(tmp_path / "labels" / labels)] == [(), ()]
-    assert [entity.kb_types for entity in read(simple)] == [("City", "AdministrativeArea", "Place"), ("Person",)]
-    assert [entity.kb_types for entity in read(no_classes)] == [("Old_town_Q1", "City"), ("Person",)]
+    assert {entity.kb_types for entity in read(simple)} == {("City", "AdministrativeArea", "Place"), ("Person",)}
+    assert {entity.kb_types for entity in read(no_classes)} == {("Old_town_Q1", "City"), ("Person",)}
 
 
 ORDER = "TCPEN"

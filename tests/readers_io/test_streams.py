@@ -18,7 +18,8 @@ from typing import BinaryIO, cast
 import pytest
 import zstandard
 
-from ingest.io import decompress, streams
+from ingest.io import source as io_source
+from ingest.io import streams
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.streams import Source, open_sources
@@ -125,7 +126,7 @@ def test_a_changed_byte_is_noticed(tmp_path: Path, compression: str) -> None:
 @compressions
 def test_a_decompression_bomb_is_stopped(tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file that expands without end is refused while it is read."""
-    monkeypatch.setattr(decompress, "RATIO_GRACE", 1 << 20)
+    monkeypatch.setattr(io_source, "RATIO_GRACE", 1 << 20)
     bomb = COMPRESS[compression](bytes(3 << 20))
 
     with pytest.raises(FormatError, match="expands"):
@@ -207,7 +208,7 @@ class Endless(io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         assert self.given < 1 << 28, "it is read for ever"
-        data = self.content * (decompress.CHUNK // len(self.content))
+        data = self.content * (io_source.CHUNK // len(self.content))
         self.given += len(data)
         return data
 
@@ -223,7 +224,7 @@ def test_standard_input_that_is_no_text_is_refused_before_it_is_copied(content: 
 
     with pytest.raises(FormatError, match="is not text"):
         Source("-", cast(BinaryIO, endless))
-    assert endless.given <= 2 * decompress.CHUNK
+    assert endless.given <= 2 * io_source.CHUNK
 
 
 def test_a_pipe_that_nothing_writes_to_is_waited_for_with_a_word(
@@ -298,7 +299,7 @@ def test_lines_are_cut_at_newlines_only(tmp_path: Path) -> None:
 
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     """Lines up to the limit are read; with one byte more they are bad, for any division into chunks."""
-    for before in (0, 1, decompress.CHUNK - 1, decompress.CHUNK):
+    for before in (0, 1, io_source.CHUNK - 1, io_source.CHUNK):
         lines = [
             "b" * before,
             "é" + "x" * (MAX_LINE_BYTES - 2),

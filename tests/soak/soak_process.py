@@ -28,7 +28,7 @@ _POLL_S = 0.002
 
 SIZES = {
     "ingest.load.pipeline.WINDOW": 96,
-    "ingest.load.pipeline.CHECKPOINT_EVERY": 192,
+    "ingest.load.pipeline.FLUSH_S": 0.0,
     "ingest.load.embedding_cache.CAPACITY": 40,
     "pearl_qdrant.store.edge.points.BATCH_POINTS": 40,
     "pearl_qdrant.store.edge.folder.SMALL_POINTS": 500,

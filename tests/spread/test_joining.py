@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from spread_cases import assert_equal, write_base
 
-from pearl_qdrant import load_base, load_base_in_parts, update_base
+from pearl_qdrant import load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge import joining, placing
@@ -29,7 +29,7 @@ def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch:
     """Each part keeps its graph in the joined collection, and an update adds one more instead of merging them."""
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
     base, store = write_base(tmp_path / "base.tsv", 40), str(tmp_path / "store")
-    load_base_in_parts(base, "parts", store=store, model=encoder, partitions=2)
+    load_base(base, "parts", store=store, model=encoder, partitions=2)
     folder = tmp_path / "store" / "parts"
     opened = EdgeStore(tmp_path / "store")
     with closing(opened.open("parts")) as collection:
@@ -37,7 +37,7 @@ def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch:
         before = graphs(folder)
         assert (status.is_finalized, status.indexed_vectors, status.segments) == (True, status.vectors, 3)
     write_base(base, 60)
-    update_base(base, "parts", store=store, model=encoder)
+    load_base(base, "parts", store=store, model=encoder, update=True)
 
     state = read_index_state(folder)
     assert state is not None
@@ -70,7 +70,7 @@ def test_parts_are_copied_where_there_are_no_hard_links(
     base, store = write_base(tmp_path / "base.tsv", 20), tmp_path / "store"
     load_base(base, "whole", kb="kb", store=str(store), model=encoder)
     monkeypatch.setattr(placing.Path, "hardlink_to", refuse)
-    load_base_in_parts(base, "parts", kb="kb", store=str(store), model=encoder, partitions=2, work=tmp_path / "work")
+    load_base(base, "parts", kb="kb", store=str(store), model=encoder, partitions=2, work=tmp_path / "work")
 
     assert_equal(store, "whole", "parts")
     assert sorted(path.name for path in store.iterdir()) == ["parts", "whole"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ingest.spread import driver
 from ingest.spread.cutting import BucketReader, buckets_of
 from ingest.spread.work import Work
 from ingest.spread.worker import PartBuilder
-from pearl_qdrant import EntityLinker, load_base, load_base_in_parts
+from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import InputError, OptionError, StoreError
@@ -84,7 +83,7 @@ def name(whole: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 def load(base: Path, store: Path, encoder: Encoder, **options: Any) -> Any:
     """Load in parts into the collection `parts`."""
     given = {"partitions": N_PARTS, "kb": "kb", **options}
-    return load_base_in_parts(base, "parts", store=str(store), model=encoder, **given)
+    return load_base(base, "parts", store=str(store), model=encoder, **given)
 
 
 def links(store: Path, collection: str, model: Path, mentions: Sequence[str]) -> list[Any]:
@@ -127,8 +126,8 @@ def test_the_collection_is_as_any_other(base: Path, whole: Path, encoder: Encode
     assert EdgeStore(whole).open(name, read_only=True).count() == N_NAMES - 8
     assert load_base(base, name, kb="kb", store=str(whole), model=encoder).points == N_NAMES
     assert_equal(whole, "whole", name)
-    assert load_base(base, name, kb="kb", store=str(whole), model=encoder).unchanged
-    assert load(base, whole, encoder).unchanged
+    assert load_base(base, name, kb="kb", store=str(whole), model=encoder).is_unchanged
+    assert load(base, whole, encoder).is_unchanged
 
 
 @pytest.mark.parametrize("call", [pytest.param(1, marks=pytest.mark.slow), 2])
@@ -242,20 +241,6 @@ def test_a_collection_of_something_else_is_kept(
     assert EdgeStore(whole).open(name, read_only=True).count() == 17
     assert load(base, whole, encoder, restart=True).resumed_at
     assert_equal(whole, "whole", name)
-
-
-@pytest.mark.slow
-def test_a_part_that_is_killed_each_time_is_given_up(tmp_path: Path) -> None:
-    """A part that gets no further is an error that says what to do; the same command tries it again."""
-    work = Work(tmp_path)
-    for _ in range(20):
-        work.count_start(0, 50)
-    with pytest.raises(StoreError, match="killed 20 times and got no further"):
-        work.count_start(0, 50)
-    work.count_start(0, 50)
-    work.count_start(0, 51)
-    assert json.loads((work.path / "starts" / "0000.json").read_text()) == {"entities": 51, "times": 1}
-    work.clear()
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def workers_of(pid: int) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if "MapWorker" in " ".join(process.cmdline()) and pid in {one.pid for one in process.parents()}:
+            if "_Worker" in " ".join(process.cmdline()) and pid in {one.pid for one in process.parents()}:
                 found.append(process)
         except psutil.Error:
             continue
@@ -73,7 +73,7 @@ def test_workers_of_ray_build_the_collection_of_one_process(base: Path, store: P
 
     assert (counts["entities"], counts["resumed_at"]) == (1500, 0)
     assert_equal(store, "whole", "parts")
-    assert run(command(base, store, model, "--partitions", "4"))["unchanged"]
+    assert run(command(base, store, model, "--partitions", "4"))["is_unchanged"]
     assert not (store / ".parts-parts").exists()
 
 

@@ -36,7 +36,7 @@ def test_ingest_in_parts_reports_as_any_ingest(run: Run, base: Path, model: Path
 
     assert first.status == 0, first.err
     assert first.lines()[-1]["points"] == 66
-    assert again.lines()[-1]["unchanged"]
+    assert again.lines()[-1]["is_unchanged"]
     assert other.status == 2
     assert "Start over with --restart" in other.err
 
@@ -54,7 +54,7 @@ def test_parts_go_to_a_server(run: Run, base: Path, model: Path) -> None:
 
     shown_json = json.loads(shown.out)
     assert shown_json["points"] == 66, shown.out
-    assert again.lines()[-1]["unchanged"]
+    assert again.lines()[-1]["is_unchanged"]
     assert list((base.parent / "work").iterdir()) == []
 
 
@@ -80,17 +80,17 @@ def test_without_ray_there_is_advice(run: Run, base: Path, model: Path, monkeypa
 
 def test_a_load_in_parts_imports_nothing_of_ray() -> None:
     """Only `--ray` imports Ray."""
-    code = "import sys, ingest.spread.load, ingest.spread.ray_runner; sys.exit('ray' in sys.modules)"
+    code = "import sys, ingest.spread.driver, ingest.spread.ray_runner; sys.exit('ray' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_an_encoder_does_not_travel(base: Path, tmp_path: Path) -> None:
     """Workers of Ray load the model by name: an encoder object is refused before Ray starts."""
-    from pearl_qdrant import load_base_in_parts
+    from pearl_qdrant import load_base
 
     with pytest.raises(OptionError, match="Workers of Ray load the model themselves"):
-        load_base_in_parts(base, store=str(tmp_path), model=object(), ray="auto")  # type: ignore[arg-type]
+        load_base(base, store=str(tmp_path), model=object(), ray="auto")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

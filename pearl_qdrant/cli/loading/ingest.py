@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,13 +18,11 @@ from pearl_qdrant.cli.common.options import (
 )
 from pearl_qdrant.cli.common.terminal import confirm, echo
 from pearl_qdrant.cli.loading.options import FLAGS, format_option, print_formats, read_options, reading_options
-from pearl_qdrant.cli.loading.output import LoadOutput, dry_run_counts, print_counts, report_kept, report_result
+from pearl_qdrant.cli.loading.output import LoadOutput, dry_run_counts, print_counts, report_result
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ingest.load.results import IngestResult
 
 _MANY = 0.1  # share of a collection that an update deletes without asking
 
@@ -137,8 +134,9 @@ def ingest(
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
     pearl-qdrant ingest umls.tsv --ray auto
     """
-    from ingest.load.load_base import collection_name, scan_base
+    from ingest.load_base import collection_name, load_base, scan_base
     from pearl_qdrant.store.names import check_name
+    from pearl_qdrant.store.protocol import Placement
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
@@ -154,78 +152,34 @@ def ingest(
             check_name(name)
             counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
         else:
-            loading = {**reading, **_pick(given, *_LOADING)}
-            load = partial(_ingest_parts, yes=yes) if in_parts else partial(_ingest, is_update=is_update, yes=yes)
-            counts = load(paths, name, loading, given, output)
+            if given["restart"] and not yes:
+                _ask_before_deleting(given["store"], name, given["wait_s"])
+            result = load_base(
+                paths,
+                name,
+                **reading,
+                **_pick(given, *_LOADING),
+                placement=Placement(given["shards"], given["replicas"], given["write_consistency"]),
+                update=False if in_parts else is_update,
+                may_update=_make_may_update(name, yes),
+                may_remove=_make_may_remove(yes),
+                events=output,
+            )
+            output.close()
+            report_result(result)
+            counts = result.to_json()
     print_counts(counts, as_json)
 
 
-_LOADING = ("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "embed_descriptions", "wait_s")
-"""Options that `load_base` and `update_base` take under the same name, beside those of reading."""
+_LOADING = (
+    *("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "quantization", "embed_descriptions"),
+    *("restart", "ray", "partitions", "work", "wait_s"),
+)
+"""Options that `load_base` takes under the same name, beside those of reading."""
 
 
 def _pick(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: given[name] for name in names}
-
-
-def _ingest(
-    paths: tuple[str, ...],
-    name: str,
-    loading: dict[str, Any],
-    given: Mapping[str, Any],
-    output: LoadOutput,
-    *,
-    is_update: bool | None,
-    yes: bool,
-) -> dict[str, Any]:
-    """Load a base, or bring a collection to a newer release; the counts."""
-    from ingest.load.load_base import load_base, load_or_update_base, update_base
-    from ingest.load.results import UpdateResult
-    from pearl_qdrant.store.protocol import Placement
-
-    if given["restart"] and not yes:
-        _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
-    loading = {**loading, "events": output}
-    new = {"quantization": given["quantization"], "placement": placement}
-    may_remove = _make_may_remove(yes)
-    result: IngestResult | UpdateResult
-    if is_update:
-        result = update_base(paths, name, **loading, may_remove=may_remove)
-    elif is_update is False or given["restart"]:
-        result = load_base(paths, name, **loading, **new, restart=given["restart"])
-    else:
-        may_update = _make_may_update(name, yes)
-        result = load_or_update_base(paths, name, **loading, **new, may_update=may_update, may_remove=may_remove)
-    output.close()
-    if isinstance(result, UpdateResult):
-        report_kept(result.kept, has_bad_rows=output.has_bad_rows)
-    else:
-        report_result(result)
-    return result.to_json()
-
-
-def _ingest_parts(
-    paths: tuple[str, ...],
-    name: str,
-    loading: dict[str, Any],
-    given: Mapping[str, Any],
-    output: LoadOutput,
-    *,
-    yes: bool,
-) -> dict[str, Any]:
-    """Load a base in parts; the counts."""
-    from ingest.spread.load import load_base_in_parts
-    from pearl_qdrant.store.protocol import Placement
-
-    if given["restart"] and not yes:
-        _ask_before_deleting(given["store"], name, given["wait_s"])
-    placement = Placement(given["shards"], given["replicas"], given["write_consistency"])
-    parts = _pick(given, "ray", "partitions", "work", "quantization", "restart")
-    result = load_base_in_parts(paths, name, **loading, **parts, placement=placement, events=output)
-    output.close()
-    report_result(result)
-    return result.to_json()
 
 
 def _make_may_update(name: str, yes: bool) -> Callable[[], bool]:

@@ -44,6 +44,13 @@ def print_formats(context: click.Context, parameter: click.Parameter, is_asked: 
 
 def reading_options(command: F) -> F:
     """Add a flag for each option of the formats; its help text names the formats that take it."""
+    command = click.option(
+        "--layout",
+        "layouts",
+        type=click.Path(dir_okay=False),
+        multiple=True,
+        help="Tables: a base of your own, described as JSON; may be repeated.",
+    )(command)
     for option, formats in reversed(tuple(all_options())):
         titles = ", ".join(one.title for one in formats)
         add = click.option(
@@ -78,10 +85,14 @@ def read_options(given: Mapping[str, Any]) -> ReadOptions:
         given: ``limit``, and the parameters of `reading_options`.
     """
     from ingest.readers.columns import TableColumns
+    from ingest.readers.layouts import read_bases
 
     values = {option.field: given[_parameter(option)] for option, _ in all_options()}
     columns = TableColumns(
         **{field.partition(".")[2]: value for field, value in values.items() if field.startswith(f"{_COLUMNS}.")}
     )
     others = {field: value for field, value in values.items() if "." not in field}
-    return ReadOptions(limit=given["limit"], columns=None if columns == TableColumns() else columns, **others)
+    bases = tuple(base for path in given["layouts"] for base in read_bases(path))
+    return ReadOptions(
+        limit=given["limit"], bases=bases, columns=None if columns == TableColumns() else columns, **others
+    )

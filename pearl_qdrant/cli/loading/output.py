@@ -11,7 +11,7 @@ from pearl_qdrant.cli.common.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from ingest.base.scan import ScanResult
-    from ingest.load.results import IngestResult
+    from ingest.load.results import LoadResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 _STEP = 0.1  # of the vectors, between two lines
@@ -23,12 +23,10 @@ class LoadOutput(LoadEvents):
 
     Attributes:
         stored: Entities that are stored and stay stored if the load fails.
-        has_bad_rows: Rows could not be read.
     """
 
     def __init__(self, doing: str, input_name: str) -> None:
         self.stored = 0
-        self.has_bad_rows = False
         self._doing = doing
         self._input = input_name
         self._bar: Any = None
@@ -49,7 +47,6 @@ class LoadOutput(LoadEvents):
     def scanned(self, result: ScanResult) -> None:
         """Show the skipped rows."""
         report = result.report
-        self.has_bad_rows = report.n_skipped > 0
         for note in report.notes:
             echo(note, err=True)
         for warning in report.warnings:
@@ -93,16 +90,8 @@ class LoadOutput(LoadEvents):
         )
 
     def resumed(self, entities: int) -> None:
-        """Show where the load resumes."""
-        echo(f"resuming after {entities:,} entities that are stored", err=True)
-
-    def input_changed(self) -> None:
-        """Explain why the load does not resume."""
-        echo(
-            "the input, or how it is read, has changed since its load was interrupted: it is loaded from the start. "
-            "Names that are no longer in it stay in the collection; --restart deletes them",
-            err=True,
-        )
+        """Show how much the load has not to do again."""
+        echo(f"resuming: {entities:,} entities are stored", err=True)
 
     def started(self, names: int) -> None:
         """Start the progress bar."""
@@ -131,7 +120,7 @@ class LoadOutput(LoadEvents):
         reports.append(done)
 
 
-def report_result(result: IngestResult) -> None:
+def report_result(result: LoadResult) -> None:
     """Explain what the counts of a load do not show."""
     if result.rewritten:
         echo(f"names that had disappeared from the collection and were written again: {result.rewritten:,}", err=True)
@@ -142,20 +131,16 @@ def report_result(result: IngestResult) -> None:
             f"{result.collection}",
             err=True,
         )
-    elif result.other_names:
+    elif result.kept:
+        why = "correct the bad rows first" if result.report.n_skipped else "delete them with --update --yes"
+        echo(f"{result.kept:,} names that the new release lacks were kept: {why}", err=True)
+    elif result.other_names and not result.is_update:
         echo(
             f"The collection holds {result.other_names:,} names that this input lacks; an entity whose names "
             f"or types changed has old and new ones side by side. If the input is a newer release of the same base, "
             f"--update removes the old ones.",
             err=True,
         )
-
-
-def report_kept(names: int, *, has_bad_rows: bool) -> None:
-    """Explain why retired names were kept."""
-    if names:
-        why = "correct the bad rows first" if has_bad_rows else "delete them with --update --yes"
-        echo(f"{names:,} names that the new release lacks were kept: {why}", err=True)
 
 
 def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
@@ -175,7 +160,7 @@ def print_counts(counts: dict[str, Any], as_json: bool) -> None:
 def _in_words(of: dict[str, Any]) -> Iterator[str]:
     """What happened, one line a subject; the numbers of a line add up."""
     is_dry = of.get("dry_run", False)
-    state = "counted, nothing is stored" if is_dry else "stored before" if of["unchanged"] is True else "all stored"
+    state = "counted, nothing is stored" if is_dry else "stored before" if of["is_unchanged"] else "all stored"
     yield f"{of['collection']}: {of['entities']:,} entities with {of['names']:,} names, {state}"
     skipped, left_out = (_reasons(of[key]) for key in ("skipped", "left_out"))
     yield f"  rows: {of['rows']:,} read; bad and skipped: {skipped}; left out by the options: {left_out}"
@@ -184,7 +169,7 @@ def _in_words(of: dict[str, Any]) -> Iterator[str]:
         yield f"  ids: {merged:,} rows joined to an earlier row with their id, {other:,} of them with another name"
     if is_dry:
         return
-    if "removed" in of:
+    if of["is_update"]:
         parts = " + ".join(f"{of[key]:,} {key}" for key in ("added", "changed", "unchanged"))
         gone = f"{of['removed']:,} removed, {of['kept']:,} kept"
         yield f"  changes: {of['names']:,} names = {parts}; no longer in the input: {gone}"
