@@ -1,10 +1,11 @@
 """Rows of Parquet files, Arrow IPC files (Feather) and Arrow streams, and of workbooks (xlsx, ods, xls).
 
-Before anything is decompressed, the sizes that Parquet and workbooks declare are held against that of the file.
+Before anything is decompressed, the sizes that a file declares are held against its own size.
 """
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,6 +115,7 @@ def open_arrow(path: str, container: str) -> Iterator[tuple[pa.Schema, Iterator[
                 batches = file.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
                 yield file.schema_arrow, _rows(batches, done)
         else:
+            _check_messages(path, container)
             with pa.memory_map(path) as mapped:
                 if container == "Arrow":
                     reader = pa.ipc.open_file(mapped)
@@ -121,7 +123,7 @@ def open_arrow(path: str, container: str) -> Iterator[tuple[pa.Schema, Iterator[
                 else:
                     reader = batches = pa.ipc.open_stream(mapped)
                 yield reader.schema, _rows(batches, done)
-    except (pa.ArrowException, OSError, MemoryError, UnicodeError, OverflowError, ValueError) as error:
+    except (pa.ArrowException, OSError, MemoryError, UnicodeError, OverflowError, ValueError, struct.error) as error:
         if isinstance(error, FormatError):
             raise
         text = " ".join(str(error).split())[:300]
@@ -165,6 +167,63 @@ def _decode(value: bytes | None) -> str | bytes | None:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return value
+
+
+def _check_messages(path: str, container: str) -> None:
+    """Hold the sizes that compressed buffers declare against the size of the file.
+
+    An Arrow file is a stream behind eight bytes. Each buffer of a compressed batch begins with the bytes that it has
+    when it is decompressed (Arrow's format, "Compression").
+    """
+    import pyarrow as pa
+
+    size = Path(path).stat().st_size
+    with pa.memory_map(path) as mapped:
+        if container == "Arrow":
+            mapped.seek(8)
+        reader = pa.ipc.MessageReader.open_stream(mapped)
+        while True:
+            try:
+                message = reader.read_next_message()
+            except StopIteration:
+                return
+            if message.type in ("record batch", "dictionary"):
+                n_bytes = sum(_declared_sizes(message.metadata.to_pybytes(), message.body))
+                check_expansion(path, size, n_bytes, container)
+
+
+def _declared_sizes(metadata: bytes, body: pa.Buffer) -> Iterator[int]:
+    """Sizes of the buffers of a message when they are decompressed; none if they are not compressed.
+
+    Reads the FlatBuffers tables Message (2: header), DictionaryBatch (1: data) and RecordBatch (2: buffers,
+    3: compression) of Arrow's format.
+    """
+    message = struct.unpack_from("<I", metadata)[0]
+    kind = metadata[_field(metadata, message, 1)] if _field(metadata, message, 1) else 0
+    batch = _follow(metadata, _field(metadata, message, 2))
+    if kind == 2:  # a dictionary: its batch is inside
+        batch = _follow(metadata, _field(metadata, batch, 1))
+    place = _field(metadata, batch, 2)
+    if not _field(metadata, batch, 3) or not place:
+        return
+    vector = _follow(metadata, place)
+    for i in range(struct.unpack_from("<I", metadata, vector)[0]):
+        offset, length = struct.unpack_from("<qq", metadata, vector + 4 + 16 * i)
+        if length >= 8 and 0 <= offset <= body.size - 8:
+            yield max(0, struct.unpack_from("<q", body, offset)[0])
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Position of a field of a FlatBuffers table; 0 if it is not there."""
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    if 4 + 2 * number >= struct.unpack_from("<H", data, vtable)[0]:
+        return 0
+    offset = struct.unpack_from("<H", data, vtable + 4 + 2 * number)[0]
+    return table + int(offset) if offset else 0
+
+
+def _follow(data: bytes, position: int) -> int:
+    return position + int(struct.unpack_from("<I", data, position)[0])
 
 
 def check_path(path: str) -> str:

@@ -17,6 +17,7 @@ from pearl_qdrant.cli.common.options import (
     only_collection,
     store_option,
 )
+from pearl_qdrant.cli.common.terminal import ask as ask_line
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
 
@@ -157,9 +158,7 @@ def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str 
             for rank, one in enumerate(link.candidates, 1):
                 description = f", {one.description}" if one.description else ""
                 echo(f"  {rank}  {one.canonical_name} ({one.entity_id}{description}) {one.probability:.2f}", err=True)
-            answer = click.prompt(
-                "number, id, 0 for none of the base, Enter to skip, q to stop", default="", err=True, show_default=False
-            )
+            answer = ask_line("number, id, 0 for none of the base, Enter to skip, q to stop")
             if answer == "q":
                 break
             if answer:

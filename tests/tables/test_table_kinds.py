@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow
 import pytest
 from cli_runner import Run
 from tables import workbook
@@ -198,6 +199,24 @@ def test_a_damaged_workbook_and_a_bomb_are_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(source, "MAX_RATIO", 20)
     with pytest.raises(FormatError, match="workbook data expands"):
         read(path)
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_a_compressed_arrow_file_that_is_a_bomb_is_refused(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes that buffers declare are held against the file before any is decompressed."""
+    monkeypatch.setattr(source, "RATIO_GRACE", 1 << 20)
+    table = pyarrow.table({"id": ["1"] * 4000, "name": ["x" * 4000] * 4000})
+    path, options = tmp_path / "base", pyarrow.ipc.IpcWriteOptions(compression="zstd")
+    write = pyarrow.ipc.new_file if form == "file" else pyarrow.ipc.new_stream
+    with write(path, table.schema, options=options) as writer:
+        writer.write_table(table)
+
+    before = pyarrow.total_allocated_bytes()
+    with pytest.raises(FormatError, match="data expands from"):
+        read(path)
+    assert pyarrow.total_allocated_bytes() - before < 1 << 20
 
 
 def test_a_base_that_lacks_rows_is_not_loaded_in_silence(run: Run, tmp_path: Path) -> None:

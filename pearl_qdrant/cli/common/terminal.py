@@ -95,6 +95,11 @@ def _pad(cell: str, width: int, column: str, numbers: Collection[str]) -> str:
     return cell.rjust(width) if column in numbers else cell.ljust(width)
 
 
+def ask(question: str) -> str:
+    """Ask on stderr for a line, which may be empty."""
+    return str(click.prompt(visible(question), default="", err=True, show_default=False))
+
+
 def confirm(question: str, *, abort: bool = True) -> bool:
     """Ask on stderr.
 
