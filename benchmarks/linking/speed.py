@@ -15,7 +15,7 @@ an N-th of its processor time.
 
 Each run is a process of its own, which opens the embedded collection alone. Figures are milliseconds of processor time
 (all threads) a mention, so that other programs of the machine matter little; runs of two checkouts alternate, and the
-median of their ratios counts. --limit may be given several times.
+median of their ratios counts. --limit may be given several times; 0: the candidates that an answer needs.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -38,13 +39,18 @@ WARM_UP = 64
 """Mentions linked before the clock starts."""
 
 
+def limited(limit: int) -> dict[str, Any]:
+    """The option of a limit; none for 0."""
+    return {"limit": limit} if limit else {}
+
+
 def measure(store: str, collection: str, mentions: list[str], limit: int) -> dict[str, float]:
     """Milliseconds of processor time a mention, by what was measured."""
     from pearl_qdrant import EntityLinker  # of the checkout that PYTHONPATH names
 
     drawn = random.Random(0).choices(mentions, [1 / n for n in range(1, len(mentions) + 1)], k=3 * len(mentions))
     with EntityLinker.open(collection, store=store, device="cpu") as linker:
-        deque(linker.link_batch([f"{mention} x" for mention in mentions[:WARM_UP]], limit=limit), maxlen=0)
+        deque(linker.link_batch([f"{mention} x" for mention in mentions[:WARM_UP]], **limited(limit)), maxlen=0)
         cache = getattr(linker._stream, "cache", None)
 
         def timed(call: Callable[[list[str]], Iterable[object]], asked: list[str], *, is_new: bool = True) -> float:
@@ -55,10 +61,10 @@ def measure(store: str, collection: str, mentions: list[str], limit: int) -> dic
             return (time.process_time() - start) / len(asked) * 1e3
 
         def link(asked: list[str]) -> Iterable[object]:
-            return linker.link_batch(asked, limit=limit)
+            return linker.link_batch(asked, **limited(limit))
 
         return {
-            "different": timed(lambda asked: linker.score_batch(asked, limit=limit), mentions),
+            "different": timed(lambda asked: linker.score_batch(asked, **limited(limit)), mentions),
             "links": timed(link, mentions),
             "as in text": timed(link, drawn),
             "again": timed(link, drawn, is_new=False),
@@ -85,10 +91,10 @@ def compare_workers(
             for kind, asked in kinds.items():
                 with EntityLinker.open(collection, store=store, device="cpu", read_only=True) as linker:
                     warm_up = [f"{mention} x" for mention in mentions[: WARM_UP * n_workers]]
-                    deque(linker.link_batch(warm_up, limit=limit, workers=workers), maxlen=0)
+                    deque(linker.link_batch(warm_up, workers=workers, **limited(limit)), maxlen=0)
                     pids = [os.getpid(), *linker.worker_pids()]
                     start, processor = time.perf_counter(), processor_s(pids)
-                    deque(linker.link_batch(asked, limit=limit, workers=workers), maxlen=0)
+                    deque(linker.link_batch(asked, workers=workers, **limited(limit)), maxlen=0)
                     took = time.perf_counter() - start, processor_s(pids) - processor
                     found.setdefault((kind, workers), []).append((took[0] / len(asked), took[1] / len(asked)))
     click.echo(f"{collection}, {len(mentions):,} mentions, limit {limit}, load {os.getloadavg()[0]:.1f}: ms a mention")
@@ -117,7 +123,7 @@ def run_in(root: Path, arguments: list[str]) -> dict[str, float]:
 @click.option("--store", required=True, help="Folder of the embedded store.")
 @click.option("--collection", required=True)
 @click.option("--mentions", "path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--limit", "limits", multiple=True, default=[10, 30], show_default=True)
+@click.option("--limit", "limits", multiple=True, default=[0, 10, 30], show_default=True)
 @click.option("--other", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Another checkout.")
 @click.option("--turns", default=5, show_default=True)
 @click.option("--workers", type=click.IntRange(min=2), help="Compare this many worker processes with none.")
