@@ -67,23 +67,34 @@ class Queries:
     """The strings of m mentions, prepared for a search.
 
     Attributes:
-        mentions: m cleaned strings.
+        mentions, folded: m cleaned strings, and their folded forms.
         spellings, words: Their keys of spelling and of sorted words (`lexical.keys`).
         ngrams: Their n-grams, m rows.
         keys: Their keys, m rows.
     """
 
     mentions: Sequence[str]
+    folded: Sequence[str]
     spellings: Sequence[str]
     words: Sequence[str]
     ngrams: SparseRows
     keys: SparseRows
 
+    @classmethod
+    def of(cls, mentions: Sequence[str]) -> Queries:
+        """Cleaned strings, prepared."""
+        folded = [fold_name(mention) for mention in mentions]
+        keys = [name_keys(one) for one in folded]
+        return cls(
+            mentions, folded, [key[0] for key in keys], [key[2] for key in keys], folded_rows(folded), key_rows(keys)
+        )
+
     def take(self, rows: Sequence[int]) -> Queries:
         """The mentions in these rows; at least one."""
-        mentions, spellings, words = ([of[row] for row in rows] for of in (self.mentions, self.spellings, self.words))
+        texts = (self.mentions, self.folded, self.spellings, self.words)
+        mentions, folded, spellings, words = ([of[row] for row in rows] for of in texts)
         tables = (table.take(rows) for table in (self.ngrams, self.keys))
-        return Queries(mentions, spellings, words, *tables)
+        return Queries(mentions, folded, spellings, words, *tables)
 
 
 Exclude = Callable[[int, NamePoint], bool]
@@ -109,11 +120,8 @@ def find_candidates(
         scorer: Scores the candidates.
         exclude: Names to exclude, by the number of the mention.
     """
-    folded = [fold_name(mention) for mention in mentions]
-    keys = [name_keys(one) for one in folded]
-    spellings = [spelling for spelling, _, _ in keys]
-    tables = folded_rows(folded), key_rows(keys)
-    queries = Queries(mentions, spellings, [words for _, _, words in keys], *tables)
+    queries = Queries.of(mentions)
+    folded, spellings = queries.folded, queries.spellings
 
     def is_match(number: int, point: NamePoint) -> bool:
         name = fold_name(point.name)
@@ -150,9 +158,7 @@ def find_by_name(
         dim: Width of the collections' vectors.
         link_query, scorer: As for `find_candidates`.
     """
-    folded = [fold_name(mention) for mention in mentions]
-    keys = [name_keys(one) for one in folded]
-    queries = Queries(mentions, [key[0] for key in keys], [key[2] for key in keys], folded_rows(folded), key_rows(keys))
+    queries = Queries.of(mentions)
     most = KEY_LIMITS * link_query.limit
     found: list[list[MatchedName]] = [[] for _ in mentions]
     incomplete: set[int] = set()
@@ -270,7 +276,7 @@ def _slip_query(idf: IdfTable, queries: Queries, number: int) -> SlipQuery | Non
     indices, values = slip_features(spelling)
     if not len(indices):
         return None
-    words = fold_name(queries.mentions[number]).split()
+    words = queries.folded[number].split()
     is_wide = len(spelling) >= TWO_EDIT_LETTERS and min(idf.word_frequencies(words).values()) < UNKNOWN
     return SlipQuery(indices, values, is_wide)
 

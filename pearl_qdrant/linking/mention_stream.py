@@ -14,7 +14,6 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from operator import is_
 from typing import TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
@@ -24,7 +23,7 @@ from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.entity_ids import find_by_id, looks_like_id
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.mention_cache import MentionCache, pack, unpack
+from pearl_qdrant.linking.ranking.mention_cache import MentionCache, is_same_state, pack, unpack
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, ScoredMention, Scorer, put_first, rerank
@@ -229,7 +228,8 @@ class MentionStream:
                 check()
                 part = slice(start, start + SEARCH_BATCH)
                 # An edit between two slices changes the answers after it.
-                current = own if own and _is_same(self.statistics.state(), state) else {}
+                is_current = bool(own) and is_same_state(self.statistics.state() or (), state or ())
+                current = own if is_current else {}
                 packed, found = self._find_new(dict.fromkeys(cleaned[part]), vectors, kept, current)
                 for mention, text in zip(batch[part], cleaned[part], strict=True):
                     # The first answer is given as it was found; others must not share what a caller may change.
@@ -358,10 +358,6 @@ def of_own_name(scored: ScoredMention) -> ScoredMention:
     if scored.rule == "entity id":
         return replace(scored, found=scored.found[:1])
     return replace(scored, found=[entity for entity in scored.found if entity.is_namesake])
-
-
-def _is_same(state: Sequence[object] | None, other: Sequence[object] | None) -> bool:
-    return state is not None and other is not None and len(state) == len(other) and all(map(is_, state, other))
 
 
 def _first_rows(texts: Sequence[str]) -> dict[str, int]:

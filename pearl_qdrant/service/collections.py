@@ -125,7 +125,10 @@ class CollectionHandle:
         try:
             return await self._texts.run(lambda: self.linker.adapt(mentions, options))
         except CalibrationError as error:
-            text = f"Adapting needs at least {FEWEST} different mentions: fewer do not show how much is in the base."
+            text = (
+                f"Adapting needs at least {FEWEST} different mentions: fewer do not show how much is in the base. Send "
+                f"more in one request, or these without adapt, with the nil_bias of an earlier answer."
+            )
             raise InvalidRequestError(text, where="mentions") from error
 
     async def annotate(

@@ -6,7 +6,6 @@ flat where all answers are right or all are wrong: so those near the threshold a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from itertools import islice
 
@@ -41,17 +40,9 @@ def choose_to_label(
     distinct = dict.fromkeys(filter(None, map(clean_mention, mentions)))
     chosen = options or LinkOptions()
     threshold = linker.calibration.threshold if chosen.threshold is None else chosen.threshold
-    middle = _log_odds(threshold)
     open_links = [
         link for link in linker.link_batch(list(islice(distinct, READ)), chosen) if link.candidates and not link.rule
     ]
     # Equally far ones in an order that does not depend on that of the list.
-    nearest = sorted(
-        open_links, key=lambda one: (abs(_log_odds(one.candidates[0].probability or 0) - middle), one.mention)
-    )
+    nearest = sorted(open_links, key=lambda one: (abs((one.candidates[0].probability or 0) - threshold), one.mention))
     return nearest[: SPREAD * n][:: max(1, min(SPREAD, len(nearest) // n))][:n]
-
-
-def _log_odds(p: float) -> float:
-    p = min(max(p, 1e-6), 1 - 1e-6)
-    return math.log(p / (1 - p))

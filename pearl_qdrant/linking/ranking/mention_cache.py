@@ -62,7 +62,7 @@ class MentionCache:
         """
         query = repr(link_query)
         with self._lock:
-            if not _is_same(state, self._state):
+            if not is_same_state(state, self._state):
                 self._packed.clear()
                 self._state, self._n_bytes = tuple(state), 0
             found = {text: packed for text in texts if (packed := self._packed.get(query + text)) is not None}
@@ -80,7 +80,7 @@ class MentionCache:
         """
         key = repr(link_query) + text
         with self._lock:
-            if not _is_same(state, self._state) or key in self._packed:
+            if not is_same_state(state, self._state) or key in self._packed:
                 return
             self._packed[key] = packed
             self._n_bytes += len(packed) + len(key) + ENTRY_BYTES
@@ -95,7 +95,8 @@ class MentionCache:
             self._n_bytes = 0
 
 
-def _is_same(state: Sequence[object], other: Sequence[object]) -> bool:
+def is_same_state(state: Sequence[object], other: Sequence[object]) -> bool:
+    """Whether two states have the same objects as items."""
     return len(state) == len(other) and all(map(is_, state, other))
 
 
