@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from development_suite import as_table, compare, measure
-from multilingual.data import WEIGHTS, hard_negatives, plain_names, read_sources
+from multilingual.data import WEIGHTS, hard_negatives, names_of, plain_names, read_sources, translations
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
 from pearl_mini_en import Augment, load_sources, path_option
@@ -64,7 +64,11 @@ PREFIX = "query: "
 """What E5 reads before a name. The student reads names as they are."""
 ENGLISH = 0.5
 """Share of the English teacher in the target of an English name."""
-N_TARGETS = 100_000
+TRANSLATED = 0.5
+"""Share of the English names of its entity in the target of a name in another language (Reimers & Gurevych 2020)."""
+N_TARGETS = 400_000
+N_PLAIN = 100_000
+"""Names to distil that `prepare` draws: half in English, text among them."""
 N_FOR_MAP = 20_000
 """English names that the map between the teachers is fitted to."""
 
@@ -90,16 +94,15 @@ def teacher(base: Path, prefix: str, out: Path) -> None:
 @main.command()
 @path_option("--data")
 @path_option("--wordnet")
-@click.option("--targets", "n_targets", type=int, default=N_TARGETS)
 @path_option("--out", is_made=True)
-def prepare(data: Path, wordnet: Path, n_targets: int, out: Path) -> None:
+def prepare(data: Path, wordnet: Path, out: Path) -> None:
     """Write the sources, hard negatives and names to distil to one file."""
     sources, _ = read_sources(data, wordnet)
     rng = random.Random(8)
     stored = {
         "weights": [source.weight for source in sources],
         "examples": [[(e.name, e.others, e.entity, tuple(e.allowed)) for e in source.examples] for source in sources],
-        "plain": plain_names(data, sources, rng, n_targets),
+        "plain": plain_names(data, sources, rng, N_PLAIN),
         "negatives": list(hard_negatives(sources, rng)),
     }
     with lzma.open(out, "wt", encoding="utf-8", preset=1) as file:
@@ -143,20 +146,29 @@ def _write_plain(encoder: Any, base: Path, out: Path) -> None:
 @path_option("--teacher")
 @click.option("--english", default="pearl-mini-en")
 @path_option("--sources")
-@click.option("--names", "n_names", type=int, default=N_TARGETS, help="The first so many.")
+@click.option("--names", "n_names", type=int, default=N_TARGETS, help="So many English names and names to translate.")
 @path_option("--out", is_made=True)
 def targets(teacher: Path, english: str, sources: Path, n_names: int, out: Path) -> None:
-    """Write the teachers' vectors of the names to distil, those of both in one space."""
+    """Write names to distil, and the vector that the student shall give each, those of both teachers in one space."""
     examples, plain = load_sources(sources)
-    names, foreign = plain[:n_names], {name for s in examples[: len(WEIGHTS)] for e in s.examples for name in e.others}
-    first = _centred(load_encoder(str(teacher), device="cpu").encode(names).vectors)
-    rows = np.array([i for i, name in enumerate(names) if name.isascii() and name not in foreign])
+    translated, aliases = translations(examples[: len(WEIGHTS) + 1]), names_of(examples[len(WEIGHTS) + 1 :])
+    rng = random.Random(8)
+    foreign = rng.sample(sorted(translated), min(len(translated), n_names // 2))
+    chosen = [*plain, *foreign, *(name for key in foreign for name in translated[key])]
+    names = list(dict.fromkeys([*chosen, *rng.sample(aliases, min(len(aliases), n_names // 2))]))
+    vectors = _centred(load_encoder(str(teacher), device="cpu").encode(names).vectors)
+    rows = np.array([i for i, name in enumerate(names) if name.isascii() and name not in translated])
     second = _centred(load_encoder(english, device="cpu").encode([names[i] for i in rows]).vectors)
-    # Orthogonal Procrustes (Schoenemann 1966): the R with R^T R = 1 that brings second R nearest to first.
+    # Orthogonal Procrustes (Schoenemann 1966): the R with R^T R = 1 that brings second R nearest to the first teacher.
     some = rows[:N_FOR_MAP]
-    u, _, v = np.linalg.svd(second[: len(some)].T @ first[some], full_matrices=False)
-    first[rows] = _unit((1 - ENGLISH) * first[rows] + ENGLISH * _unit(second @ (u @ v)))
-    np.savez(out, vectors=first.astype(np.float16))
+    u, _, v = np.linalg.svd(second[: len(some)].T @ vectors[some], full_matrices=False)
+    vectors[rows] = _unit((1 - ENGLISH) * vectors[rows] + ENGLISH * _unit(second @ (u @ v)))
+    place = {name: i for i, name in enumerate(names)}
+    own = vectors.copy()
+    for name in names:
+        if near := [place[other] for other in translated.get(name, ()) if other in place]:
+            vectors[place[name]] = (1 - TRANSLATED) * own[place[name]] + TRANSLATED * own[near].mean(axis=0)
+    np.savez(out, names=np.frombuffer("\0".join(names).encode(), np.uint8), vectors=_unit(vectors).astype(np.float16))
 
 
 def _unit(vectors: Array) -> Array:
@@ -195,14 +207,15 @@ def train(
 ) -> None:
     """Train, or resume."""
     torch.manual_seed(0)
-    examples, plain = load_sources(sources)
+    examples, _ = load_sources(sources)
     with lzma.open(sources, "rt", encoding="utf-8") as file:
         negatives = NegativeTable(json.load(file)["negatives"])
     encoder: Any = load_phrase_encoder(start)
     network = PearlNetwork(encoder, new_type_head(encoder.config.hidden_size))
     if initial is not None:
         network.load_state_dict(_read_state(initial, "network."))
-    vectors = torch.from_numpy(np.load(targets)["vectors"])
+    distilled = np.load(targets)
+    plain, vectors = bytes(distilled["names"]).decode().split("\0"), torch.from_numpy(distilled["vectors"])
     place = {name: i for i, name in enumerate(plain)}
     maker = BatchMaker(
         NeighbourSampler(examples, neighbours=2),
@@ -211,7 +224,7 @@ def train(
         augment=Augment(),
         negatives=negatives,
         n_negatives=1,
-        plain=plain[: len(vectors)],
+        plain=plain,
         n_plain=n_plain,
         misspelt_plain=0.25,
     )

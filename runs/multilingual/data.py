@@ -144,15 +144,29 @@ def hard_negatives(sources: Iterable[ExampleSource], rng: random.Random) -> Iter
             last = [*last[-2:], example]
 
 
+def translations(sources: Iterable[ExampleSource]) -> dict[str, list[str]]:
+    """Return names in other languages with the English names of their entities."""
+    found: dict[str, dict[str, None]] = {}
+    for source in sources:
+        for example in source.examples:
+            for name in example.others:
+                if name != example.name:
+                    found.setdefault(name, {})[example.name] = None
+    return {name: list(english) for name, english in found.items()}
+
+
+def names_of(sources: Iterable[ExampleSource]) -> list[str]:
+    """Return the names of at most 60 characters of sources, sorted."""
+    return sorted({n for s in sources for e in s.examples for n in (e.name, *e.others) if len(n) <= 60})
+
+
 def plain_names(data: Path, sources: list[ExampleSource], rng: random.Random, n: int) -> list[str]:
     """Return names to distil: half in English, text among them, and half in other languages."""
     n_kinds = len(WEIGHTS)
     foreign = sorted({name for source in sources[:n_kinds] for e in source.examples for name in e.others})
     english = all_plain(data, sources[n_kinds + 1 :], rng)
     short = [name for name in english if len(name) <= 60]
-    aliases = sorted(
-        {n for s in sources[n_kinds + 1 :] for e in s.examples for n in (e.name, *e.others) if len(n) <= 60}
-    )
+    aliases = names_of(sources[n_kinds + 1 :])
     chosen = [*rng.sample(short, n // 5), *rng.sample(aliases, 3 * n // 10), *rng.sample(foreign, n // 2)]
     rng.shuffle(chosen)
     return list(dict.fromkeys(chosen))

@@ -210,6 +210,11 @@ def visible_streams() -> Iterator[None]:
         yield
     except SystemExit:
         sys.stdin, sys.stdout, sys.stderr = before
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError:  # click ends a command whose reader is gone, and leaves what it could not write in the buffer
+            silence_output()
         raise
 
 
