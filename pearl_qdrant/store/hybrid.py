@@ -1,9 +1,10 @@
 """Hybrid search, by dense vector, by keys, by slips and by n-grams: the part that both stores share.
 
-The first call of the engine finds points by dense vector, quickly, and those that share a key with the mention
-(`lexical.keys`). If none is the mention's own name, as it stands or but for a slip, the next one finds points that
-may be one or two edits away (`lexical.slips`). If none of these is either, the next one finds points by dense vector,
-thoroughly, and by n-grams. After each of them, another call computes the dense scores of points not found by vector.
+The first call of the engine finds points that share a key with the mention (`lexical.keys`). If one is the mention's
+own name, as it stands or but for a slip, the next one finds points by dense vector, quickly. If none is, it finds
+points that may be one or two edits away (`lexical.slips`). If none of these is the mention's own name either, the next
+one finds points by dense vector, thoroughly, and by n-grams. After each of them, another call computes the dense scores
+of points not found by vector.
 Measured on 571,000 names with 15 to 17 points each, in us a mention of a warm loop: dense 330 (900 under a filter that
 passes 8 %), n-grams 690 (1,240), the third call 220 (300); reading a payload takes 8 of it. One request that finds by
 n-grams and scores by vector (a prefetch) takes as long, and loses names without a dense vector.
@@ -47,9 +48,6 @@ SLIP_LIMITS = 3
 WIDE_LIMITS = 20
 """Names requested by slips where none of the first is the mention's own name."""
 
-NEAREST = 3
-"""Names by dense vector that are compared with the mention; its own name is the first, with its namesakes."""
-
 
 @dataclass(slots=True)
 class _Mention:
@@ -81,17 +79,13 @@ class _Mention:
     vectorless: Sequence[EnginePoint] = ()
     scored: dict[str | int | UUID, EnginePoint] = field(default_factory=dict)
 
-    def nearest(self) -> Iterator[EnginePoint]:
-        """Points that may be its own name: the nearest ones, and those that share a key."""
-        return chain(self.by_vector[:NEAREST], self.rescored, self.vectorless)
-
     @property
     def is_wide(self) -> bool:
         """Whether many more names are looked through where slips do not lead to its own."""
         return self.slips is not None and self.slips.is_wide and self.vector is not None
 
-    def replace_nearest(self, points: Sequence[EnginePoint]) -> None:
-        """Take what a more thorough search by vector found."""
+    def take_nearest(self, points: Sequence[EnginePoint]) -> None:
+        """Take what a search by vector found."""
         self.by_vector = points
         if self.rescored:  # found by keys or slips before
             known = {point.id for point in points}
@@ -183,18 +177,15 @@ class _HybridSearcher:
 
     def search(self, mentions: Sequence[_Mention]) -> None:
         """Find the points of all mentions; for one mention over a network with as few requests as possible."""
-        open_mentions = mentions
+        if self.is_match is not None and self.engine.is_remote and len(mentions) == 1:
+            self._search_alone(mentions[0])
+            return
         if self.is_match is not None:
-            is_single = self.engine.is_remote and len(mentions) == 1
-            self._search_own_names(mentions, is_single=is_single)
-            open_mentions = [mention for mention in mentions if not self._has_match(mention, mention.nearest())]
-            if is_single:
-                for mention in open_mentions:
-                    self._search_further_at_once(mention)
-                return
-            open_mentions = self._search_by_slips(open_mentions)
-        self._search_both_ways(open_mentions)
-        self._rescore(open_mentions)
+            own, others = self._search_by_keys(mentions)
+            self._search_quickly(own)
+            mentions = self._search_by_slips(others)
+        self._search_both_ways(mentions)
+        self._rescore(mentions)
 
     def names(self, mention: _Mention) -> Iterator[ScoredName]:
         """Names by dense score, best first; those without a score last, by id."""
@@ -207,44 +198,40 @@ class _HybridSearcher:
         for point in sorted(mention.vectorless, key=lambda point: str(point.id)):
             yield ScoredName(read(point.payload), None)
 
-    def _search_own_names(self, mentions: Sequence[_Mention], *, is_single: bool) -> None:
-        """Search by dense vector, quickly, and by keys: this finds the mention's own name if there is one."""
-        with_vector = [mention for mention in mentions if mention.vector is not None]
-        by_vector = [(mention, NameQuery(self.limit, vector=mention.vector)) for mention in with_vector]
-        with_keys = [(mention, self._query_by_keys(mention)) for mention in mentions if mention.keys is not None]
-        dense, sparse = self._run(by_vector, with_keys, is_single=is_single)
-        for mention, points in zip(with_vector, dense, strict=True):
-            mention.by_vector = points
-        for (mention, _), points in zip(with_keys, sparse, strict=True):
+    def _search_by_keys(self, mentions: Sequence[_Mention]) -> tuple[list[_Mention], list[_Mention]]:
+        """Search by keys: this finds the mention's own name if there is one. Returns where it did, and where not."""
+        with_keys = [mention for mention in mentions if mention.keys is not None]
+        answers = run_ordered(self.engine, [self._query_by_keys(mention) for mention in with_keys])
+        for mention, points in zip(with_keys, answers, strict=True):
             mention.by_keys = points
-        self._rescore([mention for mention, _ in with_keys])
+        self._rescore(with_keys)
+        is_own = [self._has_match(mention, chain(mention.rescored, mention.vectorless)) for mention in mentions]
+        own = [mention for mention, found in zip(mentions, is_own, strict=True) if found]
+        return own, [mention for mention, found in zip(mentions, is_own, strict=True) if not found]
 
-    def _run(
-        self,
-        dense: Sequence[tuple[_Mention, NameQuery]],
-        sparse: Sequence[tuple[_Mention, NameQuery]],
-        *,
-        is_single: bool,
+    def _search_quickly(self, mentions: Sequence[_Mention]) -> None:
+        """Search by dense vector for what is near a mention whose own name is found."""
+        with_vector = [mention for mention in mentions if mention.vector is not None]
+        answers = run_ordered(self.engine, [NameQuery(self.limit, vector=mention.vector) for mention in with_vector])
+        for mention, points in zip(with_vector, answers, strict=True):
+            mention.take_nearest(points)
+
+    def _run_at_once(
+        self, mention: _Mention, dense: Sequence[NameQuery], sparse: Sequence[NameQuery]
     ) -> tuple[list[list[EnginePoint]], list[list[EnginePoint]]]:
-        """Run queries by vector and by n-grams in one call of the engine; returns the points of both.
+        """Run queries of one mention by vector and by n-grams in one request; returns the points of both.
 
-        Args:
-            dense, sparse: The queries, each with its mention.
-            is_single: Whether the server also sends the dense scores of what n-grams find. It then looks for it twice,
-                which takes less time than another request, but not for many mentions.
+        The server also sends the dense scores of what n-grams find. It then looks for it twice, which takes less time
+        than another request, but not for many mentions.
         """
         scoring = [
-            (mention, replace(query, limit=self._most_scored(query), has_payload=True, scored_by=mention.vector))
-            for mention, query in (sparse if is_single else ())
-            if mention.vector is not None
+            replace(query, limit=self._most_scored(query), has_payload=True, scored_by=mention.vector)
+            for query in (() if mention.vector is None else sparse)
         ]
-        answers = run_ordered(self.engine, [query for _, query in (*dense, *sparse, *scoring)])
+        answers = run_ordered(self.engine, [*dense, *sparse, *scoring])
         ends = len(dense), len(dense) + len(sparse)
-        if is_single:
-            for (mention, _), points in zip(
-                [*dense, *scoring], [*answers[: ends[0]], *answers[ends[1] :]], strict=True
-            ):
-                mention.scored.update((point.id, point) for point in points)
+        for points in [*answers[: ends[0]], *answers[ends[1] :]]:
+            mention.scored.update((point.id, point) for point in points)
         return answers[: ends[0]], answers[ends[0] : ends[1]]
 
     def _most_scored(self, query: NameQuery) -> int:
@@ -286,25 +273,15 @@ class _HybridSearcher:
 
     def _match_widely(self, found: Sequence[tuple[_Mention, list[EnginePoint]]]) -> set[int]:
         """Keep those of many names that are the mention's own; returns as `_search_widely`."""
-        left = [
-            (
-                mention,
-                mention.vector,
-                frozenset(point.id for point in points) - {point.id for point in mention.by_slips},
-            )
-            for mention, points in found
-            if len(points) > len(mention.by_slips)
-        ]
-        if not left:
-            return set()
-        scored = self._run_by_ids([NameQuery(len(ids), vector=vector, ids=ids) for _, vector, ids in left])
-        matched = set()
-        for (mention, _, _), points in zip(left, scored, strict=True):
-            if own := [point for point in points if self._has_match(mention, [point])]:
-                known = {point.id for point in chain(mention.by_vector, mention.rescored)}
-                mention.rescored = [*mention.rescored, *(point for point in own if point.id not in known)]
-                matched.add(mention.number)
-        return matched
+        matched = []
+        for mention, points in found:
+            tried = {point.id for point in mention.by_slips}
+            own = [point for point in points if point.id not in tried and self._has_match(mention, [point])]
+            if own:
+                mention.by_slips = own
+                matched.append(mention)
+        self._rescore(matched)
+        return {mention.number for mention in matched}
 
     def _make_slips(self, mentions: Sequence[_Mention]) -> None:
         """Make the features of slips; most mentions never need them."""
@@ -315,7 +292,8 @@ class _HybridSearcher:
     def _query_by_slips(self, mention: _Mention, limits: int = SLIP_LIMITS) -> NameQuery:
         assert mention.slips is not None
         features = mention.slips.indices, mention.slips.values
-        return NameQuery(limits * self.lexical_limit, lexical=features, has_payload=mention.vector is None)
+        has_payload = mention.vector is None or limits > SLIP_LIMITS  # of many names few are the mention's own
+        return NameQuery(limits * self.lexical_limit, lexical=features, has_payload=has_payload)
 
     def _query_by_keys(self, mention: _Mention) -> NameQuery:
         return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)
@@ -334,13 +312,26 @@ class _HybridSearcher:
 
     def _search_both_ways(self, mentions: Sequence[_Mention]) -> None:
         """Search by dense vector, thoroughly, and by n-grams."""
-        dense = [(mention, self._query_thoroughly(mention)) for mention in mentions if mention.vector is not None]
-        sparse = [(mention, self._query_by_ngrams(mention)) for mention in mentions if mention.ngrams is not None]
-        by_vector, by_ngrams = self._run(dense, sparse, is_single=False)
-        for (mention, _), points in zip(dense, by_vector, strict=True):
-            mention.replace_nearest(points)
-        for (mention, _), points in zip(sparse, by_ngrams, strict=True):
+        dense = [mention for mention in mentions if mention.vector is not None]
+        sparse = [mention for mention in mentions if mention.ngrams is not None]
+        queries = [self._query_thoroughly(mention) for mention in dense]
+        answers = run_ordered(self.engine, [*queries, *(self._query_by_ngrams(mention) for mention in sparse)])
+        for mention, points in zip(dense, answers[: len(dense)], strict=True):
+            mention.take_nearest(points)
+        for mention, points in zip(sparse, answers[len(dense) :], strict=True):
             mention.by_ngrams = points
+
+    def _search_alone(self, mention: _Mention) -> None:
+        """Search for one mention over a network, with one request where its own name is found, else with two."""
+        if mention.keys is not None:
+            quick = [] if mention.vector is None else [NameQuery(self.limit, vector=mention.vector)]
+            by_vector, (mention.by_keys,) = self._run_at_once(mention, quick, [self._query_by_keys(mention)])
+            self._rescore([mention])
+            if self._has_match(mention, chain(mention.rescored, mention.vectorless)):
+                if by_vector:
+                    mention.take_nearest(by_vector[0])
+                return
+        self._search_further_at_once(mention)
 
     def _search_further_at_once(self, mention: _Mention) -> None:
         """Search for one mention by slips, by dense vector and by n-grams, in one request.
@@ -348,13 +339,13 @@ class _HybridSearcher:
         What is searched later with several requests does not count where slips lead to the mention's own name.
         """
         self._make_slips([mention])
-        dense = [(mention, self._query_thoroughly(mention))] if mention.vector is not None else []
+        dense = [self._query_thoroughly(mention)] if mention.vector is not None else []
         limits = WIDE_LIMITS if mention.is_wide else SLIP_LIMITS
-        sparse = [(mention, self._query_by_slips(mention, limits))] if mention.slips is not None else []
+        sparse = [self._query_by_slips(mention, limits)] if mention.slips is not None else []
         n_slips = len(sparse)
         if mention.ngrams is not None:
-            sparse.append((mention, self._query_by_ngrams(mention)))
-        by_vector, by_ngrams = self._run(dense, sparse, is_single=True)
+            sparse.append(self._query_by_ngrams(mention))
+        by_vector, by_ngrams = self._run_at_once(mention, dense, sparse)
         n_before = len(mention.rescored)
         if n_slips:
             mention.by_slips = by_ngrams[0][: SLIP_LIMITS * self.lexical_limit]
@@ -364,7 +355,7 @@ class _HybridSearcher:
             if mention.is_wide and self._match_widely([(mention, by_ngrams[0])]):
                 return
         if dense:
-            mention.replace_nearest(by_vector[0])
+            mention.take_nearest(by_vector[0])
         if mention.ngrams is not None:
             mention.by_ngrams = by_ngrams[n_slips]
         self._rescore([mention])

@@ -242,8 +242,8 @@ class Collection(ABC):
             lexical_limit: Find at most this many names by n-grams for each query; > 0. Of names with an equal n-gram
                 score, the first by id.
             types: As in `search`.
-            is_match: If it is true for one of the nearest names or one that shares a key, the query is not searched
-                by n-grams.
+            is_match: If it is true for a name that shares a key, the query is searched by keys and quickly by vector;
+                if for one that slips find, by keys and slips alone.
             keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them.
             slips: Features of names one or two edits away; a query without a match is searched by them before n-grams,
                 for at most 3 x `lexical_limit` names.

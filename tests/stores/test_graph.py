@@ -13,7 +13,8 @@ from qdrant_double import QdrantDouble
 from store_cases import DIM, manifest_of, many, point, unit, yes
 
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.lexical.keys import key_rows, name_keys
+from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.folder import INDEX_FILE
@@ -43,14 +44,18 @@ def never(number: int, found: object) -> bool:
 
 
 def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], is_match: Any) -> Any:
-    """Search by vector and by n-grams."""
-    return collection.search_hybrid(vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, is_match=is_match)
+    """Search by keys, by vector and by n-grams."""
+    keys = key_rows([name_keys(fold_name(mention)) for mention in mentions])
+    return collection.search_hybrid(
+        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, is_match=is_match, keys=keys
+    )
 
 
 def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:
     """The server gets the links, the candidates while building, and the candidates of a quick and a thorough search.
 
-    N-grams go with the thorough search. For one mention, what they find comes with its dense score: a second query.
+    Keys come first, for one mention with the quick search; n-grams go with the thorough one. For one mention, what
+    they find comes with its dense score: a second query.
     """
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
@@ -64,25 +69,24 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
 
     config = double.created["base"]["hnsw_config"]
     assert (config["m"], config["ef_construct"]) == (graph.M, graph.EF_CONSTRUCT)
-    soon, last, quick, thorough = asked.searches[:4]
+    asked.searches = asked.searches[:4]  # after them, dense scores of what n-grams found
+    soon, last, keys, thorough = asked.searches
     efs = [[one["params"].get("hnsw_ef") for one in request if one["using"] == "dense"] for request in asked.searches]
-    assert efs[0] == [graph.QUICK_EF]
-    assert efs[1][0] == graph.THOROUGH_EF
-    assert efs[2:4] == [[graph.QUICK_EF] * 2, [graph.THOROUGH_EF] * 2]
-    used = [[one["using"] for one in request] for request in (soon, last, quick, thorough)]
-    assert used == [["dense"], ["dense", "lexical", "dense"], ["dense"] * 2, ["dense"] * 2 + ["lexical"] * 2]
+    assert [of_one[:1] for of_one in efs] == [[graph.QUICK_EF], [graph.THOROUGH_EF], [], [graph.THOROUGH_EF]]
+    used = [[one["using"] for one in request] for request in (soon, last, keys, thorough)]
+    assert used == [*[["dense", "lexical", "dense"]] * 2, ["lexical"] * 2, ["dense"] * 2 + ["lexical"] * 2]
     assert [len(one.get("prefetch", [])) for one in last] == [0, 0, 1]
 
 
 def test_a_mention_with_an_exact_match_is_not_searched_again() -> None:
-    """If the quick search finds the mention's own name, there is no other request."""
+    """If keys find the mention's own name, there is no other request."""
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection = store.create(manifest_of("base"))
         points, vectors = many(10)
         collection.upsert(points, vectors, yes(10))
         asked = Recorded(double)
-        found = search(collection, vectors[:1], ["E1 a"], lambda number, point: True)
+        found = search(collection, vectors[:1], ["name 0"], lambda number, point: True)
         store.close()
 
     assert len(asked.searches) == 1
