@@ -12,6 +12,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY pearl_qdrant pearl_qdrant
 COPY ingest ingest
 COPY training training
+COPY examples/sample_base.tsv examples/
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 # Without pip, and without numpy's tests: 393 MB of packages, the model included.
 RUN python -m venv --without-pip /venv

@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   install, ingest examples/sample_base.tsv into ./demo-store, link mentions"
+	@echo "make demo   install, load a sample base into ./demo-store, link mentions"
 	@echo "make test   install what the tests need (torch among it) and run them"
 	@echo "make test-slow  the tests that make test leaves out: several seconds each"
 	@echo "make check  ruff and mypy"
@@ -29,7 +29,7 @@ help:
 	@echo "make clean  remove the environment, the demo store and all caches"
 
 demo: $(VENV)/.installed
-	PATH="$$(cd "$(BIN)" && pwd):$$PATH" sh examples/demo.sh
+	$(BIN)/pearl-qdrant demo --store demo-store
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)

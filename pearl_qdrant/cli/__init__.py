@@ -25,6 +25,7 @@ from pearl_qdrant.cli.common.terminal import (
     start_logging,
     visible_streams,
 )
+from pearl_qdrant.cli.demo import demo
 from pearl_qdrant.cli.doctor import doctor
 from pearl_qdrant.cli.entities import entities
 from pearl_qdrant.cli.evaluate import evaluate
@@ -54,14 +55,15 @@ def cli(verbose: bool) -> None:
     """Entity linking over Qdrant with PEARL phrase embeddings.
 
     \b
-    pearl-qdrant ingest examples/sample_base.tsv
+    pearl-qdrant demo
+    pearl-qdrant ingest names.tsv --collection names
     pearl-qdrant link "nytimes.com" --type ORG
     """
     start_logging(verbose=verbose)
 
 
 _WORK = (ingest, link, annotate, learn, calibrate, collections, reencode, entities, resolve, crosswalk)
-for _command in (*_WORK, models, evaluate, train, doctor, serve, mcp, size):
+for _command in (*_WORK, models, evaluate, train, demo, doctor, serve, mcp, size):
     cli.add_command(_command)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
@@ -90,6 +91,11 @@ if TYPE_CHECKING:
     "that; at least 200 different mentions. What it assumes is printed to stderr.",
 )
 @click.option("--explain", is_flag=True, help="Explain each link: rule, scores of the best candidate, runner-up.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --file: also write a report to this HTML file: shares, reasons of NIL, doubtful mentions, types.",
+)
 @json_option
 def link(  # long: each of its options has its line, and help its examples
     mentions: tuple[str, ...],
@@ -110,6 +116,7 @@ def link(  # long: each of its options has its line, and help its examples
     workers: int | None,
     adapt: bool,
     explain: bool,
+    report: Path | None,
     as_json: bool,
 ) -> None:
     """Link mentions to entities, or report that there is none (NIL).
@@ -125,16 +132,26 @@ def link(  # long: each of its options has its line, and help its examples
     pearl-qdrant link --file mentions.txt --json > links.jsonl
     pearl-qdrant link --file products.txt --adapt --json > links.jsonl
     pearl-qdrant link --file documents.jsonl --json > links.jsonl
+    pearl-qdrant link --file mentions.txt --report out.html --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
     """
     has_documents = file is not None and (kind or _kind_of(name_of(file))) == "jsonl"
     _check_usage(
-        {"mentions": mentions, "file": file, "format": kind, "workers": workers, "without": without, "adapt": adapt},
+        {
+            "mentions": mentions,
+            "file": file,
+            "format": kind,
+            "workers": workers,
+            "without": without,
+            "adapt": adapt,
+            "report": report,
+        },
         context,
         has_documents=has_documents,
     )
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
+    from pearl_qdrant.report import LinkReport
 
     limit = DEFAULT_LIMIT if explain and limit is None else limit
     options = LinkOptions(types, cast("TypeMode", type_mode), limit, threshold, cast("OnTie", on_tie), context)
@@ -146,23 +163,27 @@ def link(  # long: each of its options has its line, and help its examples
             given, options = _adapted(linker, given, options) if adapt else (given, options)
             found_links = (({}, one) for one in linker.link_batch(given, options, workers=workers))
         calibration = linker.calibration.with_bias(options.nil_bias)
+        counts = LinkReport(threshold=calibration.threshold)
         for key, found in found_links:
+            counts.add(found)
             if as_json:
                 echo_json({**key, **_as_record(found, explain)})
                 continue
-            head, *table = _as_text(found, with_base=len(set(collections)) > 1)
+            head, *table = link_lines(found, with_base=len(set(collections)) > 1)
             echo("".join(f"{visible(str(value))}:" for name, value in key.items() if name != "end") + head, *table)
             if explain and found.mention.strip():
                 echo(*(f"    {line}" for line in explain_link(found, calibration, linker.model)))
         if file is not None:
             report_newer_state(linker)
+            if report is not None:
+                counts.write(report, title=Path(name_of(file)).name)
 
 
 def _check_usage(given: Mapping[str, object], context: str | None, *, has_documents: bool) -> None:
     """Raise for options that do not go together."""
     if bool(given["mentions"]) == bool(given["file"]):
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
-    for name in ("format", "workers", "adapt"):
+    for name in ("format", "workers", "adapt", "report"):
         if given[name] and given["file"] is None:
             raise click.UsageError(f"--{name} is for --file.")
     if context is not None and (has_documents or given["adapt"]):
@@ -170,6 +191,9 @@ def _check_usage(given: Mapping[str, object], context: str | None, *, has_docume
             "--context is for mentions without a text; a document is the context of its mentions, and a list that "
             "--adapt reads has none."
         )
+    report = cast("Path | None", given["report"])
+    if report is not None and not report.resolve().parent.is_dir():
+        raise click.UsageError(f"Folder {report.parent} for the report does not exist: create it first.")
     if given["without"] and not has_documents:
         raise click.UsageError("--without is for documents (--file with JSON Lines).")
     for name in ("workers", "adapt"):
@@ -228,7 +252,7 @@ def _as_record(found: Link, explain: bool) -> dict[str, object]:
     return record
 
 
-def _as_text(found: Link, *, with_base: bool) -> list[str]:
+def link_lines(found: Link, *, with_base: bool = False) -> list[str]:
     """Lines of a link and a table of its candidates; with the bases if there may be several.
 
     An empty mention has an empty line.

@@ -30,7 +30,7 @@ def examples(text: str) -> list[str]:
 
 EXAMPLES = [
     pytest.param(block, id=f"{path.stem}-{number}")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    for path in (ROOT / "README.md", *sorted((ROOT / "contrib").glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
     if path.parent.name != "integrations"
     for number, block in enumerate(examples(path.read_text("utf-8")), 1)
 ]

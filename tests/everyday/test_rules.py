@@ -143,7 +143,7 @@ def test_a_threshold_above_the_precision_of_a_rule_makes_nil(linker: EntityLinke
     [
         ("chickenpox", "a name of this entity alone"),
         ("breast cancer", "the canonical name of this one alone"),
-        ("Paris", "popularity 5, against 900"),
+        ("Paris", "popularity 900; of Paris, Texas 5"),
         ("DOID:5844", "the id of this entity"),
     ],
 )

@@ -233,15 +233,32 @@ def test_asyncio_gives_the_same_links(linker: EntityLinker) -> None:
 
 
 def test_the_linker_explains_itself(linker: EntityLinker) -> None:
-    """An explanation has the rule, the contributions to the best candidate, and the runner-up."""
-    link = linker.link("NYTimes", threshold=0.0, limit=10)
+    """Of a rule the explanation has its words, of the model the parts for the best candidate and against the next."""
+    by_rule = linker.link("NYTimes", threshold=0.0, limit=10)
+    by_model = linker.link("the nytimes paper", threshold=0.0, limit=10)
 
-    lines = explain_link(link, linker.calibration)
-
-    assert lines[0].startswith("linked: probability")
-    assert any("The New York Times [nyt] (ORG)" in line for line in lines)
-    assert any(line.startswith("runner-up") for line in lines)
+    assert explain_link(by_rule, linker.calibration) == [
+        "linked: at least the threshold (0), by rule: the mention is a name of this entity alone"
+    ]
+    lines = explain_link(by_model, linker.calibration)
+    assert by_model.rule is None
+    assert lines[0] == "linked: at least the threshold (0)"
+    best, other = (one.canonical_name for one in by_model.candidates[:2])
+    assert lines[1].startswith(f"for and against {best}; its lead over {other}, ")
     assert explain_link(linker.link("New York", on_tie="null", limit=10), linker.calibration)[0].startswith(
         "NIL: 2 entities"
     )
-    assert explain_link(linker.link(""), linker.calibration) == [explain_link(linker.link(""), linker.calibration)[0]]
+    assert len(explain_link(linker.link(""), linker.calibration)) == 1
+
+
+@pytest.mark.parametrize("mention", ["NYTimes", "heart atack", "New York", "the nytimes paper", "Brass Band"])
+def test_an_explanation_says_nothing_twice(linker: EntityLinker, mention: str) -> None:
+    """No words stand in two lines, and probabilities, ids and types are left to the link and its candidates."""
+    link = linker.link(mention, limit=10)
+    lines = explain_link(link, linker.calibration)
+    words = [line.lstrip(" +-.0123456789") for line in lines]
+
+    assert len(set(words)) == len(words)
+    for candidate in link.candidates[:2]:
+        assert not any(f"[{candidate.entity_id}]" in line for line in lines)
+        assert not any(f"{candidate.probability:.2f}" in line for line in lines[:2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
@@ -26,35 +27,45 @@ _DOCUMENT_WORDS: Mapping[str, str] = {
     "shared_links": "shares links with other entities of the document",
 }
 
-_SMALL = 0.05  # logits; smaller contributions are not shown
+_SMALL = 0.1  # logits; smaller contributions are not shown
+
+_SAME: Mapping[str, str] = {
+    "dense_squared": "dense",
+    "some_lexical": "lexical",
+    **dict.fromkeys(("slip_length", "short_edit", "unknown_slip", "unknown_gap"), "slip_gap"),
+    **dict.fromkeys(("replaced_rare", "any_replaced"), "replaced_words"),
+}
+"""Features that say the same thing as another one, in another shape."""
 
 
 def explain_link(link: Link, calibration: Calibration, model: RankingModel | None = None) -> list[str]:
-    """Lines that explain a link: the rule, what speaks for and against the best candidate, and the runner-up.
+    """Lines that explain a link: the rule that decided, or what speaks for and against the best candidate.
+
+    They say what the link and its candidates do not: names, ids, types and probabilities are there.
 
     Args:
         link: The link.
         calibration: The calibration of the linker that made it.
         model: The coefficients of that linker; by default the ones of the package.
     """
-    lines = [_rule(link, calibration), *_learned(link)]
-    if not link.candidates:
+    lines = [_decision(link, calibration), *_learned(link)]
+    best, *others = link.candidates or (None,)
+    if best is None:
         return lines
-    coefficients = (model or shipped_model()).by_name()
-    best = link.candidates[0]
     if best.document:
         return lines + _in_document(link)
-    lines += [f"for {_label(best)}:", *_parts(best, coefficients["decision"])]
-    other = next((c for c in link.candidates[1:] if not (best.tie and c.tie)), None)
-    if other is not None:
-        if link.rule is None:
-            lines.append(
-                f"runner-up {_label(other)}, {best.score - other.score:.2f} behind ({other.probability or 0:.2f}):"
-            )
-            lines += _differences(best, other, coefficients["features"])
-        else:
-            lines.append(f"runner-up {_label(other)} ({other.probability or 0:.2f}){_popularity(best, other)}")
-    return lines
+    if link.rule is not None:
+        other = next((c for c in others if not (best.tie and c.tie)), None)
+        return lines + ([] if other is None else _popularity(best, other))
+    coefficients = (model or shipped_model()).by_name()
+    parts = _parts(best.features, coefficients["decision"])
+    other = next((c for c in others if not (best.tie and c.tie)), None)
+    if other is None:
+        return [*lines, f"for and against {_label(best, link)}:", *_table(parts)]
+    gaps = {name: value - other.features[name] for name, value in best.features.items()}
+    lead = f"its lead over {_label(other, link)}, {best.score - other.score:.2f} in all"
+    lines.append(f"for and against {_label(best, link)}; {lead}:")
+    return lines + _table(parts, _parts(gaps, coefficients["features"]))
 
 
 def _in_document(link: Link) -> list[str]:
@@ -64,7 +75,7 @@ def _in_document(link: Link) -> list[str]:
     names = {name for candidate in shown for name in candidate.document}
     least = {name: min(c.document.get(name, 0.0) for c in shown) if len(shown) > 1 else 0.0 for name in names}
     for candidate, kind in zip(shown, ("for", "runner-up"), strict=False):
-        lines.append(f"{kind} {_label(candidate)} ({candidate.probability or 0:.2f}):")
+        lines.append(f"{kind} {_label(candidate, link)}:")
         parts = {name: value - least[name] for name, value in candidate.document.items()}
         chosen = sorted((name for name in parts if parts[name] >= _SMALL), key=lambda name: -parts[name])
         lines += [f"  {parts[name]:+6.2f}  {_DOCUMENT_WORDS[name]}" for name in chosen]
@@ -91,16 +102,16 @@ def _learned(link: Link) -> list[str]:
     return lines
 
 
-def _rule(link: Link, calibration: Calibration) -> str:
+def _decision(link: Link, calibration: Calibration) -> str:
     threshold = f"{calibration.threshold:g}"
     if calibration.nil_bias:
         threshold += f", NIL {calibration.nil_bias:+.2f}"
     by_rule = f", by rule: {_RULES[link.rule]}" if link.rule is not None else ""
     if link.nil_reason is None:
         why = "the first of a tie" if link.candidates[0].tie else f"at least the threshold ({threshold})"
-        return f"linked: probability {link.probability or 0:.2f}, {why}{by_rule}"
+        return f"linked: {why}{by_rule}"
     if link.nil_reason is NilReason.NO_CANDIDATES:
-        return "NIL: no candidates, as no name is close or the type filter excludes all of them"
+        return "NIL: no name is close, or the type filter excludes all of them"
     if link.nil_reason is NilReason.TOO_LONG:
         return f"NIL: longer than any name, over {MAX_CHARACTERS:,} characters; it was not searched"
     if link.nil_reason is NilReason.NO_NAME:
@@ -109,31 +120,31 @@ def _rule(link: Link, calibration: Calibration) -> str:
         names = sum(c.tie or c.name == link.candidates[0].name for c in link.candidates)
         several = f"{names} or more" if names == len(link.candidates) else f"{names}"
         return f"NIL: {several} entities share the best name, and nothing separates them clearly enough"
-    probability = link.candidates[0].probability or 0
-    return f"NIL: the best candidate has probability {probability:.2f}, below the threshold ({threshold}){by_rule}"
+    return f"NIL: the best candidate is below the threshold ({threshold}){by_rule}"
 
 
-def _label(candidate: Candidate) -> str:
-    alias = "" if candidate.name == candidate.canonical_name else f' by its name "{candidate.name}"'
-    types = "|".join(candidate.types or candidate.kb_types) or "no type"
-    return f"{candidate.canonical_name} [{candidate.entity_id}] ({types}){alias}"
+def _label(candidate: Candidate, link: Link) -> str:
+    """The name of a candidate, with its id if another one has the name too."""
+    alone = sum(one.canonical_name == candidate.canonical_name for one in link.candidates) == 1
+    return candidate.canonical_name if alone else f"{candidate.canonical_name} [{candidate.entity_id}]"
 
 
-def _popularity(best: Candidate, other: Candidate) -> str:
-    if best.popularity is None or other.popularity is None:
-        return ""
-    return f": popularity {other.popularity:g}, against {best.popularity:g}"
+def _popularity(best: Candidate, other: Candidate) -> list[str]:
+    if best.popularity is None or other.popularity is None or best.name != other.name:
+        return []
+    return [f"popularity {best.popularity:g}; of {other.canonical_name} {other.popularity:g}"]
 
 
-def _parts(candidate: Candidate, coefficients: Mapping[str, float]) -> list[str]:
-    """The contributions of features to the decision, in logits, the largest first."""
-    parts = {name: coefficients[name] * value for name, value in candidate.features.items()}
-    shown = sorted((n for n in parts if abs(parts[n]) >= _SMALL), key=lambda n: -abs(parts[n]))
-    return [f"  {parts[name]:+6.2f}  {WORDS[name]}: {candidate.features[name]:.3f}" for name in shown]
+def _parts(features: Mapping[str, float], coefficients: Mapping[str, float]) -> dict[str, float]:
+    """What features contribute, in logits; those that say the same thing as one."""
+    parts: dict[str, float] = defaultdict(float)
+    for name, value in features.items():
+        parts[_SAME.get(name, name)] += coefficients[name] * value
+    return parts
 
 
-def _differences(best: Candidate, other: Candidate, coefficients: Mapping[str, float]) -> list[str]:
-    """The largest differences between the contributions of two candidates to the ranking."""
-    gaps = {name: coefficients[name] * (best.features[name] - other.features[name]) for name in best.features}
-    shown = sorted((n for n in gaps if abs(gaps[n]) >= _SMALL), key=lambda n: -abs(gaps[n]))[:4]
-    return [f"  {gaps[name]:+6.2f}  {WORDS[name]}" for name in shown]
+def _table(*columns: Mapping[str, float]) -> list[str]:
+    """A line for each feature that counts in one of the columns, the largest first."""
+    largest = {name: max(abs(column[name]) for column in columns) for name in columns[0]}
+    shown = sorted((name for name in largest if largest[name] >= _SMALL), key=lambda name: -largest[name])
+    return [f"  {'  '.join(f'{column[name]:+6.2f}' for column in columns)}  {WORDS[name]}" for name in shown]

@@ -24,7 +24,7 @@ class Feature(NamedTuple):
 
 
 TABLE: tuple[Feature, ...] = (
-    Feature("dense", 1, "meaning (dense cosine c above that of unrelated names, u: (c - u) / (1 - u))"),
+    Feature("dense", 1, "meaning (dense cosine, above that of unrelated names)"),
     Feature("dense_squared", 1, "close meaning (the same, squared)"),
     Feature("lexical", 1, "spelling (n-gram cosine)"),
     Feature("some_lexical", 1, "similar spelling (n-gram cosine up to 0.5)"),
@@ -36,16 +36,16 @@ TABLE: tuple[Feature, ...] = (
     Feature("equal_numbers", 1, "the same numbers"),
     Feature("acronym", 1, "one is an acronym of the other"),
     Feature("first_word", 1, "the same first word"),
-    Feature("slip_gap", 1, "one or two edits away, which change the vector"),
+    Feature("slip_gap", 1, "one or two edits away"),
     Feature("slip_length", 0, "one edit away, by the length of the mention"),
     Feature("sorted_similarity", 1, "few edits in another order of words"),
     Feature("edit_margin", 1, "fewer edits than any other name"),
     Feature("short_edit", 1, "one edit away in a short name"),
     Feature("unknown_slip", 1, "one or two edits away, and the base does not have the word as it is written"),
-    Feature("unknown_gap", 1, "the same, and the vectors differ"),
+    Feature("unknown_gap", 1, "the same two, and the vectors differ"),
     Feature("other_word", -1, "a word is a slip of one of the name, and itself a word that texts have"),
     Feature("swap", 1, "letters in another order"),
-    Feature("replaced_words", -1, "another word among equal ones"),
+    Feature("replaced_words", -1, "another word in its place"),
     Feature("any_replaced", -1, "both have words that the other does not have"),
     Feature("replaced_rare", 0, "another word, which is rare in English"),
     Feature("only_added", 0, "the mention has more words"),

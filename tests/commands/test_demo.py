@@ -1,0 +1,85 @@
+"""`pearl-qdrant demo`: what it shows, what it asks, what it leaves."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+from linker_base import ENTITIES, fill
+
+from ingest.sample import load_sample
+from pearl_qdrant.cli import main
+
+MOST_LINES = 40
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def filled(run: Run, tmp_path: Path, model: Path) -> Run:
+    """The command line over a store that has a collection `demo` already."""
+    fill(tmp_path / "store", "demo", str(model), ENTITIES, is_loaded=True)
+    return run
+
+
+def test_a_collection_that_is_there_is_shown_as_it_is(filled: Run, tmp_path: Path) -> None:
+    """A second run loads nothing, neither does one over a base of my own; without a terminal nothing is asked."""
+    outcome = filled("demo")
+
+    assert outcome.status == 0, outcome.err
+    assert "7 entities with 16 names" in outcome.out
+    assert '$ pearl-qdrant link NYTimes "hepatitis Z" --limit 1 --collection demo\n' in outcome.out
+    assert "NYTimes  ->  The New York Times  [nyt]" in outcome.out
+    assert "mention:" not in outcome.err
+    assert load_sample(store=str(tmp_path / "store")).names == 16
+
+
+def test_a_store_that_was_named_is_in_the_commands(filled: Run, tmp_path: Path) -> None:
+    """Each command can be typed as it is shown."""
+    store = str(tmp_path / "store")
+
+    assert f"--collection demo --store {store}\n" in filled("demo", "--store", store).out
+
+
+@pytest.mark.parametrize("end", ["\n", ""], ids=["empty line", "Ctrl-D"])
+def test_at_a_terminal_it_links_what_i_type(
+    filled: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
+) -> None:
+    """A mention gets its link and why, until an empty line or the end of the input."""
+    shown = Terminal()
+    monkeypatch.setattr(sys, "argv", ["pearl-qdrant", "demo"])
+    monkeypatch.setattr(sys, "stdin", Terminal(f"Big Apple\n{end}"))
+    monkeypatch.setattr(sys, "stdout", shown)
+    with pytest.raises(SystemExit) as stop:
+        main()
+
+    assert not stop.value.code
+    answer = shown.getvalue().partition("Link mentions of your own")[2]
+    assert "Big Apple  ->  New York  [nyc]" in answer
+    assert "a name of this entity alone" in answer
+
+
+@pytest.mark.slow
+def test_the_demo_loads_the_sample_base_and_fits_a_screen(run: Run) -> None:
+    """A first run shows an alias, NIL for two reasons, a slip with its reasons and a text, in forty lines."""
+    outcome = run("demo")
+
+    assert outcome.status == 0, outcome.err
+    assert len((outcome.out + outcome.err).splitlines()) <= MOST_LINES
+    assert "1,227 entities with 4,124 names" in outcome.out
+    for line in (
+        "NYTimes  ->  The New York Times  [the-new-york-times]",
+        "hepatitis Z  ->  NIL (below threshold)",
+        "Giants  ->  NIL (ambiguous)",
+        "heart atack  ->  myocardial infarction",
+        "(MI)",
+    ):
+        assert line in outcome.out
