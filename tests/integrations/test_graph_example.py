@@ -1,28 +1,33 @@
-"""The example that merges the duplicates of a graph, in each format."""
+"""The small graph of examples/graph, merged in each of its formats with the ids of the sample base."""
 
 from __future__ import annotations
 
-import runpy
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from ingest.sample import SAMPLE_BASE
+from pearl_qdrant import EntityLinker, read_entities
+from pearl_qdrant.resolution import MergedGraph, resolve, resolve_graph
+
+GRAPHS = Path(__file__).resolve().parents[2] / "examples" / "graph"
+FORMATS = ("lightrag", "nano_graphrag", "graphrag", "graph.graphml", "edges.tsv")
 
 
 @pytest.fixture(scope="module")
-def merged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The small graphs, merged once."""
+def merged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MergedGraph]:
+    """The graph in each format, merged once."""
     pytest.importorskip("pyarrow")
-    example = runpy.run_path(str(ROOT / "examples" / "resolve_graph.py"))
-    found: dict[str, Any] = example["merge_examples"](tmp_path_factory.mktemp("merged"))
-    return found
+    folder = tmp_path_factory.mktemp("merged")
+    with EntityLinker.build(list(read_entities(SAMPLE_BASE))) as linker:
+        names = partial(resolve, linker=linker)
+        return {name: resolve_graph(GRAPHS / name, names, out=folder / name) for name in FORMATS}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lightrag", "nano_graphrag", "graphrag", "graph.graphml", "edges.tsv"])
-def test_each_format_is_merged_alike(merged: dict[str, Any], name: str) -> None:
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_is_merged_alike(merged: dict[str, MergedGraph], name: str) -> None:
     """20 nodes and 16 edges become fewer, weights add up, and years keep reports apart."""
     found = merged[name]
     nodes = {node.name.upper(): node for node in found.graph.nodes}
@@ -37,7 +42,7 @@ def test_each_format_is_merged_alike(merged: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.slow
-def test_linked_nodes_have_the_name_and_id_of_their_entity(merged: dict[str, Any]) -> None:
+def test_linked_nodes_have_the_name_and_id_of_their_entity(merged: dict[str, MergedGraph]) -> None:
     """GraphRAG's table has the canonical name as the title, the other names, the id and a probability."""
     import pyarrow.parquet as pq
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,13 @@ def test_the_install_command_has_one_definition() -> None:
     ]
 
     assert spelt == []
+
+
+def test_every_extra_has_a_test_of_its_own() -> None:
+    """`.ci/extras.py` installs each extra alone, but for those of a clone."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+    assert runpy.run_path(str(ROOT / ".ci" / "extras.py"))["SMOKE"].keys() == extras.keys() - {"dev", "docs"} | {"none"}
 
 
 def test_every_named_extra_exists() -> None:
