@@ -173,10 +173,10 @@ def check(python: str, wheel: Path, extra: str) -> str:
         own = work / "venv" / "bin" / "python"
         (work / "smoke.py").write_text(SMOKE[extra], encoding="utf-8")
         wanted = str(wheel) if extra == "none" else f"{wheel}[{extra}]"
-        pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+        pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--disable-pip-version-check"]
         for step, command in (
-            ("venv", [python, "-m", "venv", work / "venv"]),
-            ("install", [*pip, "-c", ROOT / "constraints.txt", wanted]),
+            ("venv", [python, "-m", "venv", "--without-pip", work / "venv"]),
+            ("install", [*pip, "--no-compile", "-c", ROOT / "constraints.txt", wanted]),
             ("use", [own, work / "smoke.py"]),
         ):
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
