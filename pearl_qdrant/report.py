@@ -46,7 +46,8 @@ class LinkReport:
         linked: Mentions with an entity.
         nil: Mentions without one, by reason.
         types: Links by type: an entity with several types counts for each.
-        probabilities: Mentions by the probability of their best candidate, in hundredths from 0 to 1.
+        probabilities: Mentions by the probability of their best candidate, in hundredths from 0 to 1; 0 for those that
+            are NIL whatever the threshold.
     """
 
     def __init__(self, *, threshold: float = DEFAULT_THRESHOLD) -> None:
@@ -71,7 +72,8 @@ class LinkReport:
         self.mentions += 1
         best = link.candidates[0] if link.candidates else None
         probability = (best.probability or 0.0) if best else 0.0
-        self.probabilities[int(probability * _N_BINS)] += 1
+        is_open = link.nil_reason in (None, NilReason.BELOW_THRESHOLD)  # another threshold would decide otherwise
+        self.probabilities[int(probability * _N_BINS) if is_open else 0] += 1
         if link.nil_reason is not None:
             self.nil[link.nil_reason] += 1
         elif best is not None:
@@ -104,7 +106,7 @@ class LinkReport:
         reasons = [(_REASONS[reason], n) for reason, n in self.nil.most_common()]
         types = self.types.most_common(_N_TYPES)
         more = f"; {len(self.types) - _N_TYPES} more types are rarer" if len(self.types) > _N_TYPES else ""
-        blank = f", and {self.blank:,} blank ones" if self.blank else ""
+        blank = f", {self.blank:,} blank" if self.blank else ""
         return _PAGE.format(
             style=style,
             title=_text(title),
@@ -212,7 +214,7 @@ svg polyline {{ fill: none; stroke: var(--accent); stroke-width: 2; }}
 <section><h2>Why there is no entity</h2>{reasons}</section></div>
 <section><h2>Share of mentions that would be linked, by threshold</h2>{curve}
 <p class="muted">By the probability of each mention's best candidate. The dashed line is the threshold of these links;
-ambiguous mentions stay NIL at any threshold.</p></section>
+what is NIL for another reason stays so.</p></section>
 <section><h2>Doubtful mentions</h2>
 <p class="muted">Each once; ambiguous ones and those nearest to the threshold first.</p>
 <div class="scroll"><table><thead><tr><th>mention</th><th>answer</th><th>best candidates</th></tr></thead>

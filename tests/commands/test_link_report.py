@@ -56,8 +56,9 @@ def test_it_counts_links_reasons_and_types(tmp_path: Path) -> None:
     assert report.types == {"ORG": 2, "GPE": 1, "LOC": 1}
     page = (tmp_path / "out.html").read_text("utf-8")
     assert "Links of <bdi>mentions.txt</bdi>" in page
-    assert "6 mentions, and 1 blank ones" in page
+    assert "6 mentions, 1 blank;" in page
     assert page.count("50.0%") >= 2
+    assert sum(report.probabilities[50:]) == report.linked  # the curve meets the threshold where the links are
 
 
 def test_doubtful_mentions_come_first_and_once() -> None:
