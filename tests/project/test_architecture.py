@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sizing": (*BASE, "settings"),
     "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
+    "report": (*BASE, "settings"),
     "transfer": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "integrations": (*BASE, "settings", "encoder", "lexical", "store", "linking", *LIMITS),
     "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
