@@ -173,10 +173,15 @@ def check(python: str, wheel: Path, extra: str) -> str:
         own = work / "venv" / "bin" / "python"
         (work / "smoke.py").write_text(SMOKE[extra], encoding="utf-8")
         wanted = str(wheel) if extra == "none" else f"{wheel}[{extra}]"
-        pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--disable-pip-version-check"]
+        if uv := shutil.which("uv"):  # a second where pip takes half a minute
+            venv = [uv, "venv", "--quiet", "--python", python]
+            pip = [uv, "pip", "install", "--quiet", "--python", own]
+        else:
+            venv = [python, "-m", "venv", "--without-pip"]
+            pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
         for step, command in (
-            ("venv", [python, "-m", "venv", "--without-pip", work / "venv"]),
-            ("install", [*pip, "--no-compile", "-c", ROOT / "constraints.txt", wanted]),
+            ("venv", [*venv, work / "venv"]),
+            ("install", [*pip, "-c", ROOT / "constraints.txt", wanted]),
             ("use", [own, work / "smoke.py"]),
         ):
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
