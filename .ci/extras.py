@@ -136,7 +136,7 @@ from pearl_qdrant.integrations.duckdb import register
 
 with duckdb.connect() as connection:
     register(connection, linker)
-    assert connection.sql("SELECT link('big apple').entity_id").fetchone() == ("nyc",)
+    assert connection.sql("SELECT link('big apple').entity_id").fetchall() == [("nyc",)]
 """,
     "integrations": """
 from importlib import import_module
@@ -145,12 +145,11 @@ for name in ("duckdb", "haystack", "langchain", "llama_index", "mcp", "pandas", 
     import_module(f"pearl_qdrant.integrations.{name}")
 """,
     "crosswalk": """
-from pathlib import Path
+from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.crosswalk import crosswalk
 
-Path("one.tsv").write_text("id\\tname\\na\\tNew York City\\n")
-Path("two.tsv").write_text("id\\tname\\nb\\tNew York City\\n")
-crosswalk("one.tsv", "two.tsv", one_to_one=True).write("matches.tsv")
+EntityLinker.build([{"id": "nyc", "name": "New York City"}], path="store", collection="towns").close()
+crosswalk([Entity("a", "New York City")], "towns", source="own", store="store", one_to_one=True).write("matches.tsv")
 """,
 }  # fmt: skip
 """What is run with each extra; every extra but `dev` and `docs` is here (`tests/project/test_installing.py`)."""
