@@ -1,4 +1,4 @@
-"""Explains a link: the rule that applied, the features of the best candidate, and the runner-up."""
+"""Explains a link: the rule that decided, or what speaks for the best candidate, and before the next one."""
 
 from __future__ import annotations
 
@@ -69,17 +69,13 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
 
 
 def _in_document(link: Link) -> list[str]:
-    """What the parts of a document add to the score of the best candidate and of the runner-up, less the smallest."""
-    lines = []
+    """What the parts of a document add to the scores of the first two candidates, more than what they add to both."""
     shown = link.candidates[:2]
-    names = {name for candidate in shown for name in candidate.document}
+    names = dict.fromkeys(name for candidate in shown for name in candidate.document)
     least = {name: min(c.document.get(name, 0.0) for c in shown) if len(shown) > 1 else 0.0 for name in names}
-    for candidate, kind in zip(shown, ("for", "runner-up"), strict=False):
-        lines.append(f"{kind} {_label(candidate, link)}:")
-        parts = {name: value - least[name] for name, value in candidate.document.items()}
-        chosen = sorted((name for name in parts if parts[name] >= _SMALL), key=lambda name: -parts[name])
-        lines += [f"  {parts[name]:+6.2f}  {_DOCUMENT_WORDS[name]}" for name in chosen]
-    return lines
+    columns = ({name: one.document.get(name, 0.0) - least[name] for name in names} for one in shown)
+    head = "; ".join(f"for {_label(one, link)}" for one in shown)
+    return [f"{head}:", *_table(*columns, words=_DOCUMENT_WORDS)]
 
 
 _RULES: Mapping[str, str] = {
@@ -143,8 +139,8 @@ def _parts(features: Mapping[str, float], coefficients: Mapping[str, float]) -> 
     return parts
 
 
-def _table(*columns: Mapping[str, float]) -> list[str]:
+def _table(*columns: Mapping[str, float], words: Mapping[str, str] = WORDS) -> list[str]:
     """A line for each feature that counts in one of the columns, the largest first."""
     largest = {name: max(abs(column[name]) for column in columns) for name in columns[0]}
     shown = sorted((name for name in largest if largest[name] >= _SMALL), key=lambda name: -largest[name])
-    return [f"  {'  '.join(f'{column[name]:+6.2f}' for column in columns)}  {WORDS[name]}" for name in shown]
+    return [f"  {'  '.join(f'{column[name]:+6.2f}' for column in columns)}  {words[name]}" for name in shown]
