@@ -90,7 +90,9 @@ if TYPE_CHECKING:
     help="With --file: estimate how much of the list is in the base from its scores, without labels, and decide by "
     "that; at least 200 different mentions. What it assumes is printed to stderr.",
 )
-@click.option("--explain", is_flag=True, help="Explain each link: the rule, or what speaks for the best candidate and against it.")
+@click.option(
+    "--explain", is_flag=True, help="Explain each link: the rule, or what speaks for the best candidate and against it."
+)
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
