@@ -192,6 +192,7 @@ def _centred(vectors: Array) -> Array:
 @click.option("--pairs", type=int, default=256)
 @click.option("--plain", "n_plain", type=int, default=512)
 @click.option("--rate", type=float, default=3e-4)
+@click.option("--distil-weight", type=float, default=6.0, help="100 leaves nearly nothing of the contrastive loss.")
 @click.option("--seed", type=int, default=43)
 def train(
     start: Path,
@@ -203,6 +204,7 @@ def train(
     pairs: int,
     n_plain: int,
     rate: float,
+    distil_weight: float,
     seed: int,
 ) -> None:
     """Train, or resume."""
@@ -235,7 +237,7 @@ def train(
         decay_every=50,
         temperature=0.05,
         type_weight=0.1,
-        distil_weight=6.0,
+        distil_weight=distil_weight,
         head_rate=10.0,
         micro_batch=128,
         max_tokens=24,
