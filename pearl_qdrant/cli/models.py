@@ -65,15 +65,12 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
     \b
     pearl-qdrant models export pearl-mini-en pearl-mini-en-torch/ --torch
     """
-    from pearl_qdrant.encoder.find_model import find_model
-
     if not for_torch:
         raise click.UsageError("Choose the form to write: --torch. The ONNX form is the model's own folder.")
-    folder = find_model(model).folder
     with needs_extra("train"):
         from training.export.export_checkpoint import rebuild_for_torch
 
-        parity = rebuild_for_torch(folder, out)
+        parity = rebuild_for_torch(model, out)
     if as_json:
         echo_json({"model": str(out), **asdict(parity)})
     else:

@@ -20,7 +20,7 @@ from pearl_qdrant.encoder.fastembed_model import text_embedding
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
 from pearl_qdrant.encoder.verify import verify
-from pearl_qdrant.errors import CheckpointError, ModelError, OptionError
+from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError, OptionError
 from training.export.export_checkpoint import (
     check_forms,
     export_checkpoint,
@@ -139,6 +139,8 @@ def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_p
         rebuild_for_torch(trained, tmp_path / "x")
     with pytest.raises(OptionError, match="is an input"):
         rebuild_for_torch(exported, exported)
+    with pytest.raises(ModelNotFoundError, match="not shipped"):  # a shipped name is found, as at the command line
+        rebuild_for_torch("pearl-mini-fi", tmp_path / "x")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

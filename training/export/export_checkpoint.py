@@ -9,6 +9,7 @@ Measured on a 6 x 384 model: a quarter of the size, mean cosine to fp32 above 0.
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from pearl_qdrant.encoder.checkpoint import (
     PearlConfig,
     VerifiedCheckpoint,
 )
+from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
@@ -301,7 +303,7 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
     """Rebuild the weights for torch of a model that has only an 8-bit graph, and write both.
 
     Args:
-        model: The checkpoint folder.
+        model: A shipped name, or the folder of a checkpoint.
         out: The folder to write.
         names: As for `export_checkpoint`.
 
@@ -310,14 +312,15 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
 
     Raises:
         OptionError: If `out` is `model`.
+        ModelNotFoundError: If the model does not exist.
         ModelError: If the two are not close enough, or the graph cannot be rebuilt.
     """
     from safetensors.numpy import load_file
 
     from training.export.int8_graph import rebuild_character_encoder, rebuild_phrase_encoder
 
-    refuse_overwriting(out, model)
-    source, target = Path(model), Path(out)
+    source, target = find_model(os.fspath(model)).folder, Path(out)
+    refuse_overwriting(out, source)
     checkpoint = verify(source)
     with tempfile.TemporaryDirectory() as scratch:
         weights, form = Path(scratch) / TORCH_FILE, Path(scratch) / "form"
