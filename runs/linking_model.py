@@ -12,6 +12,8 @@ once; both are kept there. Bases have 50 to 451,518 entities. There are these so
     biomedical, general
                 real aliases of the development splits (`training.examples.example`). Bases have canonical names only,
                 or all names without the mention's own string
+    world       English names of countries, languages, cities and places, and held-out names of them in other languages
+                (`multilingual.tasks`; packages of the extra `names`)
     everyday    seven bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
                 one task for each kind. The general base is there twice: a part of it, and all of it
     small       parts of these bases of 300 and 3,000 entities, with mentions made from them
@@ -41,6 +43,8 @@ from pathlib import Path
 
 import click
 from rapidfuzz.distance import OSA
+from multilingual.names import read_entities
+from multilingual.tasks import multilingual_tasks
 from recipe_tables import read_tsv
 
 from ingest.base.scan import scan
@@ -86,6 +90,7 @@ SMALL_SIZES = ((300, 1), (300, 2), (3000, 1))
 PER_SMALL_KIND = 60
 WEIGHTS = {
     "real": (2.0, 20.0),
+    "world": (1.5, 3.0),
     "autofj": (3.0, 6.0),
     "biomedical": (1.5, 0.5),
     "general": (2.0, 1.0),
@@ -247,6 +252,16 @@ def real_bases(data: Path) -> Iterator[Base]:
         yield Base(f"real:{name}", rows, mentions, has_aliases=True)
 
 
+def world_bases() -> Iterator[Base]:
+    """English names of things of the world; names in other scripts, and in other languages in Latin script."""
+    for task in multilingual_tasks(read_entities()):
+        kind, _, group = task.name.partition(": ")
+        rows = [Row(key, name, "") for name, key in task.searches[0].names]
+        mentions = [mention for search in task.searches for mention in search.mentions]
+        random.Random(task.name).shuffle(mentions)
+        yield Base(f"world:{kind}:{'scripts' if group == 'other scripts' else 'latin'}", rows, mentions[:MENTIONS])
+
+
 def bases(data: Path, wordnet: Path) -> Iterator[Base]:
     """All bases; those of made mentions first."""
     everyday = list(everyday_bases(data))
@@ -260,6 +275,7 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
     yield from cut_bases(data)
     yield from list_bases(data)
     yield from real_bases(data)
+    yield from world_bases()
     yield from autofj_bases(data)
     yield from biomedical_bases(data)
     yield from general_bases(data)
@@ -524,6 +540,7 @@ def cross_fitted(tasks: Sequence[Task], n_parts: int = 4) -> dict[str, RankingMo
     """Fit a model for each task without its field; of AutoFJ, whose sets have nothing in common, without a part."""
     part = {task.name: f"autofj {sum(map(ord, task.name)) % n_parts}" for task in tasks if field(task) == "autofj"}
     part |= {task.name: task.name for task in tasks if field(task) == "real"}
+    part |= {task.name: "real:country-variants" for task in tasks if field(task) == "territory"}
     part |= {task.name: field(task) for task in tasks if task.name not in part}
     models: dict[str, RankingModel] = {}
     for held in sorted(set(part.values())):

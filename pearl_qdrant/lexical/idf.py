@@ -19,7 +19,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.lexical.ngrams import SparseRows, ngram_rows, word_indices
+from pearl_qdrant.lexical.latin import with_latin
+from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, word_indices
 
 BUCKETS = 1 << 18
 """Features in the same bucket share one IDF. A base of 571,000 names has 300,000 features; most of them are words that
@@ -58,7 +59,8 @@ class IdfTable:
         n_names = 0
         names = iter(islice(names, SAMPLE_NAMES))
         while chunk := list(islice(names, _CHUNK)):
-            counts += np.bincount(ngram_rows(chunk).indices % BUCKETS, minlength=BUCKETS)
+            rows = folded_rows([with_latin(fold_name(name)) for name in chunk])
+            counts += np.bincount(rows.indices % BUCKETS, minlength=BUCKETS)
             n_names += len(chunk)
         # As Qdrant's IDF modifier: log((n - df + 0.5) / (df + 0.5) + 1). A feature counts once per name, but several
         # features in one bucket can exceed the number of names.

@@ -16,6 +16,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from pearl_qdrant.lexical.latin import with_latin
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
 from pearl_qdrant.lexical.parts import part_rows
 from pearl_qdrant.lexical.spelling_variants import variant_words
@@ -81,7 +82,7 @@ def key_rows(keys: Sequence[tuple[str, str, str]], weights: Sequence[float] = (1
 
 
 def stored_rows(names: Sequence[str]) -> SparseRows:
-    """What a store keeps of names: their n-grams (`folded_rows`), their keys and their parts (`parts.part_rows`).
+    """What a store keeps of names: their n-grams, also in Latin letters (`latin`), their keys and their parts (`parts.part_rows`).
 
     Args:
         names: n strings of any Unicode.
@@ -92,7 +93,8 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
     folded = [fold_name(name) for name in names]
     keys = [name_keys(name) for name in folded]
     # Keys come first: where the hash of a key is that of an n-gram of the same name, the key's value stays.
-    tables = (key_rows(keys, WEIGHTS), folded_rows(folded), part_rows([spelling for spelling, _, _ in keys]))
+    ngrams = folded_rows([with_latin(name) for name in folded])
+    tables = (key_rows(keys, WEIGHTS), ngrams, part_rows([spelling for spelling, _, _ in keys]))
     owners = [np.repeat(np.arange(len(rows)), np.diff(rows.offsets)) for rows in tables]
     packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, tables, strict=True)]
     unique, first = np.unique(np.concatenate(packed), return_index=True)

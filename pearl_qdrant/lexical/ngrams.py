@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 5
+VERSION = 6
 """Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`, `parts.py`). A
 collection of another one has to be ingested again."""
 

@@ -24,7 +24,8 @@ from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
-from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
+from pearl_qdrant.lexical.latin import latin
+from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, join_rows
 from pearl_qdrant.lexical.slips import slip_features
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
@@ -69,7 +70,7 @@ class Queries:
     Attributes:
         mentions, folded: m cleaned strings, and their folded forms.
         spellings, words: Their keys of spelling and of sorted words (`lexical.keys`).
-        ngrams: Their n-grams, m rows.
+        ngrams: Their n-grams, in Latin letters, m rows.
         keys: Their keys, m rows.
     """
 
@@ -86,7 +87,12 @@ class Queries:
         folded = [fold_name(mention) for mention in mentions]
         keys = [name_keys(one) for one in folded]
         return cls(
-            mentions, folded, [key[0] for key in keys], [key[2] for key in keys], folded_rows(folded), key_rows(keys)
+            mentions,
+            folded,
+            [key[0] for key in keys],
+            [key[2] for key in keys],
+            folded_rows([latin(one) for one in folded]),
+            key_rows(keys),
         )
 
     def take(self, rows: Sequence[int]) -> Queries:
@@ -288,29 +294,44 @@ def _n_entities(names: Iterable[MatchedName]) -> int:
 def _set_string_scores(
     idf: IdfTable, queries: Queries, mentions: SparseRows, found: Sequence[Sequence[MatchedName]]
 ) -> None:
-    """Set the scores of all found names that compare strings; the n-grams of equal names are computed once."""
+    """Set the scores of all found names that compare strings; the n-grams of equal names are computed once.
+
+    A name in the mention's script is compared as both are written, another one with both in Latin letters.
+    """
+    others = {i: len(mentions) + at for at, i in enumerate(i for i, one in enumerate(queries.folded) if not one.isascii())}
+    if others:
+        mentions = join_rows([mentions, idf.weighted(folded_rows([queries.folded[i] for i in others]))])
     rows: dict[str, int] = {}
-    # No mention is longer than MAX_CHARACTERS, so the end of a longer name cannot match anything.
-    pairs = [
-        (i, rows.setdefault(name.point.name[:MAX_CHARACTERS], len(rows)))
-        for i, names in enumerate(found)
-        for name in names
-    ]
-    folded = [fold_name(name) for name in rows]
-    scores = score_pairs(mentions, idf.weighted(folded_rows(folded)), pairs)
-    keys = [spelling_key(one) for one in folded]
+    folds: dict[str, str] = {}
+    pairs = []
+    for i, names in enumerate(found):
+        mention = queries.folded[i]
+        for name in names:
+            # No mention is longer than MAX_CHARACTERS, so the end of a longer name cannot match anything.
+            text = name.point.name[:MAX_CHARACTERS]
+            name.folded = folds.get(text) or folds.setdefault(text, fold_name(text))
+            name.is_other_script = mention.isascii() != name.folded.isascii() and bool(mention and name.folded)
+            if name.is_other_script:
+                name.folded = latin(name.folded)
+            row = i if name.is_other_script else others.get(i, i)
+            pairs.append((row, rows.setdefault(name.folded, len(rows))))
+    scores = score_pairs(mentions, idf.weighted(folded_rows(list(rows))), pairs)
     triples = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)
-    beginnings = [_beginnings(words) for words in queries.words]
-    for name, (i, row), (cosine, of_mention, of_name) in zip(chain.from_iterable(found), pairs, triples, strict=True):
-        name.folded = folded[row]
-        spelling, of_mention_key = keys[row], queries.spellings[i]
-        if of_mention_key and spelling:
-            name.is_same_spelling = spelling == of_mention_key
-            name.edit_similarity = edit_similarity(of_mention_key, spelling)
-            if beginnings[i] and not name.is_same_spelling:
-                name.has_same_words = _has_words(folded[row], queries.words[i], beginnings[i])
-        if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
-            name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
+    for i, names in enumerate(found):
+        beginnings = _beginnings(queries.words[i])
+        own = queries.spellings[i]
+        for name, (cosine, of_mention, of_name) in zip(names, triples, strict=False):
+            assert name.folded is not None
+            spelling = spelling_key(name.folded)
+            if name.is_other_script:
+                name.edit_similarity = edit_similarity(spelling_key(latin(queries.folded[i])), spelling)
+            elif own and spelling:
+                name.is_same_spelling = spelling == own
+                name.edit_similarity = edit_similarity(own, spelling)
+                if beginnings and not name.is_same_spelling:
+                    name.has_same_words = _has_words(name.folded, queries.words[i], beginnings)
+            if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
+                name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
 
 
 def _beginnings(words: str) -> list[str]:

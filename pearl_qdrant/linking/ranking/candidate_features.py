@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.lexical.latin import latin
 from pearl_qdrant.linking.ranking.edit_features import (
     UNCHANGED,
     is_misread,
@@ -80,6 +81,8 @@ def candidate_features(  # long: one line for each feature
     """
     point, lexical, similarity = name.point, name.lexical, name.edit_similarity
     of_name = string_features(point.name, name.folded)
+    if name.is_other_script:
+        of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)
     has_numbers = bool(of_mention.numbers or of_name.numbers)  # most pairs have none, and no feature of them
     misread = has_numbers and is_misread(of_mention, of_name)
@@ -118,6 +121,8 @@ def candidate_features(  # long: one line for each feature
         1.0 if 0.0 < similarity < 1.0 and not misread and is_other_word(of_mention, of_name) else 0.0,
         1.0 if n_slips == 1 and is_swap(of_mention, of_name) else 0.0,
         *changes[:-1],
+        1.0 if name.is_other_script else 0.0,
+        dense if name.is_other_script else 0.0,
         1.0 if point.is_canonical else 0.0,
         type_agreement(gaps, point.types),
         1.0 if is_wanted else 0.0,

@@ -52,6 +52,8 @@ TABLE: tuple[Feature, ...] = (
     Feature("added_plain", 1, "the words that it has more are frequent in English and rare in the base"),
     Feature("only_missing", 0, "the name has more words"),
     Feature("missing_rare", 0, "a word that it has more is rare in English"),
+    Feature("other_script", 0, "another script"),
+    Feature("other_script_dense", 1, "close meaning in another script"),
     Feature("canonical", 1, "the canonical name"),
     Feature("type_agreement", 1, "the model predicts another type for the mention"),
     Feature("wanted_type", 1, "has a requested type"),

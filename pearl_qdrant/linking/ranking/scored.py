@@ -35,7 +35,8 @@ class MatchedName:
         point: Payload of the name.
         dense: Cosine, or None without vectors.
         lexical, mention_coverage, name_coverage: As in `lexical.idf.LexicalScores`.
-        folded: The folded name (`lexical.ngrams.fold_name`).
+        folded: The folded name (`lexical.ngrams.fold_name`), as it is compared with the mention.
+        is_other_script: Whether one of the two is in another script, and both are compared in Latin letters.
         edit_similarity: Edit similarity to the mention, in [0, 1]; 0 below 0.5.
         is_same_spelling: Whether it has the mention's spelling key (`lexical.keys`).
         has_same_words: Whether it has the mention's key of sorted words, and there are several.
@@ -47,6 +48,7 @@ class MatchedName:
     mention_coverage: float = 0.0
     name_coverage: float = 0.0
     folded: str | None = None
+    is_other_script: bool = False
     edit_similarity: float = 0.0
     is_same_spelling: bool = False
     has_same_words: bool = False
