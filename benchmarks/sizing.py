@@ -5,7 +5,7 @@
 Reader, pipeline and store are the real ones; the encoder is a stand-in that costs next to nothing, so that the store
 alone is measured. Its vector of a name is the normalised sum of random vectors of the words, so that names which share
 words are near each other, as with a real encoder. Rates are names a second. Memory is the highest sum of anonymous
-memory over all processes, with mapped files in another column. `docs/sizing.md` applies the figures to UMLS, YAGO and
+memory over all processes, with mapped files in another column. `docs/scaling.md` applies the figures to UMLS, YAGO and
 Wikidata.
 """
 

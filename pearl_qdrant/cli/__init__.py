@@ -33,7 +33,6 @@ from pearl_qdrant.cli.learn import learn
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.cli.loading.ingest import ingest
 from pearl_qdrant.cli.loading.reencode import reencode
-from pearl_qdrant.cli.loading.size import size
 from pearl_qdrant.cli.mcp import mcp
 from pearl_qdrant.cli.models import models
 from pearl_qdrant.cli.names.crosswalk import crosswalk

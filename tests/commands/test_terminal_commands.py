@@ -146,7 +146,6 @@ REFUSED: list[tuple[str, ...]] = [
     ("collections", "prune", names("c"), "--yes"),
     ("reencode", names("c"), "--rollback"),
     ("reencode", "base", "--model", f"/none/{EVIL}"),
-    ("size", "--names", EVIL),
     ("models", "show", f"/none/{EVIL}"),
     ("models", "export", f"/none/{EVIL}", "out", "--torch"),
     ("doctor", "--model", names("m")),

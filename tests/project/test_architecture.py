@@ -46,7 +46,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "lexical": (),
     "encoder": (*BASE, "settings"),
     "store": (*BASE, "settings", "encoder", "lexical"),
-    "sizing": (*BASE, "settings"),
     "doctor": (*BASE, "settings", "encoder", "lexical", "store"),
     "linking": (*BASE, "settings", "encoder", "lexical", "store"),
     "report": (*BASE, "settings"),
