@@ -4,7 +4,7 @@
 
 Stages, each a command that resumes after an interruption (`--print` only shows them):
 
-    corpus        phrases of five classes seen at least twice, by benepar and spaCy; types by a NER model
+    corpus        phrases of five classes seen at least twice; types by a NER model
     synonyms      neighbours of words in FastText vectors
     paraphrase    paraphrases by Parrot, once for each phrase
     love          the character encoder, by mimicry of FastText
@@ -43,6 +43,7 @@ def stages(
     corpus: Path | None,
     vectors: Path,
     ner_model: str,
+    wordnet: str,
     base: str,
     gpus: int,
     seed: int,
@@ -52,7 +53,7 @@ def stages(
     love, fitted, averaged, out = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged", "pearl"))
     commands: dict[str, list[str]] = {}
     if corpus is None:
-        parsing = ["--parser", "benepar", "--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
+        parsing = ["--wordnet", wordnet, "--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
         commands["corpus"] = ["train", "corpus", str(articles), *parsing, "--out", str(folder)]
         commands["synonyms"] = ["train", "synonyms", str(folder), "--vectors", str(vectors)]
         commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
@@ -78,6 +79,7 @@ def stages(
 @click.option("--corpus", type=click.Path(path_type=Path, exists=True), help="An existing corpus.")
 @click.option("--vectors", type=click.Path(path_type=Path), required=True, help="FastText's .vec file.")
 @click.option("--ner-model", default="", help="Token classification model trained on OntoNotes.")
+@click.option("--wordnet", default="/usr/share/wordnet", show_default=True, help="WordNet's folder.")
 @click.option("--base", default=BASE, show_default=True, help="Folder or hub id of E5-small.")
 @click.option("--gpus", type=int, default=1, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)

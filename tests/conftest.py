@@ -32,7 +32,6 @@ from pearl_qdrant.linking.calibration import metrics
 from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.protocol import Collection, Store
-from training.loop import training_loop
 
 # An example may be slow on a busy machine. Only hangs are bounded, by pytest's timeout.
 hypothesis.settings.register_profile(
@@ -104,13 +103,6 @@ def copied_shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         create = copies_of_first(edge_shard.create_shard, tmp_path_factory.mktemp("shards"))
         patch.setattr(edge_shard, "create_shard", create)
         yield
-
-
-@pytest.fixture(autouse=True)
-def no_curves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of training draw no picture, which takes longer than the run itself, but where a test says `draws`."""
-    if "draws" not in request.keywords:
-        monkeypatch.setattr(training_loop, "plot_curves", lambda folder: folder / training_loop.CURVES)
 
 
 @pytest.fixture

@@ -218,8 +218,6 @@ class SynonymOptions:
 
 
 DEFAULT_FIELD = "text"
-DEFAULT_SPACY = "en_core_web_md"
-DEFAULT_BENEPAR = "benepar_en3"
 
 DEFAULT_MAX_WORDS = 10
 """A longer constituent is hardly ever seen twice, and no name of a base is as long."""
@@ -233,9 +231,8 @@ class CorpusOptions:
     """How a corpus is made.
 
     Attributes:
-        parser: "builtin" needs `wordnet`; "benepar" needs the extra `corpus` and its models.
         typer: "distant" assigns types by names and rules; "ner" by the model `ner_model`.
-        wordnet: A WordNet `dict` folder.
+        wordnet: A WordNet `dict` folder; texts need it.
         field: Field of JSON Lines that holds the text.
         min_count: Phrases that occur less often are skipped.
         max_words: Longer phrases are skipped.
@@ -246,11 +243,10 @@ class CorpusOptions:
         type_columns: Columns of the types, in bases that are TSV.
         typed_names: Lists of names with their types.
         max_errors: Bad rows that each input may have; None for any number.
-        spacy_model, benepar_model, ner_model: Names, folders or hub ids.
+        ner_model: Name, folder or hub id.
         device: Device of the NER model, as torch names it.
     """
 
-    parser: Literal["builtin", "benepar"] = "builtin"
     typer: Literal["distant", "ner"] = "distant"
     wordnet: StrPath | None = None
     field: str = DEFAULT_FIELD
@@ -263,8 +259,6 @@ class CorpusOptions:
     type_columns: tuple[str, ...] = ()
     typed_names: Paths = ()
     max_errors: Natural | None = DEFAULT_MAX_ERRORS
-    spacy_model: str = DEFAULT_SPACY
-    benepar_model: str = DEFAULT_BENEPAR
     ner_model: str | None = None
     device: str = "cpu"
 

@@ -60,7 +60,6 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     metavar="M",
     help="Another model to compare with, jaccard, tfidf or bm25; repeatable.  [default: jaccard, tfidf, bm25]",
 )
-@click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="Also draw t-SNE by type, as PNG.")
 @options_of(EvaluationOptions, flags=_FLAGS, without=("max_epochs",))
 @click.option(
     "--bases",

@@ -325,7 +325,7 @@ def test_a_failed_run_leaves_the_old_files(wordnet: Path, tmp_path: Path) -> Non
     [
         ((), CorpusOptions(), "nothing to read"),
         (("x",), CorpusOptions(), "'wordnet'"),
-        (("x",), CorpusOptions(parser="benepar", typer="ner"), "'ner_model'"),
+        (("x",), CorpusOptions(wordnet="x", typer="ner"), "'ner_model'"),
     ],
 )
 def test_missing_options_are_errors_before_anything_is_read(

@@ -1,14 +1,12 @@
-"""A run over several tasks, its report, and the figure."""
+"""A run over several tasks, and its report."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from evaluation_data import OPTIONS, Letters, made_up_names, run_tasks, write_table
+from evaluation_data import OPTIONS, Letters, run_tasks
 
 from pearl_qdrant.errors import OptionError, SettingsError
 from training.evaluation.data import FolderData
@@ -89,34 +87,3 @@ def test_folders_are_shown_by_the_shortest_unique_path() -> None:
         "tiny": "tiny",
         "owner/name": "owner/name",
     }
-
-
-def test_the_figure_has_a_panel_for_each_encoder(folder: Path, tmp_path: Path) -> None:
-    """It is a PNG; too few typed names are an error with a fix."""
-    from training.evaluation.figures import draw_figure
-
-    draw_figure(tmp_path / "f.png", FolderData(folder), [EncoderMethod(Letters()), EncoderMethod(Letters(), name="b")])
-
-    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
-    (folder / "typed_names" / "onto_typed_names.tsv").unlink()
-    with pytest.raises(SettingsError, match="typed names"):
-        draw_figure(tmp_path / "g.png", FolderData(folder), [EncoderMethod(Letters())])
-
-
-def test_the_figure_uses_at_most_six_types(folder: Path) -> None:
-    """It uses names of the test split by type, and medical names if there is a medical base."""
-    from training.evaluation.figures import figure_names, project
-
-    write_table(
-        folder,
-        "kb/biomedical/mondo_x.tsv",
-        "id name type aliases",
-        [(i, w, "disease", "") for i, w in enumerate(made_up_names(150))],
-    )
-    names = figure_names(FolderData(folder), random.Random(0))
-
-    assert set(names) == {"Person", "Organization", "MedicalEntity"}
-    assert len(names["MedicalEntity"]) == 100
-    points = project(EncoderMethod(Letters()).vectors(names["MedicalEntity"]))
-    assert points.shape == (100, 2)
-    assert np.isfinite(points).all()

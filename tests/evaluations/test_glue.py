@@ -1,4 +1,4 @@
-"""GLUE and SQuAD: frozen vectors and answer sentences, from a folder and from the hub."""
+"""GLUE: frozen vectors, from a folder and from the hub."""
 
 from __future__ import annotations
 
@@ -13,19 +13,16 @@ from evaluation_data import OPTIONS, Letters, write_table
 
 from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data, FolderData, HubData
-from training.evaluation.methods import Bm25Method, EncoderMethod
+from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import Outcome
 from training.evaluation.registry import find_tasks
 from training.evaluation.tasks.classification import f1, matthews
-from training.evaluation.tasks.retrieval import read_paragraphs
-
-CONTEXT = "Ann Lee was born in Bern. She moved to Rome, aged 3! In 1999 she sang at the opera."
 
 
-def outcome(data: Data, task: str, method: Any = None) -> Outcome:
+def outcome(data: Data, task: str) -> Outcome:
     """The outcome of a task for an encoder of letters."""
     (found,) = find_tasks((task,))
-    return found.run(data, method or EncoderMethod(Letters()), OPTIONS)
+    return found.run(data, EncoderMethod(Letters()), OPTIONS)
 
 
 def texts(n: int) -> list[tuple[str, str]]:
@@ -34,11 +31,7 @@ def texts(n: int) -> list[tuple[str, str]]:
 
 
 def hub(repository: str, config: str, split: str) -> list[Mapping[str, Any]]:
-    """Two sets of GLUE and SQuAD with the columns of the hub."""
-    if repository == "rajpurkar/squad":
-        assert (config, split) == ("plain_text", "validation")
-        answers = {"text": ["Rome"], "answer_start": [CONTEXT.index("Rome")]}
-        return [{"id": "1", "question": "Where did she move?", "context": CONTEXT, "answers": answers}]
+    """Two sets of GLUE with the columns of the hub."""
     assert repository == "nyu-mll/glue"
     n = {"train[:10000]": 30}.get(split, 10)
     if config == "cola":
@@ -57,7 +50,6 @@ def test_sets_of_the_hub_are_read_with_their_splits() -> None:
     assert {row[0] for row in data.rows("glue/mnli.tsv", "split")} == {
         *("train", "validation_matched", "validation_mismatched")
     }
-    assert data.rows("squad/squad.tsv", "start") == [(str(CONTEXT.index("Rome")),)]
     assert set(data.paths("glue/*.tsv")) >= {"glue/qqp.tsv", "glue/stsb.tsv"}
 
 
@@ -97,25 +89,6 @@ def test_sets_that_nothing_can_be_learnt_from_are_errors(
     write_table(tmp_path, "glue/cola.tsv", "split text label", rows)
     with pytest.raises(FormatError, match=message):
         outcome(FolderData(tmp_path), "glue_cola")
-
-
-def test_the_sentence_with_the_answer_is_looked_for(tmp_path: Path) -> None:
-    """Candidates are the sentences of the paragraph; a paragraph of one sentence is left out."""
-    rows = [
-        ("Who sang at the opera?", CONTEXT, str(CONTEXT.index("1999"))),
-        ("Where was Ann Lee born?", CONTEXT, str(CONTEXT.index("Bern"))),
-        ("Who?", "One sentence alone.", "0"),
-    ]
-    write_table(tmp_path, "squad/squad.tsv", "question context start", rows)
-
-    (paragraph,) = read_paragraphs(FolderData(tmp_path))
-    assert [sentence.split()[-1] for sentence in paragraph.sentences] == ["Bern.", "3!", "opera."]
-    assert [gold for _, gold in paragraph.questions] == [2, 0]
-    found = outcome(FolderData(tmp_path), "squad_sentence", Bm25Method())
-    assert (found.n, found.value) == (2, 100)
-    write_table(tmp_path, "squad/squad.tsv", "question context start", [("Who?", CONTEXT, "999")])
-    with pytest.raises(FormatError, match="start is '999'"):
-        read_paragraphs(FolderData(tmp_path))
 
 
 @pytest.mark.slow

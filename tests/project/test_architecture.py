@@ -153,7 +153,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
     base = distributions(project()["project"]["dependencies"])
     with_torch = base | distributions(extras["torch"])
     libraries_of = {
-        "training": with_torch | distributions([*extras["train"], *extras["corpus"]]),
+        "training": with_torch | distributions(extras["train"]),
         "ingest": with_torch | distributions([*extras["arrow"], *extras["ray"]]),
         "integrations": base | distributions([r for one in INTEGRATED for r in extras.get(one, ())]),
         "service": base | distributions([*extras["serve"], *extras["map"]]),

@@ -18,7 +18,7 @@ from pearl_qdrant import FitRequest, fit_model
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import OptionError
 from training.finetune.objective import fit
-from training.loop.training_loop import plot_curves, read_log
+from training.loop.training_loop import read_log
 from training.ulr.drawing import TextSequences, UlrData, ViewDrawer, open_masking
 from training.ulr.network import UlrNetwork, open_head
 from training.ulr.objective import UlrTerms, backward
@@ -87,17 +87,6 @@ def test_terms_are_trained_logged_and_drawn(bert: Path, tmp_path: Path) -> None:
     assert both[:2] == alone[:2], "the first step of the terms leaves the encoder to PEARL's losses"
     assert both[2] != alone[2]
     assert not torch.equal(head, terms.head.dense.weight)
-
-
-@pytest.mark.slow
-@pytest.mark.draws
-def test_the_curves_have_all_losses(bert: Path, tmp_path: Path) -> None:
-    """Six panels are drawn where four losses, the rate and the scores are logged."""
-    network = new_network(bert)
-    fit(network, open_tokenizer(bert), maker(), config(steps=2, **WEIGHTS), tmp_path,
-        terms=terms_of(network, bert, ulr_config()), evaluate=lambda step, _: {"step": step})  # fmt: skip
-
-    assert plot_curves(tmp_path).stat().st_size > 1000
 
 
 def test_a_run_with_terms_resumes_to_the_same_weights(bert: Path, tmp_path: Path) -> None:

@@ -199,15 +199,6 @@ def test_a_state_is_written_when_it_is_due(bert: Path, tmp_path: Path) -> None:
     assert [seen[step] for step in range(1, 6)] == [False, False, False, True, True]
 
 
-@pytest.mark.slow
-@pytest.mark.draws
-def test_the_curves_have_both_losses(request_: Request, tmp_path: Path) -> None:
-    """A run leaves its log and a picture of it."""
-    train_ulr(request_(steps=2))
-
-    assert (tmp_path / "out" / "training" / "curves.png").stat().st_size > 1000
-
-
 def test_the_result_is_an_encoder_with_a_head(request_: Request, tmp_path: Path) -> None:
     """A second run starts from the head of the first; the folder records the run."""
     first = train_ulr(request_("first", steps=None, epochs=1.5, batch_size=10))

@@ -1,4 +1,4 @@
-"""The built-in parser: phrases of the five classes by patterns over parts of speech. English, no download.
+"""The parser: phrases of the five classes by patterns over parts of speech. English, no download.
 
     text -> paragraphs -> tokens -> one letter per token, chosen by
         weight of the letter for the word  x  fit to the letter before  x  fit to the likeliest letter after

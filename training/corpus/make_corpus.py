@@ -33,7 +33,6 @@ from ingest.readers.columns import TableColumns
 from pearl_qdrant.cores import count_workers
 from pearl_qdrant.errors import OptionError
 from training.corpus.chunking import ChunkParser, Lexicon, Phrase, PhraseParser, PhraseTyper
-from training.corpus.constituency import BeneparParser
 from training.corpus.typing import DistantTyper, NerTyper, name_types, wordnet_names
 from training.examples.files import (
     ENTITIES,
@@ -275,7 +274,7 @@ def make_corpus(
     Raises:
         OptionError: If an option is missing, or there is nothing to read.
         InputError: If an input cannot be read.
-        ModelError: If a parser or model is not installed or does not exist.
+        ModelError: If a model is not installed or does not exist.
     """
     options, folder, texts = options or CorpusOptions(), Path(out), [str(path) for path in as_paths(inputs)]
     _check(texts, options)
@@ -315,10 +314,10 @@ def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
     check_bounds(options)
     if not inputs and not as_paths(options.bases):
         raise OptionError("inputs", "There is nothing to read: give texts, or 'bases'.")
-    if inputs and options.parser == "builtin" and options.wordnet is None:
+    if inputs and options.wordnet is None:
         raise OptionError(
             "wordnet",
-            "The built-in parser needs the folder of WordNet as 'wordnet' "
+            "The parser needs the folder of WordNet as 'wordnet' "
             "(Debian: apt install wordnet-base; the folder is /usr/share/wordnet).",
         )
     if inputs and options.typer == "ner" and not options.ner_model:
@@ -329,9 +328,6 @@ def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
 
 def _parser(options: CorpusOptions, lexicon: Lexicon | None) -> Callable[[], PhraseParser]:
     """Return what makes the parser, in this process or in another."""
-    if options.parser == "benepar":
-        models = {"spacy_model": options.spacy_model, "model": options.benepar_model}
-        return partial(BeneparParser, **models, max_words=options.max_words)
     assert options.wordnet is not None
     assert lexicon is not None
     # Each worker reads the lexicon again: sending it would take as long.

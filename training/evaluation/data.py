@@ -3,7 +3,7 @@
     pearl_bench/{ppdb,ppdb_filtered,turney,bird,yago_test,umls_test,conll2003,bc5cdr}.tsv
     autofj/{left,right,gt}.tsv   intent/atis.tsv   tweets/sentiment.tsv
     ulr_analogy/analogies.tsv   geogranno/geo_pairs.tsv
-    glue/{cola,sst2,mnli,qnli,rte,mrpc,qqp,stsb}.tsv   squad/squad.tsv
+    glue/{cola,sst2,mnli,qnli,rte,mrpc,qqp,stsb}.tsv
     typed_names/onto_typed_names.tsv   kb/general.tsv   kb/biomedical/*.tsv
 
 UTF-8 TSV with a header and no quoting; columns are found by name.
@@ -161,7 +161,7 @@ class _Table:
     Attributes:
         config: Its configuration.
         splits: Possible names of its split.
-        columns: Its column names by ours; `a.b` is the first item of b in a.
+        columns: Its column names by ours.
         every: Splits that are all read, in place of `splits`; the column `split` has their names.
         repository: Where it is.
     """
@@ -218,12 +218,6 @@ def _glue_table(config: str, texts: tuple[str, ...]) -> _Table:
 
 
 _TABLES |= {f"glue/{config}.tsv": _glue_table(config, texts) for config, texts in _GLUE.items()}
-_TABLES["squad/squad.tsv"] = _Table(
-    "plain_text",
-    ("validation",),
-    {"question": "question", "context": "context", "start": "answers.answer_start"},
-    repository="rajpurkar/squad",
-)
 
 _TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
 """Type names, in the order of the benchmark's type numbers."""
@@ -321,16 +315,9 @@ def _is_installed(library: str) -> bool:
 
 def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
     """A field as text. None stands for the string NA, which the hub's CSV reader takes for a missing value."""
-    outer, _, inner = column.partition(".")
-    if outer not in row:
-        raise FormatError(path, number, f"the hub has no column {outer!r}; there are: {', '.join(row)}.")
-    value = row[outer]
-    if inner:
-        found = value.get(inner) if isinstance(value, Mapping) else None
-        if not found:
-            raise FormatError(path, number, f"{column} is empty.")
-        value = found[0]
-    return "NA" if value is None else str(value)
+    if column not in row:
+        raise FormatError(path, number, f"the hub has no column {column!r}; there are: {', '.join(row)}.")
+    return "NA" if row[column] is None else str(row[column])
 
 
 def _type_name(path: str, label: str) -> str:

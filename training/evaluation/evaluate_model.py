@@ -49,7 +49,6 @@ def evaluate_model(  # long: its arguments, and what they mean
     tasks: Sequence[str] = (),
     baselines: Sequence[str] = (),
     options: EvaluationOptions | None = None,
-    figure: Path | None = None,
     bases: Path | None = None,
     ablation: bool = False,
     device: str = DEFAULT_DEVICE,
@@ -63,7 +62,6 @@ def evaluate_model(  # long: its arguments, and what they mean
         tasks: Names of tasks (see `list_tasks`); none: all that run by default.
         baselines: Other models, ``jaccard``, ``tfidf`` or ``bm25`` (question retrieval only); none: these three.
         options: How they are measured.
-        figure: Where to draw t-SNE by type, as PNG.
         bases: Linking: folder that keeps loaded bases for the next run.
         ablation: Linking: also measure the ranking without each of its features.
         device: auto, cpu, cuda or cuda:N.
@@ -71,14 +69,12 @@ def evaluate_model(  # long: its arguments, and what they mean
 
     Raises:
         OptionError: If a task does not exist, or cannot run on a base of your own.
-        SettingsError: If a library or the folder of the figure is missing.
+        SettingsError: If a library is missing.
         MissingDataError: If none of the files that the tasks read exist.
         FormatError: If a table is broken.
         ModelError: If a model cannot be loaded.
     """
-    check_installed(*(() if figure is None else ("matplotlib",)))
-    if figure is not None and not figure.parent.is_dir():
-        raise SettingsError(f"No folder {figure.parent} for the figure. Make it first.")
+    check_installed()
     source = _open_data(data)
     chosen = _choose_tasks(tasks, source)
     options = options or EvaluationOptions()
@@ -93,11 +89,9 @@ def evaluate_model(  # long: its arguments, and what they mean
         needs_bases = of_kind["linking"] or of_kind["everyday"]
         loaded = stack.enter_context(LoadedBases(bases, progress=progress)) if needs_bases else None
         for kind, some in of_kind.items():
-            if some or (kind == "phrases" and figure is not None):
+            if some:
                 methods = _methods(kind, encoder, loaded, [*dict.fromkeys(baselines)], device, ablation=ablation)
                 reports.append(evaluate(source, methods[0], methods[1:], some, options, progress=progress))
-                if kind == "phrases":
-                    drawn = [method for method in methods if isinstance(method, EncoderMethod)]
     report = Report(
         reports[0].model,
         tuple(dict.fromkeys(name for one in reports for name in one.baselines)),
@@ -106,11 +100,6 @@ def evaluate_model(  # long: its arguments, and what they mean
     )
     if not report.results:
         raise MissingDataError(os.fspath(data), None, f"has none of the files that {len(chosen)} tasks read")
-    if figure is not None:
-        from training.evaluation.figures import draw_figure
-
-        draw_figure(figure, source, drawn)
-        progress(f"drew {figure}")
     return report
 
 
@@ -136,13 +125,13 @@ def _methods(
     return methods
 
 
-def check_installed(*more: str) -> None:
-    """Check for the libraries of the evaluation, and for further modules.
+def check_installed() -> None:
+    """Check for the libraries of the evaluation.
 
     Raises:
         SettingsError: If one is not installed; the message has the command that installs it.
     """
-    if absent := [library for library in ("sklearn", "torch", *more) if importlib.util.find_spec(library) is None]:
+    if absent := [library for library in ("sklearn", "torch") if importlib.util.find_spec(library) is None]:
         raise SettingsError(f"evaluate needs {', '.join(absent)}: {install_command('train')}")
 
 

@@ -11,7 +11,7 @@ from training.evaluation.tasks.classification import GLUE, GLUE_TASKS, PARAPHRAS
 from training.evaluation.tasks.entity_types import TYPE_TASKS
 from training.evaluation.tasks.linking import EVERYDAY, EVERYDAY_TASKS, LINKING, LINKING_TASKS
 from training.evaluation.tasks.phrases import JOIN_TASKS, PHRASE_TASKS
-from training.evaluation.tasks.retrieval import QUESTION_TASKS, SQUAD, SQUAD_TASKS
+from training.evaluation.tasks.retrieval import QUESTION_TASKS
 
 TASKS: tuple[Task, ...] = (
     *PARAPHRASE_TASKS,
@@ -24,7 +24,7 @@ TASKS: tuple[Task, ...] = (
 )
 """Tasks that run by default."""
 
-GROUPS = {LINKING: LINKING_TASKS, EVERYDAY: EVERYDAY_TASKS, GLUE: GLUE_TASKS, SQUAD: SQUAD_TASKS}
+GROUPS = {LINKING: LINKING_TASKS, EVERYDAY: EVERYDAY_TASKS, GLUE: GLUE_TASKS}
 """Names that stand for several tasks."""
 
 ON_REQUEST: tuple[Task, ...] = tuple(task for tasks in GROUPS.values() for task in tasks)

@@ -30,7 +30,7 @@ from training.options import EvaluationOptions, TrainingEvents, as_paths, refuse
 from training.ulr.objective import UlrTerms, open_terms
 
 TRAINING = "training"
-"""Folder within the checkpoint's folder for state, log and curves."""
+"""Folder within the checkpoint's folder for state and log."""
 
 
 def fit_model(  # long: its arguments, and the run with all of its options

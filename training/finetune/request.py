@@ -181,7 +181,7 @@ class FitRequest(FitSettings):
 
     Attributes:
         base_model: Encoder to start from: a folder or a hub id.
-        out: Checkpoint folder to write; state, log and curves go into its folder `training`.
+        out: Checkpoint folder to write; state and log go into its folder `training`.
         phrases: Corpus folders, freq_phrase.txt, phrase_with_etype.txt or entities.jsonl.
         aliases: Bases in any format that ingest reads; the names of one entity are positives of each other.
         hard_negatives: File that `train negatives` wrote.

@@ -1,1 +1,1 @@
-"""What the loops of training share: log and curves, saved state, stop requests, several processes."""
+"""What the loops of training share: log, saved state, stop requests, several processes."""

@@ -1,15 +1,13 @@
-"""The loop of all training: steps of an objective, with a saved state to resume from, a log, and curves.
+"""The loop of all training: steps of an objective, with a saved state to resume from, and a log.
 
 state.safetensors    weights, optimizer, and what the run depends on
 log.csv              a row per step
 evaluation.csv       a row per metric
-curves.png           both, drawn
 """
 
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import logging
 import os
@@ -36,14 +34,6 @@ _log = logging.getLogger(__name__)
 
 LOG = "log.csv"
 EVALUATION = "evaluation.csv"
-CURVES = "curves.png"
-
-_EVERY = 60.0  # seconds between two drawings
-_SMOOTHING = 0.98  # of the exponential mean of the curves
-_WIDEST = 4000  # points per curve
-
-_UNITS = {"loss": "nats", "contrastive": "nats", "type_loss": "nats", "misad": "", "mlm": "nats", "learning_rate": ""}
-"""Columns of a log that are drawn, those that it has, with their units; at most five beside the scores."""
 
 
 class Record(Protocol):
@@ -61,9 +51,6 @@ class RunLog:
     """Writes the log of a run into a folder; on a resume, rows after the saved state (step `done`) are removed."""
 
     def __init__(self, folder: Path, *, done: int, record: type[Record]) -> None:
-        self._folder = folder
-        self._warned = False
-        self._drawn = time.monotonic()
         names = [field.name for field in fields(record)]
         self._steps = _reopen(folder / LOG, names, done)
         self._scores = _reopen(folder / EVALUATION, ["step", "metric", "value"], done)
@@ -86,68 +73,11 @@ class RunLog:
         """Write the scores of an evaluation."""
         _write(self._scores, [[step, name, f"{value:.6g}"] for name, value in scores.items()])
 
-    def plot(self, *, final: bool) -> None:
-        """Draw the curves, at most once a minute before the end; without matplotlib nothing is drawn."""
-        if not final and time.monotonic() - self._drawn < _EVERY:
-            return
-        self._drawn = time.monotonic()
-        if importlib.util.find_spec("matplotlib") is not None:
-            plot_curves(self._folder)
-        elif not self._warned:
-            self._warned = True
-            _log.warning("matplotlib is not installed, so %s is not drawn. The figures are in %s", CURVES, LOG)
-
 
 def read_log(folder: Path) -> list[dict[str, float]]:
     """Read the rows of a run's log.csv."""
     with (folder / LOG).open(encoding="utf-8", newline="") as file:
         return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-
-
-def plot_curves(folder: Path) -> Path:
-    """Draw losses, learning rate and scores of a run into curves.png; returns its path."""
-    from matplotlib.figure import Figure
-
-    rows = read_log(folder)
-    steps = [row["step"] for row in rows]
-    drawn = [name for name in _UNITS if rows and name in rows[0]]
-    columns = 2 if len(drawn) < 4 else 3
-    figure = Figure(figsize=(5 * columns, 7), layout="constrained")
-    panels: Any = figure.subplots(2, columns)
-    for axes, name in zip(panels.flat, drawn, strict=False):
-        values = [row[name] for row in rows]
-        every = max(1, len(values) // _WIDEST)
-        axes.plot(steps[::every], values[::every], alpha=0.3, linewidth=0.8)
-        axes.plot(steps[::every], _smooth(values)[::every], linewidth=1.5)
-        axes.set(title=name.replace("_", " "), xlabel="step", ylabel=_UNITS[name])
-    axes = panels.flat[-1]
-    for name, points in _curves(folder).items():
-        axes.plot([step for step, _ in points], [value for _, value in points], marker="o", markersize=3, label=name)
-    if axes.lines:
-        axes.legend(fontsize="small")
-    axes.set(title="evaluation", xlabel="step")
-    path = folder / CURVES
-    figure.savefig(path, dpi=110)
-    return path
-
-
-def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """Read the points of evaluation.csv, by metric."""
-    curves: dict[str, list[tuple[int, float]]] = {}
-    with (folder / EVALUATION).open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            curves.setdefault(row["metric"], []).append((int(row["step"]), float(row["value"])))
-    return curves
-
-
-def _smooth(values: Sequence[float]) -> list[float]:
-    """Smooth values by an exponential mean without bias at the start."""
-    smoothed, mean, weight = [], 0.0, 0.0
-    for value in values:
-        mean = _SMOOTHING * mean + (1 - _SMOOTHING) * value
-        weight = _SMOOTHING * weight + (1 - _SMOOTHING)
-        smoothed.append(mean / weight)
-    return smoothed
 
 
 def _reopen(path: Path, header: list[str], done: int) -> TextIO:
@@ -229,7 +159,7 @@ class Objective(ABC):
 class TrainingLoop:
     """A run: the steps of an objective.
 
-    With a folder it writes state.safetensors (to resume), log.csv, evaluation.csv and curves.png. With several
+    With a folder it writes state.safetensors (to resume), log.csv and evaluation.csv. With several
     processes (`distributed.process_group`) all run the same loop, and the first one writes. On Ctrl-C or SIGTERM a
     single process finishes its step and writes its state before it stops.
 
@@ -305,7 +235,6 @@ class TrainingLoop:
                 if log is not None and (is_saved or is_stopping or is_overdue):
                     self._save(done)
                     saved_at = self.clock()
-                    log.plot(final=is_last)
                 if is_evaluated or is_saved:
                     wait_for_all()
                 if is_stopping:

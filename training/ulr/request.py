@@ -134,7 +134,7 @@ class UlrRequest(UlrSettings):
     Attributes:
         base: Encoder to start from: a folder or a hub id. Of a PEARL checkpoint the phrase encoder is trained; type
             head and character encoder are left out.
-        out: Folder to write; state, log and curves go into its folder `training`.
+        out: Folder to write; state and log go into its folder `training`.
         texts: Plain text, one text a line, or JSON Lines; compressed or not. Either these or `ngrams`.
         field: Field of JSON Lines that holds the text.
         ngrams: Folder that `train ngrams` wrote: its sequences with their n-grams, in place of `texts`.

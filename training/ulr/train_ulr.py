@@ -179,7 +179,7 @@ def _write_json(path: Path, content: Any) -> None:
 
 
 TRAINING = "training"
-"""Folder within `out` for state, log and curves."""
+"""Folder within `out` for state and log."""
 
 
 def train_ulr(

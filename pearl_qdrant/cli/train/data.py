@@ -53,7 +53,7 @@ def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
 
     \b
     pearl-qdrant train corpus articles.jsonl.gz --wordnet /usr/share/wordnet --out corpus
-    pearl-qdrant train corpus wiki.txt.zst --parser benepar --typer ner --ner-model MODEL --out corpus
+    pearl-qdrant train corpus wiki.txt.zst --wordnet /usr/share/wordnet --typer ner --ner-model MODEL --out corpus
     pearl-qdrant train corpus --base umls.tsv --out corpus
     """
     from tqdm import tqdm

@@ -72,7 +72,7 @@ _fit_options = options_of(
 def fit(**options: Any) -> None:
     """Fine-tune an encoder on phrases: contrastive learning and phrase type classification.
 
-    The same command resumes a run that was interrupted. State, log.csv and curves.png are written to OUT/training.
+    The same command resumes a run that was interrupted. State and log.csv are written to OUT/training.
     --paper-settings trains as in the paper: Adam at 3e-5 for all parameters, temperature 0.07, dropout, no masking, no
     aliases, each hard negative with a variant of its own. On several GPUs: torchrun --nproc-per-node 4 -m pearl_qdrant
     train fit ...
@@ -90,7 +90,7 @@ def fit(**options: Any) -> None:
         result = fit_model(FitRequest(**options), given=given, events=output)
     if result.wrote:
         out = result.checkpoint
-        echo(f"{out}: {result.steps:,} steps; curves in {out / 'training'}. Next: train average", err=True)
+        echo(f"{out}: {result.steps:,} steps; log in {out / 'training'}. Next: train average", err=True)
 
 
 _ulr_options = options_of(
@@ -109,8 +109,8 @@ def ulr(as_json: bool, **options: Any) -> None:
     """Train encoder BASE so that the vectors of an n-gram and of the rest add up to the sequence's (ULR).
 
     BASE is a folder or a hub id of kind BERT, ALBERT, ELECTRA, RoBERTa, MPNet or DistilBERT. OUT is a plain encoder,
-    and a --base-model for `train fit`. The same command resumes a run that was interrupted. State, log.csv and
-    curves.png are written to OUT/training.
+    and a --base-model for `train fit`. The same command resumes a run that was interrupted. State and log.csv
+    are written to OUT/training.
 
     \b
     pearl-qdrant train ulr all-MiniLM-L6-v2/ ulr/ --text articles.jsonl.gz --steps 2000
@@ -124,4 +124,4 @@ def ulr(as_json: bool, **options: Any) -> None:
         echo_json({**asdict(result), "encoder": str(result.encoder)})
         return
     head = f", the first {result.head_steps:,} of the MLM head alone" if result.head_steps else ""
-    echo(f"{result.encoder}: {result.steps:,} steps{head}; curves in {result.encoder / 'training'}", err=True)
+    echo(f"{result.encoder}: {result.steps:,} steps{head}; log in {result.encoder / 'training'}", err=True)
