@@ -24,7 +24,7 @@ from pathlib import Path
 import click
 
 from pearl_qdrant import EntityLinker, Link, load_base
-from pearl_qdrant.linking.learned import posterior
+from pearl_qdrant.linking.learned import counts as posterior
 
 WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 

@@ -28,8 +28,7 @@ from sizing import WordEncoder, write_base
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread.cutting import cut_and_scan
-from ingest.spread.work import PartResult, Plan, Work
-from ingest.spread.worker import Job, PartBuilder
+from ingest.spread.worker import Job, PartBuilder, PartResult, Plan, Work
 from pearl_qdrant import load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.settings import DEFAULT_MODEL

@@ -47,7 +47,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.settings import DEFAULT_MODEL
-from training.augment.edits import edit_character
+from training.augment.draw import edit_character
 
 ROOT = Path(__file__).resolve().parent.parent
 COLLECTION = "bench"

@@ -19,11 +19,10 @@ from pearl_qdrant._lazy import lazy_exports
 from pearl_qdrant._version import __version__
 
 if TYPE_CHECKING:
-    from ingest.base.new_entity import make_entity
     from ingest.base.scan import ScanResult
+    from ingest.base.type_map import make_entity
     from ingest.formats import ReadOptions
-    from ingest.load.events import LoadEvents
-    from ingest.load.results import LoadResult
+    from ingest.load.results import LoadEvents, LoadResult
     from ingest.load_base import load_base, read_entities, scan_base
     from ingest.readers.columns import TableColumns
     from pearl_qdrant.errors import (
@@ -50,10 +49,10 @@ if TYPE_CHECKING:
     from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
     from training.finetune.fit_model import fit_model
     from training.finetune.request import FitRequest, FitResult
+    from training.hard_negatives import mine_negatives
     from training.head import train_head
     from training.love import pretrain_character_encoder
-    from training.mining.hard_negatives import mine_negatives
-    from training.networks.average import average_checkpoint
+    from training.networks.checkpoints import average_checkpoint
     from training.ngrams.find_ngrams import NgramReport, find_ngrams
     from training.options import (
         CharacterWidths,
@@ -156,7 +155,7 @@ _MODULE_OF = {
     "HeadOptions": "training.options",
     "Link": "pearl_qdrant.records",
     "LinkOptions": "pearl_qdrant.linking.options",
-    "LoadEvents": "ingest.load.events",
+    "LoadEvents": "ingest.load.results",
     "LoadResult": "ingest.load.results",
     "LoveConfig": "training.options",
     "MiningConfig": "training.options",
@@ -175,7 +174,7 @@ _MODULE_OF = {
     "UlrRequest": "training.ulr.request",
     "UlrResult": "training.ulr.request",
     "WrittenFile": "training.augment.variants",
-    "average_checkpoint": "training.networks.average",
+    "average_checkpoint": "training.networks.checkpoints",
     "evaluate_model": "training.evaluation.evaluate_model",
     "export_checkpoint": "training.export.export_checkpoint",
     "find_ngrams": "training.ngrams.find_ngrams",
@@ -184,8 +183,8 @@ _MODULE_OF = {
     "list_tasks": "training.evaluation.evaluate_model",
     "load_base": "ingest.load_base",
     "make_corpus": "training.corpus.make_corpus",
-    "make_entity": "ingest.base.new_entity",
-    "mine_negatives": "training.mining.hard_negatives",
+    "make_entity": "ingest.base.type_map",
+    "mine_negatives": "training.hard_negatives",
     "paraphrase_corpus": "training.augment.variants",
     "pretrain_character_encoder": "training.love",
     "read_entities": "ingest.load_base",

@@ -26,16 +26,15 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.settings import DEFAULT_CHARACTER_DIM
-from training.augment import augment, edit_character, respell, swap_words
-from training.data.batches import Augment, BatchMaker, ExampleSource, NegativeTable, NeighbourSampler, Shard
+from training.augment.draw import augment, edit_character, respell, swap_words
+from training.batches import Augment, BatchMaker, ExampleSource, NegativeTable, NeighbourSampler, Shard
 from training.examples.example import Example
 from training.examples.files import as_phrases, index_by_name
 from training.finetune.objective import fit
 from training.finetune.request import FitConfig
+from training.hard_negatives import mine_hard_negatives
 from training.love import pretrain_character_encoder
-from training.mining.hard_negatives import mine_hard_negatives
-from training.networks.average import average_weights
-from training.networks.checkpoints import read_character_encoder
+from training.networks.checkpoints import average_weights, read_character_encoder
 from training.networks.phrase_vectors import pool_phrases
 from training.options import CharacterWidths, LoveConfig
 

@@ -30,10 +30,9 @@ from scipy.optimize import minimize
 
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.linking.decision import decide
-from pearl_qdrant.linking.documents.features.coherence import is_coherent
-from pearl_qdrant.linking.documents.features.passages import Compare
-from pearl_qdrant.linking.documents.linking import CANDIDATES
-from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
+from pearl_qdrant.linking.documents.features import Compare, is_coherent
+from pearl_qdrant.linking.documents.linking import CANDIDATES, rescored, set_features
+from pearl_qdrant.linking.documents.mentions import DocumentMention, DocumentSpan, document_mention, document_spans
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     FEATURES,
@@ -43,10 +42,7 @@ from pearl_qdrant.linking.documents.model import (
     DocumentModel,
     FloatArray,
 )
-from pearl_qdrant.linking.documents.passage_vectors import Passages
-from pearl_qdrant.linking.documents.resolve import rescored, set_features
-from pearl_qdrant.linking.documents.spans import DocumentSpan, document_spans
-from pearl_qdrant.linking.documents.word_types import Words, word_types
+from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration

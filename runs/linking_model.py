@@ -58,7 +58,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.word_rarity import is_word
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.owners import NameOwners
+from pearl_qdrant.linking.mention_kinds.make import NameOwners
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store

@@ -48,12 +48,11 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.tokens import open_tokenizer
-from training.data.batches import BatchMaker, NegativeTable, NeighbourSampler
+from training.batches import BatchMaker, NegativeTable, NeighbourSampler
 from training.export.export_checkpoint import export_checkpoint
 from training.finetune.objective import fit
 from training.finetune.request import FitConfig
-from training.networks.average import average_weights
-from training.networks.checkpoints import open_base_model, phrase_tensors, write_network
+from training.networks.checkpoints import average_weights, open_base_model, phrase_tensors, write_network
 from training.networks.phrase_vectors import pool_phrases
 
 Array = npt.NDArray[np.float32]

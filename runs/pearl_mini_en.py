@@ -42,14 +42,12 @@ from safetensors.torch import load_file, save_file
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.tokens import open_tokenizer
-from training.augment import augment, augment_or_abbreviate
-from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
+from training.augment.draw import augment, augment_or_abbreviate
+from training.batches import BatchMaker, ExampleSource, NeighbourSampler
 from training.examples.example import Example
-from training.finetune.objective import fit
+from training.finetune.objective import NetworkTeacher, fit
 from training.finetune.request import FitConfig, default_micro_batch
-from training.finetune.teachers import NetworkTeacher
-from training.networks.average import average_weights
-from training.networks.checkpoints import read_character_encoder
+from training.networks.checkpoints import average_weights, read_character_encoder
 
 TRAINED_SHARE, SHARE = 0.1, 0.05
 """Share of the cosine of two names that comes from their characters: in training, and in the finished model, where it

@@ -31,7 +31,6 @@ from training.evaluation.tasks.entity_types import TypeScores, score_predictions
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
 from training.examples.files import phrase_key, read_training_files
 from training.finetune.losses import marginal_type_loss
-from training.loop.training_loop import Objective, StepRecord, TrainingLoop
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.networks.phrase_vectors import pool_phrases
 from training.options import (
@@ -44,6 +43,7 @@ from training.options import (
     check_bounds,
     refuse_overwriting,
 )
+from training.training_loop import Objective, StepRecord, TrainingLoop
 
 __all__ = ["TypeScores", "score_types"]
 

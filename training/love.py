@@ -34,23 +34,22 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.character.config import N_MARKS, CharacterConfig
 from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import CharacterTable, read_character_table
+from pearl_qdrant.encoder.character.table import N_MARKS, CharacterConfig, CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import InputError, TrainingError
-from training.augment.edits import edit_letters
+from training.augment.draw import edit_letters
 from training.augment.variants import read_vectors
 from training.finetune.losses import nt_xent
-from training.loop.training_loop import Objective, StepRecord, TrainingLoop
-from training.mining.edit_pairs import edit_pairs
+from training.hard_negatives import edit_pairs
 from training.networks.checkpoints import write_character_encoder
 from training.networks.phrase_vectors import micro_batches, pad
 from training.options import CharacterWidths, LoveConfig, Mimic, StrPath, refuse_overwriting
+from training.training_loop import Objective, StepRecord, TrainingLoop
 
 Array = npt.NDArray[np.float32]
 

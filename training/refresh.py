@@ -35,7 +35,7 @@ from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.atomic import write_atomically
-from training.corpus.vocabulary import vocabulary_phrases, write_predicted_types
+from training.corpus.typing import vocabulary_phrases, write_predicted_types
 from training.evaluation.data import OwnBase
 from training.evaluation.linking.methods import Linker, LoadedBases
 from training.evaluation.run import evaluate
@@ -45,10 +45,9 @@ from training.examples.files import read_training_files
 from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
 from training.finetune.fit_model import fit_model
 from training.finetune.request import FitRequest
+from training.hard_negatives import mine_negatives
 from training.head import train_head
-from training.mining.hard_negatives import mine_negatives
-from training.networks.average import average_checkpoint
-from training.networks.checkpoints import BaseModel, find_device, open_base_model
+from training.networks.checkpoints import BaseModel, average_checkpoint, find_device, open_base_model
 from training.networks.phrase_vectors import pool_phrases
 from training.options import (
     BatchOptions,

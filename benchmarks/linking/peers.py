@@ -54,7 +54,7 @@ def draw(data: Path, n_entities: int, n_mentions: int, folder: Path) -> None:
     """Write the base, its names, and the mentions with the entities that are right."""
     from pearl_qdrant.cells import join_list, split_list
     from pearl_qdrant.lexical.ngrams import fold_name
-    from training.augment.edits import edit_character
+    from training.augment.draw import edit_character
 
     rng = random.Random(0)
     with data.open(encoding="utf-8", newline="") as file:

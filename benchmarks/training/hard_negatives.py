@@ -22,8 +22,7 @@ import click
 import numpy as np
 
 from training.examples.example import Phrase
-from training.mining.edit_pairs import edit_pairs
-from training.mining.hard_negatives import Encode, FloatArray, mine_hard_negatives
+from training.hard_negatives import Encode, FloatArray, edit_pairs, mine_hard_negatives
 
 DIM = 384
 

@@ -1,7 +1,11 @@
-"""Map native types of a base to the coarse OntoNotes types, by an editable table (`type_map.tsv` in this folder)."""
+"""Map native types of a base to the coarse OntoNotes types, by an editable table (`type_map.tsv` in this folder).
+
+Make a single entity, as the readers do: clean aliases, and coarse types from native ones.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -11,8 +15,9 @@ from importlib import resources
 from pathlib import Path
 
 from ingest.io.streams import warn_while_waiting
-from pearl_qdrant.errors import FormatError
+from pearl_qdrant.errors import FormatError, InvalidEntityError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.records import Entity
 
 SHIPPED = "type_map.tsv"
 
@@ -120,3 +125,43 @@ def _parse(path: str, content: bytes) -> tuple[dict[str, str], str]:
         if coarse_of.setdefault(native, coarse) != coarse:
             raise FormatError(path, number, f"'{cells[0]}' is mapped to both {coarse_of[native]} and {coarse}")
     return coarse_of, f"{version}-{sha256(content).hexdigest()[:8]}"
+
+
+def make_entity(
+    entity_id: str,
+    name: str,
+    *,
+    aliases: Iterable[str] = (),
+    kb_types: Iterable[str] = (),
+    description: str | None = None,
+    popularity: float | None = None,
+    type_map: TypeMap | None = None,
+) -> Entity:
+    """Make an entity to add to a collection.
+
+    Args:
+        entity_id: Id within the base.
+        name: Canonical name.
+        aliases: Other names; blank and repeated ones are skipped.
+        kb_types: Native types of the base.
+        description: One sentence about the entity.
+        popularity: How well known it is, finite and >= 0, in the unit of the base.
+        type_map: Maps native types to coarse ones; None: the table that ships.
+
+    Raises:
+        InvalidEntityError: If the id or the name is empty, or the popularity is not finite or below 0.
+    """
+    if not entity_id.strip() or not name.strip():
+        raise InvalidEntityError("An entity needs an id and a name.")
+    if popularity is not None and not 0 <= popularity < math.inf:
+        raise InvalidEntityError(f"The popularity of an entity is a finite number of at least 0, not {popularity}.")
+    native = tuple(kb_types)
+    return Entity(
+        entity_id=entity_id,
+        canonical_name=name,
+        aliases=tuple(alias for alias in dict.fromkeys(aliases) if alias.strip() and alias != name),
+        kb_types=native,
+        types=(type_map or TypeMap.load()).map_types(native),
+        description=description,
+        popularity=popularity,
+    )

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ingest.io import limits
+from ingest.io.encoding import HEAD_BYTES, check_is_text
 from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
 from ingest.io.source import ByteSource
-from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
 BOM = b"\xef\xbb\xbf"

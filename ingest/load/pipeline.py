@@ -1,4 +1,11 @@
-"""One load: what a collection has of a base stays, what it lacks is encoded and written, what is gone is deleted.
+"""Encode each distinct name once, with bounded memory.
+
+Names of a base repeat: 538,036 of 571,078 are distinct in a general base of 450,000 entities. The encoder encodes a
+name once within a window; across windows, the vectors of names that the scan found to repeat are kept here.
+
+Run a generator in its own thread, so that it works at the same time as its consumer.
+
+One load: what a collection has of a base stays, what it lacks is encoded and written, what is gone is deleted.
 
 A first load, one that goes on after a kill, one that mends what a store has lost, and an update to a newer release are
 the same pass. An empty collection has nothing to compare. Otherwise the base is compared first
@@ -6,7 +13,7 @@ the same pass. An empty collection has nothing to compare. Otherwise the base is
 
 Three threads work at once, joined by queues of `QUEUE` windows: one reads names, one encodes a window of them, one
 turns the last window into points and writes it. Almost all time is spent in the encoder. Each distinct name is encoded
-once (`ingest.load.embedding_cache`). Every `FLUSH_S` seconds the store is flushed, so that a kill loses no more.
+once (`ingest.load.pipeline`). Every `FLUSH_S` seconds the store is flushed, so that a kill loses no more.
 
 On a server, several processes can load several inputs of one base into one collection: each notes that it loads, and
 the last one to finish builds the graph.
@@ -14,19 +21,23 @@ the last one to finish builds the graph.
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
-from ingest.base.reader import Reader
-from ingest.base.scan import ScanResult
+import numpy as np
+
+from ingest.base.reader import Hashes, Reader
+from ingest.base.scan import ScanResult, hash_texts
 from ingest.io.report import ReadReport
-from ingest.load.embedding_cache import RepeatedNames
-from ingest.load.events import LoadEvents
 from ingest.load.inventory import BATCH, Inventory, Named
-from ingest.load.prefetch import overlap
-from ingest.load.results import LoadResult
+from ingest.load.results import LoadEvents, LoadResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
@@ -34,6 +45,131 @@ from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import encode_descriptions, name_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Checkpoint, LoadedInput, Manifest
+
+CAPACITY = 32_768
+"""Names kept; 61 MB at 384 dimensions with types. Beyond it, the least recently used are dropped, and encoded again
+if they come back."""
+
+
+class RepeatedNames:
+    """An encoder that remembers the vectors of names that repeat."""
+
+    def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes, *, capacity: int = CAPACITY) -> None:
+        """Wrap `encoder`; the hashes are sorted, as `ScanResult.repeated_name_hashes`."""
+        self._encoder = encoder
+        self._repeated = repeated_name_hashes
+        self._capacity = capacity
+        self._kept: OrderedDict[str, tuple[FloatArray, bool, FloatArray | None]] = OrderedDict()
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        """As `Encoder.encode`; remembered names are not encoded again."""
+        new = list(dict.fromkeys(name for name in names if name not in self._kept))
+        fresh = self._encoder.encode(new)
+        whole = fresh if len(new) == len(names) else self._combine(names, new, fresh)
+        self._remember(new, fresh)
+        return whole
+
+    def forget(self) -> None:
+        """Free the memory, after the last name."""
+        self._kept.clear()
+
+    def _combine(self, names: Sequence[str], new: Sequence[str], fresh: Encoded) -> Encoded:
+        """New and remembered vectors, in the order of the names."""
+        row = {name: i for i, name in enumerate(new)}
+        rows = np.fromiter((row.get(name, -1) for name in names), dtype=np.int64, count=len(names))
+        is_new = rows >= 0
+        rows = rows[is_new]
+        types = fresh.type_probabilities
+        vectors = np.empty((len(names), fresh.vectors.shape[1]), dtype=np.float32)
+        encodable = np.empty(len(names), dtype=np.bool_)
+        probabilities = None if types is None else np.empty((len(names), types.shape[1]), dtype=np.float32)
+        vectors[is_new], encodable[is_new] = fresh.vectors[rows], fresh.encodable[rows]
+        if probabilities is not None and types is not None:
+            probabilities[is_new] = types[rows]
+        for i in np.flatnonzero(~is_new).tolist():
+            self._kept.move_to_end(names[i])
+            vectors[i], encodable[i], kinds = self._kept[names[i]]
+            if probabilities is not None and kinds is not None:
+                probabilities[i] = kinds
+        return Encoded(vectors, encodable, probabilities)
+
+    def _remember(self, names: Sequence[str], encoded: Encoded) -> None:
+        """Keep the vectors of the names that the scan found more than once."""
+        if not len(self._repeated) or not names:
+            return
+        hashes = hash_texts(names)
+        at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
+        types = encoded.type_probabilities
+        for i in np.flatnonzero(self._repeated[at] == hashes).tolist():
+            kinds = None if types is None else types[i].copy()
+            self._kept[names[i]] = (encoded.vectors[i].copy(), bool(encoded.encodable[i]), kinds)
+        while len(self._kept) > self._capacity:
+            self._kept.popitem(last=False)
+
+
+T = TypeVar("T")
+
+_END = object()
+_POLL_S = 0.02
+
+
+class _Failure:
+    """An exception on its way to the consumer."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Consumer:
+    """Lives as long as the consumer's side of a generator. Ctrl-C may end that side before it sets `stopped`."""
+
+
+def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
+    """The same items, produced in another thread, at most `ahead` of the consumer.
+
+    An error of the producer is raised here, in place of its next item. If the consumer stops early, the producer stops
+    at its next item, and this function waits for it.
+    """
+    # Not `queue.Queue`: Ctrl-C between its lines leaves its lock taken, and the producer waits forever.
+    handed: queue.SimpleQueue[object] = queue.SimpleQueue()
+    stopped = threading.Event()
+    consumer = _Consumer()
+    alive = weakref.ref(consumer)
+
+    def offer(item: object) -> bool:
+        """Hand an item over; returns whether the consumer wants more."""
+        while handed.qsize() >= ahead:
+            if stopped.wait(_POLL_S) or alive() is None:
+                return False
+        handed.put(item)
+        return not stopped.is_set()
+
+    def produce() -> None:
+        iterator = iter(items)
+        try:
+            for item in iterator:
+                if not offer(item):
+                    return
+            offer(_END)
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the consumer
+            offer(_Failure(error))
+        finally:
+            # An unfinished generator closes its files and threads here, in its own thread.
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                close()
+
+    thread = threading.Thread(target=produce, name="overlap", daemon=True)
+    thread.start()
+    try:
+        while (item := handed.get()) is not _END:
+            if isinstance(item, _Failure):
+                raise item.error
+            yield cast(T, item)
+    finally:
+        stopped.set()
+        thread.join()
+
 
 QUEUE = 2
 """Windows that can wait between two stages."""

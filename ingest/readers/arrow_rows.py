@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.io.archive import is_workbook
 from ingest.io.source import check_expansion
-from ingest.io.streams import STDIN, Source
+from ingest.io.streams import STDIN, Source, is_workbook
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.installing import install_command
 

@@ -19,10 +19,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ingest.io import limits
+from ingest.io.encoding import HEAD_BYTES, describe_text
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.source import ByteSource
-from ingest.io.text_check import HEAD_BYTES, describe_text
 from ingest.readers.columns import TableColumns
 from pearl_qdrant.errors import FormatError, OptionError
 

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from ingest.io import limits
+from ingest.io.encoding import HEAD_BYTES
 from ingest.io.lines import BOM, BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
 from ingest.io.source import ByteSource
-from ingest.io.text_check import HEAD_BYTES
 from pearl_qdrant.errors import FormatError
 
 INVALID_JSON = "invalid_json"

@@ -16,12 +16,12 @@ from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.report import NO_ID, NO_NAME, ReadReport
 from ingest.io.source import ByteSource
-from ingest.readers.umls_types import tree_prefixes
+from ingest.readers.umls import tree_prefixes
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
-    from ingest.base.format import Head, PathLike
+    from ingest.base.reader import Head, PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 

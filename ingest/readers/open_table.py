@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from ingest.io.encoding import HEAD_BYTES, check_is_text
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS
 from ingest.io.source import ByteSource
-from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.arrow_rows import check_path, open_arrow, read_workbook
 from ingest.readers.cells import find_path, parse_path, shown
 from ingest.readers.columns import MAX_COLUMNS, TableColumns, is_header
@@ -21,7 +21,7 @@ from ingest.readers.layouts import Base, find_shape, known_bases
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 
 if TYPE_CHECKING:
-    from ingest.base.format import Head
+    from ingest.base.reader import Head
     from ingest.formats import ReadOptions
 
 _N_SAMPLE = 200  # rows by which layouts, separators and suspicions are found

@@ -30,14 +30,13 @@ import msgspec
 import numpy as np
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
 
-from ingest.base.format import Head, PathLike
 from ingest.base.merge import RowStore, store_scattered
-from ingest.base.reader import Hashes
+from ingest.base.reader import Hashes, Head, PathLike
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
+from ingest.io.encoding import HEAD_BYTES
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import list_inputs
-from ingest.io.text_check import HEAD_BYTES
 from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import ClassTree, check_scopes
 from ingest.readers.rdf_entities import (

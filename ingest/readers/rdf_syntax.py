@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 import pyoxigraph
 
 from ingest.io import limits
-from ingest.io.encoding import Utf8Source, check_encoding
+from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_encoding, check_is_text
 from ingest.io.lines import BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, ReadReport
-from ingest.io.text_check import HEAD_BYTES, check_is_text
 from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:

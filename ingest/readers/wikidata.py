@@ -35,10 +35,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ingest.base.reader_base import ReaderBase
+from ingest.io.encoding import HEAD_BYTES, check_is_text
 from ingest.io.lines import BOM, BadLine
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
-from ingest.io.text_check import HEAD_BYTES, check_is_text
 from ingest.readers.json_records import is_lines, read_records
 from ingest.readers.wikidata_classes import (
     FALLBACK,
@@ -54,7 +54,7 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
 if TYPE_CHECKING:
-    from ingest.base.format import Head, PathLike
+    from ingest.base.reader import Head, PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 

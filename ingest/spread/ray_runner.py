@@ -17,8 +17,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.spread.work import PartResult
-from ingest.spread.worker import Job, PartBuilder
+from ingest.spread.worker import Job, PartBuilder, PartResult
 from pearl_qdrant import errors
 from pearl_qdrant.errors import OptionError, PearlQdrantError, StoreError
 from pearl_qdrant.installing import install_command

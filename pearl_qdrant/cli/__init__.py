@@ -16,7 +16,7 @@ import click
 from pearl_qdrant._version import __version__
 from pearl_qdrant.cli.annotate import annotate
 from pearl_qdrant.cli.calibrate import calibrate
-from pearl_qdrant.cli.collections import collections
+from pearl_qdrant.cli.collections import collections, entities
 from pearl_qdrant.cli.common.terminal import (
     OutputError,
     echo,
@@ -29,15 +29,13 @@ from pearl_qdrant.cli.demo import demo
 from pearl_qdrant.cli.doctor import doctor
 from pearl_qdrant.cli.entities import entities
 from pearl_qdrant.cli.evaluate import evaluate
+from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.cli.learn import learn
 from pearl_qdrant.cli.link import link
-from pearl_qdrant.cli.loading.ingest import ingest
-from pearl_qdrant.cli.loading.reencode import reencode
-from pearl_qdrant.cli.mcp import mcp
-from pearl_qdrant.cli.models import models
-from pearl_qdrant.cli.names.crosswalk import crosswalk
-from pearl_qdrant.cli.names.resolve import resolve
-from pearl_qdrant.cli.serve import serve
+from pearl_qdrant.cli.models import doctor, models
+from pearl_qdrant.cli.names import crosswalk, resolve
+from pearl_qdrant.cli.reencode import reencode
+from pearl_qdrant.cli.serve import mcp, serve
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.errors import PearlQdrantError
 

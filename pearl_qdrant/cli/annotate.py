@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
-from pearl_qdrant.cli.common.bars import progress_bar
 from pearl_qdrant.cli.common.options import (
     InputFile,
     device_option,
@@ -19,6 +18,7 @@ from pearl_qdrant.cli.common.options import (
     name_of,
     on_tie_option,
     open_linker,
+    progress_bar,
     report_newer_state,
     store_option,
     strict_option,

@@ -143,7 +143,7 @@ def calibrate(  # long: each of its options has its line, and help its examples
 
 def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str | None, device: str) -> None:
     """Ask for the entities of the mentions that would tell most, and add each answer to the file of pairs at once."""
-    from pearl_qdrant.linking.calibration.ask import choose_to_label
+    from pearl_qdrant.linking.calibration.labels import choose_to_label
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.text_lines import read_text_lines
 

@@ -1,4 +1,7 @@
-"""`pearl-qdrant models`: list, show, export."""
+"""`pearl-qdrant models`: list, show, export.
+
+`pearl-qdrant doctor`: check the installation.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.common.extras import needs_extra
-from pearl_qdrant.cli.common.options import json_option
+from pearl_qdrant.cli.common.options import json_option, needs_extra, store_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.settings import DEFAULT_MODEL
 
 
 @click.group()
@@ -75,3 +78,30 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
         echo_json({"model": str(out), **asdict(parity)})
     else:
         echo(f"{parity}")
+
+
+@click.command()
+@store_option
+@click.option(
+    "--model",
+    envvar="PEARL_QDRANT_MODEL",
+    show_envvar=True,
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="The model to check.",
+)
+@json_option
+@click.pass_context
+def doctor(context: click.Context, store: str, model: str, as_json: bool) -> None:
+    """Check versions, devices, the store and the model. The exit status is 1 if something needs a fix."""
+    from pearl_qdrant.doctor import run_checks
+
+    has_failed = False
+    for check in run_checks(store, model):
+        has_failed |= check.state == "fail"
+        if as_json:
+            echo_json({"check": check.subject, "state": check.state, "found": check.finding})
+        else:
+            echo(f"{check.state:>5}  {check.subject:<10}  {check.finding}")
+    if has_failed:
+        context.exit(1)

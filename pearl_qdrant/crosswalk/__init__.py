@@ -17,7 +17,7 @@ from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pearl_qdrant.crosswalk.matching import Crosswalk, crosswalk
-    from pearl_qdrant.crosswalk.records import EntityMatch
+    from pearl_qdrant.crosswalk.sssom import EntityMatch
 
 __all__ = ["Crosswalk", "EntityMatch", "crosswalk"]
 
@@ -25,7 +25,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Crosswalk": "pearl_qdrant.crosswalk.matching",
-        "EntityMatch": "pearl_qdrant.crosswalk.records",
+        "EntityMatch": "pearl_qdrant.crosswalk.sssom",
         "crosswalk": "pearl_qdrant.crosswalk.matching",
     },
 )

@@ -1,27 +1,184 @@
-"""`crosswalk`: the entities of one base that another one has, too."""
+"""One to one: the matches of the highest sum of probabilities in which no entity of either base occurs twice.
+
+An entity may stay without a partner, which is worth nothing.
+
+Source: Jonker and Volgenant 1987, "A shortest augmenting path algorithm for dense and sparse linear assignment
+problems", as scipy has it.
+
+What the links of an entity's names say of the entities of the other base.
+
+Each name of the entity is linked. For each entity of the other base that is a candidate:
+
+    best        the highest probability that a name gives it
+    mean        the mean over the names; 0 for a name that does not find it
+    canonical   the probability that the canonical name gives it
+    agreeing    log(1 + names that give it at least `AGREES`)
+    margin      its mean above that of the next entity
+    lone        1 for an entity with a single name
+
+A logistic model adds them up. Its coefficients are set by hand: those that `runs/resolution/crosswalk.py` fits to
+entities whose canonical names are hidden count names that agree against a match (docs/experiments/resolution.md).
+
+`crosswalk`: the entities of one base that another one has, too.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
 
 from pearl_qdrant.cells import table_line
-from pearl_qdrant.crosswalk.assignment import assign
-from pearl_qdrant.crosswalk.evidence import Evidence, evidence_of, names_to_link
-from pearl_qdrant.crosswalk.records import EntityMatch
-from pearl_qdrant.crosswalk.sssom import sssom_lines
+from pearl_qdrant.crosswalk.sssom import EntityMatch, sssom_lines
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.installing import install_command
+from pearl_qdrant.lexical.keys import spelling_key
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
-from pearl_qdrant.records import Entity
+from pearl_qdrant.records import Candidate, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from pearl_qdrant.store.atomic import write_lines
 from pearl_qdrant.store.open import open_default_store
 from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.schema import NamePoint
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_NOTHING = 1e-9
+"""The worth of no partner; a zero would be no edge."""
+
+
+def assign(candidates: Mapping[A, Mapping[B, float]]) -> dict[A, B]:
+    """Choose partners.
+
+    Args:
+        candidates: Probabilities of the possible partners of each subject, > 0.
+
+    Returns:
+        The partner of each subject that has one.
+
+    Raises:
+        OptionError: If scipy is not installed.
+    """
+    try:
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            "one_to_one", f"A one-to-one crosswalk needs scipy. Install it with: {install_command('crosswalk')}"
+        ) from error
+    subjects = list(candidates)
+    objects = list(dict.fromkeys(one for of_subject in candidates.values() for one in of_subject))
+    place = {one: i for i, one in enumerate(objects)}
+    edges = [(row, place[one], p) for row, subject in enumerate(subjects) for one, p in candidates[subject].items()]
+    edges += [(row, len(objects) + row, _NOTHING) for row in range(len(subjects))]  # each may stay alone
+    if not subjects:
+        return {}
+    rows, columns, worth = zip(*edges, strict=True)
+    shape = (len(subjects), len(objects) + len(subjects))
+    matrix = csr_array((np.array(worth), (np.array(rows), np.array(columns))), shape=shape)
+    chosen = zip(*min_weight_full_bipartite_matching(matrix, maximize=True), strict=True)
+    return {subjects[row]: objects[column] for row, column in chosen if column < len(objects)}
+
+
+FEATURES = ("best", "mean", "canonical", "agreeing", "margin", "lone")
+
+WEIGHTS = {"best": 4.0, "mean": 2.0, "canonical": 0.5, "agreeing": 1.0, "margin": 1.5, "lone": 0.5}
+BIAS = -4.0
+
+AGREES = 0.9
+"""Probability from which a name agrees."""
+
+MOST_NAMES = 30
+"""Names of an entity that are linked; more say the same again."""
+
+_NO_TYPE = "OTHER"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for an entity of the other base.
+
+    Attributes:
+        candidate: The entity, as the name that fits best found it.
+        name: That name.
+        features: In the order of `FEATURES`.
+        probability: In [0, 1].
+        is_exact: Whether a name is that of the other entity, up to case, accents and spaces.
+    """
+
+    candidate: Candidate
+    name: str
+    features: tuple[float, ...]
+    probability: float
+    is_exact: bool
+
+
+def names_to_link(entity: Entity) -> list[str]:
+    """The names of an entity that are linked, the canonical one first, equal spellings once."""
+    first: dict[str, str] = {}
+    for name in entity.names():
+        first.setdefault(spelling_key(fold_name(name)) or name, name)
+    return list(first.values())[:MOST_NAMES]
+
+
+def evidence_of(entity: Entity, links: Sequence[Link]) -> list[Evidence]:
+    """The entities of the other base that the names of an entity find, the most probable first.
+
+    Entities whose coarse types have nothing in common with the entity's are left out.
+
+    Args:
+        entity: The entity.
+        links: Of `names_to_link(entity)`, in order.
+    """
+    found: dict[tuple[str, str], list[tuple[float, Candidate, Link]]] = {}
+    for link in links:
+        for candidate in link.candidates:
+            if _types_agree(entity.types, candidate.types):
+                key = (candidate.kb, candidate.entity_id)
+                found.setdefault(key, []).append((candidate.probability or 0.0, candidate, link))
+    means = {key: sum(one[0] for one in given) / len(links) for key, given in found.items()}
+    evidence = []
+    for key, given in found.items():
+        others = max((mean for other, mean in means.items() if other != key), default=0.0)
+        best, candidate, link = max(given, key=lambda one: one[0])
+        features = (
+            best,
+            means[key],
+            next((p for p, _, of_name in given if of_name is links[0]), 0.0),
+            math.log1p(sum(p >= AGREES for p, _, _ in given)),
+            means[key] - others,
+            float(len(links) == 1),
+        )
+        is_exact = any(_same(of_name.mention, one.name) for _, one, of_name in given)
+        evidence.append(Evidence(candidate, link.mention, features, probability_of(features), is_exact))
+    return sorted(evidence, key=lambda one: (-one.probability, one.candidate.kb, one.candidate.entity_id))
+
+
+def probability_of(features: Sequence[float]) -> float:
+    """The probability that two entities are the same."""
+    logit = BIAS + math.fsum(WEIGHTS[name] * value for name, value in zip(FEATURES, features, strict=True))
+    return 1 / (1 + math.exp(-logit))
+
+
+def _same(one: str, other: str) -> bool:
+    key = spelling_key(fold_name(one))
+    return bool(key) and key == spelling_key(fold_name(other))
+
+
+def _types_agree(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    one, other = set(ours) - {_NO_TYPE}, set(theirs) - {_NO_TYPE}
+    return not one or not other or not one.isdisjoint(other)
+
 
 DEFAULT_CROSSWALK_THRESHOLD = 0.9
 """Least probability of a match, set by hand; docs/crosswalk.md has the precision of several."""

@@ -1,4 +1,6 @@
-"""A crosswalk as SSSOM TSV, the format in which ontologies exchange mappings (https://w3id.org/sssom).
+"""The record of a crosswalk: an entity with the entity that it is in the other base.
+
+A crosswalk as SSSOM TSV, the format in which ontologies exchange mappings (https://w3id.org/sssom).
 
 The header is YAML in comments: the prefixes of ids with their IRIs, an id and the licence of the set, and the tool. A
 match of entities with a name in common and a probability of at least `CERTAIN` is a `skos:exactMatch`; another one is a
@@ -10,11 +12,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.cells import table_line
-from pearl_qdrant.crosswalk.records import EntityMatch
+
+
+@dataclass(frozen=True, slots=True)
+class EntityMatch:
+    """An entity of the one base, and the same entity of the other; or NIL.
+
+    Attributes:
+        subject_id: Id in the one base.
+        subject_name: Its canonical name.
+        object_id: Id in the other base; None for NIL.
+        object_name: Its canonical name; None for NIL.
+        object_kb: Short name of the other base; None for NIL.
+        probability: That both are the same, in [0, 1]; for NIL that of the best candidate, 0 without one.
+        reason: Which names say so; for NIL why there is none.
+        is_exact: Whether the two have a name in common, up to case, accents and spaces.
+    """
+
+    subject_id: str
+    subject_name: str
+    object_id: str | None
+    object_name: str | None
+    object_kb: str | None
+    probability: float
+    reason: str
+    is_exact: bool = False
+
 
 CERTAIN = 0.9
 """Probability from which a match with a name in common is an exact one."""

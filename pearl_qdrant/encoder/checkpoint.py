@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pearl_qdrant.encoder.character.config import CharacterConfig
+from pearl_qdrant.encoder.character.table import CharacterConfig
 from pearl_qdrant.encoder.json_files import read_json, validated
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES

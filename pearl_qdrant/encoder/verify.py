@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from pearl_qdrant.encoder.character.config import tensor_shapes
-from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
+from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table, tensor_shapes
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR, VerifiedCheckpoint, open_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.errors import CheckpointError

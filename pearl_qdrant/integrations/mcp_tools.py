@@ -18,10 +18,9 @@ from pydantic import BaseModel, Field
 from pearl_qdrant import records
 from pearl_qdrant.errors import EntityNotFoundError, OptionError, PearlQdrantError
 from pearl_qdrant.integrations.metadata import types_of
-from pearl_qdrant.linking.building.entities import read_entities
+from pearl_qdrant.linking.building import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.service.limits import TYPES_LIMITS, Limit
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.settings import TYPES_LIMITS, Limit, ServiceSettings
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.administration import describe_collection
 

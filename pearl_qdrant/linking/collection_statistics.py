@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.linking.candidates import SearchTarget
-from pearl_qdrant.linking.mention_detection.name_case import SAMPLE, NameCase
+from pearl_qdrant.linking.mention_detection.name_policy import SAMPLE, NameCase
 from pearl_qdrant.store.protocol import Collection
 
 _ALL_TYPES = 200_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError
-from pearl_qdrant.linking.building.methods import Builder
+from pearl_qdrant.linking.building import Builder
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.methods import DocumentLinker
@@ -23,8 +23,8 @@ from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.linking.lifetime import Lifetime, Reloader, encoder_of
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, of_texts, read_blocks
-from pearl_qdrant.linking.mention_detection.given_spans import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_detection.name_windows import names_in
+from pearl_qdrant.linking.mention_detection.passages import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.mentions import check_are_many, take_async
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
@@ -34,8 +34,14 @@ from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shippe
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
-from pearl_qdrant.linking.workers.jobs import CHARACTERS_A_MENTION, annotate_job, characters_of, has_long, link_job
-from pearl_qdrant.linking.workers.pool import Workers
+from pearl_qdrant.linking.workers.pool import (
+    CHARACTERS_A_MENTION,
+    Workers,
+    annotate_job,
+    characters_of,
+    has_long,
+    link_job,
+)
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from pearl_qdrant.store.open import open_default_store

@@ -14,13 +14,11 @@ from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
-from pearl_qdrant.resolution.canonical import CanonicalNames
 from pearl_qdrant.resolution.clusters import Cluster, Group, Pair
-from pearl_qdrant.resolution.decided import apply_to_nodes
-from pearl_qdrant.resolution.names import Forms, free_id, key_of
+from pearl_qdrant.resolution.judging import apply_to_nodes
+from pearl_qdrant.resolution.names import CanonicalNames, Forms, free_id, key_of
 from pearl_qdrant.resolution.nil_clusters import NearPair, NilClusters
-from pearl_qdrant.resolution.pairs.model import shipped_model
-from pearl_qdrant.resolution.pairs.reasons import DECIDED, EQUAL, FOUNDED
+from pearl_qdrant.resolution.pairs.model import DECIDED, EQUAL, FOUNDED, shipped_model
 from pearl_qdrant.resolution.records import Decision, ResolvedName, ReviewPair
 from pearl_qdrant.resolution.resolution import Resolution, in_order_of_change
 

@@ -2,20 +2,41 @@
 
 A form is what is compared. Names of one spelling key (`lexical.keys`) and type are one form, unless their key is so
 short that punctuation tells them apart (`C`, `C++`, `C#`). Memory grows with the distinct names, not with the stream.
+
+The name that a node is called by: frequent and whole, and never the misspelt one.
+
+A name is misspelt if it has a word that is a slip of a word of another name of its node, and that word is unknown where
+the other is known: by English text, or by more names of the list.
+
+Which types of names separate: `UNKNOWN` and coarser ones do not, types that differ do.
+
+any       no type, or one that says that there is none: `UNKNOWN`
+coarse    `concept`, `object`: says little, but names that are not equal stay apart by it
+general   `location` beside `city`, `organization` beside `company`
+special   all others: `planet`, `element`
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 
-from pearl_qdrant.lexical.keys import spelling_key
+import numpy as np
+import numpy.typing as npt
+from rapidfuzz.distance import OSA
+
+from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
+from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.resolution.records import NameRecord
 
@@ -221,3 +242,137 @@ def is_acronym_like(name: str) -> bool:
     if " " in name or not len(letters) >= 2 or len(name) > _LONGEST_ACRONYM:
         return False
     return 2 * sum(c.isupper() for c in letters) > len(letters)
+
+
+_LONGEST = 40
+_MISSPELT = -1.0
+
+
+class CanonicalNames:
+    """Weighs the names of a cluster.
+
+    Args:
+        forms: All names.
+    """
+
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
+
+    @cached_property
+    def _counts(self) -> Counter[str]:
+        """How often each word is given; counted when a slip is looked at first."""
+        counts: Counter[str] = Counter()
+        for form, folded in enumerate(self._forms.folded):
+            count = self._forms.counts[self._forms.first[form]]
+            for word in folded.split():
+                counts[word] += count
+        return counts
+
+    def weights(self, members: Sequence[int]) -> dict[int, float]:
+        """How good each form of a cluster is to call it by; less than 0 for a misspelt one."""
+        words = {form: self._forms.folded[form].split() for form in members}
+        return {
+            form: _MISSPELT
+            if any(self._is_misspelt(words[form], words[other]) for other in members if other != form)
+            else self._weight(form)
+            for form in members
+        }
+
+    def _weight(self, form: int) -> float:
+        name, words = self._forms.name(form), self._forms.folded[form].split()
+        extra = sum(word in SMALL_WORDS or word in IGNORED for word in words[:1] + words[1:][-1:])
+        short = 0.5 * is_acronym_like(name) + 0.3 * ("," in name) + 0.2 * ("(" in name) + 0.2 * extra
+        frequency = math.log2(1 + self._forms.counts[self._forms.first[form]])
+        return max(0.0, frequency + 0.7 * min(len(name), _LONGEST) / _LONGEST - short)
+
+    def _is_misspelt(self, words: Sequence[str], others: Sequence[str]) -> bool:
+        """Whether a word is a slip of one of the other name that is known better."""
+        ours, theirs = set(words) - set(others), set(others) - set(words)
+        return any(
+            _is_slip(word, other) and self._known(word) < self._known(other) for word in ours for other in theirs
+        )
+
+    def _known(self, word: str) -> tuple[bool, int]:
+        """Whether English text has the word, and how often the list does."""
+        return word_rarity(variant_word(word)) < 1.0, self._counts[word]
+
+
+def _is_slip(word: str, other: str) -> bool:
+    if min(len(word), len(other)) < 4 or variant_word(word) == variant_word(other):
+        return False
+    distance: int = OSA.distance(word, other, score_cutoff=2)
+    return distance == 1 or (distance == 2 and min(len(word), len(other)) > 8)
+
+
+ANY = frozenset(
+    ("", "unknown", "none", "null", "nil", "n/a", "na", "undefined", "unspecified", "<entity_type>", "type")
+)
+"""Types that say that there is none; LightRAG writes UNKNOWN for names that only a relation has."""
+
+COARSE = frozenset(
+    "concept object thing other misc miscellaneous entity category term topic item node keyword content".split()
+)
+
+_GENERAL: tuple[tuple[str, str], ...] = (
+    ("person people human per character individual", "man woman politician author scientist actor athlete employee"),
+    (
+        "location place loc geo gpe",
+        "city town village country state region county province continent island river lake mountain street building",
+    ),
+    ("organization organisation org", "company business institution agency university government team corporation"),
+    ("product technology", "software tool framework library platform device system app application website"),
+    ("event", "war battle conference meeting holiday competition festival"),
+)
+"""Types by what they are kinds of; the general ones are synonyms."""
+
+_FAMILY = {word: i for i, words in enumerate(_GENERAL, 1) for group in words for word in group.split()}
+_IS_GENERAL = frozenset(word for general, _ in _GENERAL for word in general.split())
+PERSON, PLACE = 1, 2
+"""The families of persons and places."""
+
+_SPECIAL, _IN_GENERAL, _COARSE, _ANY = range(4)
+
+
+class Types:
+    """The types of n names.
+
+    Args:
+        types: Without case.
+    """
+
+    def __init__(self, types: Sequence[str]) -> None:
+        distinct, codes = np.unique(
+            np.array(types, dtype=object) if types else np.empty(0, object), return_inverse=True
+        )
+        levels = [
+            _ANY if one in ANY else _COARSE if one in COARSE else _IN_GENERAL if one in _IS_GENERAL else _SPECIAL
+            for one in distinct
+        ]
+        family = [_FAMILY.get(one, -1 - i) for i, one in enumerate(distinct)]
+        self._code = np.array(codes, np.int32)
+        self._level = np.array(levels, np.int8)[codes]
+        self._family = np.array(family, np.int32)[codes]
+
+    def agree(self, a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Which of p pairs of names may mean the same by their types, (p,)."""
+        level_a, level_b = self._level[a], self._level[b]
+        is_same = (self._code[a] == self._code[b]) | (np.maximum(level_a, level_b) >= _COARSE)
+        of_family = self._family[a] == self._family[b]
+        found: npt.NDArray[np.bool_] = is_same | (of_family & (np.maximum(level_a, level_b) == _IN_GENERAL))
+        return found
+
+    def agree_pair(self, a: int, b: int) -> bool:
+        """`agree` of one pair."""
+        return bool(self.agree(np.array([a]), np.array([b]))[0])
+
+    def is_loose(self, a: int, b: int) -> bool:
+        """Whether two types agree only because one is coarse."""
+        return bool(self._code[a] != self._code[b] and max(self._level[a], self._level[b]) == _COARSE)
+
+    def is_person(self, one: int) -> bool | None:
+        """Whether a name is that of a person; None where its type does not say."""
+        return None if self._level[one] >= _COARSE else bool(self._family[one] == PERSON)
+
+    def is_place(self, one: int) -> bool:
+        """Whether a name is that of a place, by its type."""
+        return bool(self._level[one] < _COARSE and self._family[one] == PLACE)

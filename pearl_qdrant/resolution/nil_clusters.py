@@ -28,8 +28,7 @@ from pearl_qdrant.resolution.clusters import (
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME, contradictions
-from pearl_qdrant.resolution.pairs.model import PairModel, probability_of
-from pearl_qdrant.resolution.pairs.reasons import DOUBTS, EQUAL, INITIALS, PART_OF, reason_of
+from pearl_qdrant.resolution.pairs.model import DOUBTS, EQUAL, INITIALS, PART_OF, PairModel, probability_of, reason_of
 from pearl_qdrant.resolution.pairs.same_words import PART, person_words
 
 KEPT = 0.1

@@ -11,7 +11,7 @@ from pathlib import Path
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.resolution.files import node_lines, read_nodes, review_lines
 from pearl_qdrant.resolution.names import free_id, key_of
-from pearl_qdrant.resolution.pairs.reasons import DECIDED, FOUNDED
+from pearl_qdrant.resolution.pairs.model import DECIDED, FOUNDED
 from pearl_qdrant.resolution.records import NameRecord, ResolvedName, ReviewPair
 from pearl_qdrant.store.atomic import write_lines
 

@@ -15,13 +15,12 @@ from pearl_qdrant.service import linking, lookups
 from pearl_qdrant.service.answers import add_error_handlers
 from pearl_qdrant.service.collections import Collections
 from pearl_qdrant.service.gate import PUBLIC, Gate
-from pearl_qdrant.service.limits import show_limits
 from pearl_qdrant.service.observing import Metrics
 from pearl_qdrant.service.page import routes as page
-from pearl_qdrant.service.page.maps import Maps
+from pearl_qdrant.service.page.routes import Maps
 from pearl_qdrant.service.reconcile import router as reconciliation
 from pearl_qdrant.service.reconcile.properties import Catalogues
-from pearl_qdrant.service.settings import ServiceSettings, check_settings
+from pearl_qdrant.service.settings import ServiceSettings, check_settings, show_limits
 
 ROUTERS = (
     lookups.router,  # type-ahead is asked at every letter, and found first

@@ -24,12 +24,7 @@ from pydantic import SecretStr
 
 from pearl_qdrant.errors import PearlQdrantError, SettingsError
 from pearl_qdrant.service.answers import error_answer, problem
-from pearl_qdrant.service.errors import (
-    BodyTooLargeError,
-    HostNotAllowedError,
-    SlowBodyError,
-    UnauthorizedError,
-)
+from pearl_qdrant.service.errors import BodyTooLargeError, HostNotAllowedError, SlowBodyError, UnauthorizedError
 from pearl_qdrant.service.observing import Metrics, describe_request, facts, request_id
 from pearl_qdrant.service.settings import ServiceSettings
 

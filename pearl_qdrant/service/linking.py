@@ -32,8 +32,8 @@ from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
 from pearl_qdrant.service.answers import declared, json_answer, json_pieces
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import InvalidRequestError
-from pearl_qdrant.service.limits import Body, Strict, Texts
 from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
+from pearl_qdrant.service.settings import Body, Strict, Texts
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 router = router_of("linking")

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.calibration.own_mentions import sample_entities
+from pearl_qdrant.linking.calibration.labels import sample_entities
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.decision import decide
-from pearl_qdrant.linking.mention_kinds.kinds import KINDS
-from pearl_qdrant.linking.mention_kinds.make import MadeMention, make_mentions
+from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention, make_mentions
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity

@@ -15,7 +15,7 @@ from recipe_tables import read_tsv
 from development_tasks.tasks import Search, SearchTask
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.linking.mention_kinds import NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.owners import NameOwners
+from pearl_qdrant.linking.mention_kinds.make import NameOwners
 from training.examples.example import split_of
 
 GROUPS: Mapping[str, tuple[str, ...]] = {

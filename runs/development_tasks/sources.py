@@ -10,7 +10,7 @@ from pathlib import Path
 from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
-from training.augment import edit_character
+from training.augment.draw import edit_character
 from training.examples.example import DEVELOPMENT_SPLITS, name_key, split_of
 from training.examples.wordnet import read_synsets
 

@@ -22,8 +22,8 @@ from mini_en.examples import (
     wordnet_examples,
 )
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.augment import abbreviate
-from training.data.batches import ExampleSource
+from training.augment.draw import abbreviate
+from training.batches import ExampleSource
 from training.examples.example import Example, as_noun_phrase, name_key, sort_examples, split_of
 
 N_PLAIN = 160_000

@@ -12,7 +12,7 @@ from mini_en.text_head import fit_text_head
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.data.batches import ExampleSource
+from training.batches import ExampleSource
 from training.export.export_checkpoint import export_checkpoint
 from training.networks.checkpoints import write_network
 

@@ -17,8 +17,7 @@ from onnx import NodeProto, TensorProto, numpy_helper
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.checkpoint import ONNX_FILE, read_config, seal, write_config
 from pearl_qdrant.encoder.verify import verify
-from training.export.character_graph import growing_ratio
-from training.export.graph_builder import GraphBuilder
+from training.export.graph_builder import GraphBuilder, growing_ratio
 
 
 def grow_share(model: Path, out: Path, *, share: float, continuation_share: float) -> None:
@@ -48,7 +47,7 @@ def grow_share(model: Path, out: Path, *, share: float, continuation_share: floa
 
 
 def _replace_ratio(model: onnx.ModelProto, tokenizer: Path, least: float, most: float) -> None:
-    """Put the ratio of each phrase where the graph has one for all; see `training.export.character_graph`."""
+    """Put the ratio of each phrase where the graph has one for all; see `training.export.graph_builder`."""
     nodes = model.graph.node
     (length,) = (node for node in nodes if node.op_type == "ReduceL2")
     at, scale = next((i, node) for i, node in enumerate(nodes) if length.output[0] in node.input)

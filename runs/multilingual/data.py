@@ -18,7 +18,7 @@ from mini_en.sources import all_plain, first_sources, further_sources
 from recipe_tables import read_tsv
 
 from multilingual.names import Entity, held_out_names, read_entities, script_of
-from training.data.batches import ExampleSource
+from training.batches import ExampleSource
 from training.examples.example import (
     DEVELOPMENT_SPLITS,
     TEST_SPLITS,

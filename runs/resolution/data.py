@@ -30,7 +30,7 @@ from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.lexical.word_rarity import english_words
 from pearl_qdrant.linking.mention_kinds import rewrites, siblings
 from pearl_qdrant.linking.mention_kinds.make import NamedEntity
-from pearl_qdrant.linking.mention_kinds.slips import slip
+from pearl_qdrant.linking.mention_kinds.rewrites import slip
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000

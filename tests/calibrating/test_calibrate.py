@@ -12,7 +12,7 @@ from calibrated_base import base_file, manifest_calibration
 from cli_runner import Run
 
 from pearl_qdrant.errors import CalibrationError, FormatError
-from pearl_qdrant.linking.calibration import known_mentions
+from pearl_qdrant.linking.calibration import labels as known_mentions
 from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
 from pearl_qdrant.linking.calibration.labels import Label, check_ids, read_pairs
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY

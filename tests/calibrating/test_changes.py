@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from calibration_samples import answers
 
-from pearl_qdrant.linking.calibration.changes import (
+from pearl_qdrant.linking.calibration.metrics import (
     KindChange,
     Outcome,
     changes_by_kind,

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pearl_qdrant.linking.calibration.fit_coefficients import fit_coefficients
-from pearl_qdrant.linking.calibration.platt_scaling import fit
-from pearl_qdrant.linking.calibration.samples import Samples
+from pearl_qdrant.linking.calibration.held_out import Samples
+from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_coefficients
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES, SIGNS
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 

@@ -12,14 +12,14 @@ from cli_runner import Run
 
 from pearl_qdrant.errors import CollectionNotFoundError
 from pearl_qdrant.linking.calibration import calibrate as module
-from pearl_qdrant.linking.calibration import known_mentions
+from pearl_qdrant.linking.calibration import labels as known_mentions
 from pearl_qdrant.linking.calibration.calibrate import (
     CollectionFit,
     WorseCalibrationError,
     calibrate_collection,
     reset_calibration,
 )
-from pearl_qdrant.linking.calibration.changes import KindChange, Outcome
+from pearl_qdrant.linking.calibration.metrics import KindChange, Outcome
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 
 

@@ -18,8 +18,15 @@ from tiny_wordnet import make_wordnet
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
-from training.augment.draw import Augmenter, Synonyms, VariantTable, open_augmenter, wordnet_synonyms
-from training.augment.edits import EDITS, edit_letters
+from training.augment.draw import (
+    EDITS,
+    Augmenter,
+    Synonyms,
+    VariantTable,
+    edit_letters,
+    open_augmenter,
+    wordnet_synonyms,
+)
 from training.augment.variants import Paraphraser, find_neighbours, read_vectors, write_paraphrases
 from training.examples.files import read_variants
 from training.options import ParaphraseOptions

@@ -19,8 +19,7 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.errors import OptionError
 from training.examples.example import Phrase, fold_phrase, one_class
 from training.examples.files import read_negatives, write_hard_negatives
-from training.mining.edit_pairs import edit_pairs
-from training.mining.hard_negatives import FloatArray, mine_hard_negatives
+from training.hard_negatives import FloatArray, edit_pairs, mine_hard_negatives
 from training.options import MiningConfig
 
 SYLLABLES = "ka ro mi ten sel dor va ni lus per an tho gra be".split()

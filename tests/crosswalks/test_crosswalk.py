@@ -15,9 +15,8 @@ from linker_base import ENTITIES, fill
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant._version import __version__
 from pearl_qdrant.crosswalk import Crosswalk, crosswalk
-from pearl_qdrant.crosswalk.assignment import assign
-from pearl_qdrant.crosswalk.records import EntityMatch
-from pearl_qdrant.crosswalk.sssom import UNSPECIFIED_LICENSE, curie, sssom_lines
+from pearl_qdrant.crosswalk.matching import assign
+from pearl_qdrant.crosswalk.sssom import UNSPECIFIED_LICENSE, EntityMatch, curie, sssom_lines
 
 OURS = [
     Entity("X:1", "NYTimes", ("the new-york times",), ("ORG",), ("ORG",)),

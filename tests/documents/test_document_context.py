@@ -10,14 +10,11 @@ import pytest
 from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.linking.documents.features.learned_names import set_learned_names
-from pearl_qdrant.linking.documents.features.passages import set_passages
-from pearl_qdrant.linking.documents.features.word_types import set_word_types
+from pearl_qdrant.linking.documents.features import set_learned_names, set_passages, set_word_types
+from pearl_qdrant.linking.documents.linking import set_features
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, shipped_document_model
-from pearl_qdrant.linking.documents.passage_vectors import Passages
-from pearl_qdrant.linking.documents.resolve import set_features
-from pearl_qdrant.linking.documents.word_types import TYPES, Words, word_types
+from pearl_qdrant.linking.documents.word_types import TYPES, Passages, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention

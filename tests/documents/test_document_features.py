@@ -8,9 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pearl_qdrant.linking.documents.features.coherence import Anchor, coherence, is_coherent, links_of
-from pearl_qdrant.linking.documents.features.partial_names import is_other_form, part_of, set_partial_names
-from pearl_qdrant.linking.documents.features.popularity import set_popularity
+from pearl_qdrant.linking.documents.features import (
+    Anchor,
+    coherence,
+    is_coherent,
+    is_other_form,
+    links_of,
+    part_of,
+    set_partial_names,
+    set_popularity,
+)
+from pearl_qdrant.linking.documents.linking import rescored, set_features
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
@@ -20,7 +28,6 @@ from pearl_qdrant.linking.documents.model import (
     check_parts,
     shipped_document_model,
 )
-from pearl_qdrant.linking.documents.resolve import rescored, set_features
 from pearl_qdrant.linking.ranking.features import FEATURES as RANKING_FEATURES
 from pearl_qdrant.linking.ranking.features import NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention

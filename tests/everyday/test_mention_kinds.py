@@ -7,8 +7,8 @@ import random
 import pytest
 
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.owners import NameOwners, spelling_key
-from pearl_qdrant.linking.mention_kinds.slips import slip
+from pearl_qdrant.linking.mention_kinds.make import NameOwners, spelling_key
+from pearl_qdrant.linking.mention_kinds.rewrites import slip
 
 ENTITIES = [
     NamedEntity("1", ("type 2 diabetes mellitus", "T2DM", "adult onset diabetes"), ("OTHER",)),

@@ -28,8 +28,7 @@ from training.export.export_checkpoint import (
     rebuild_for_torch,
     sample_names,
 )
-from training.networks.average import average_checkpoint
-from training.networks.checkpoints import read_network
+from training.networks.checkpoints import average_checkpoint, read_network
 
 WIDE = DIM + CHAR_DIM
 

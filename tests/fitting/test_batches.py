@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pearl_qdrant.errors import OptionError
-from training.data.batches import BatchMaker, ExampleSource, NeighbourSampler
+from training.batches import BatchMaker, ExampleSource, NeighbourSampler
 from training.examples.example import Example
 
 EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]

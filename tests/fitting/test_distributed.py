@@ -17,7 +17,7 @@ from fit_cases import losses_of, run_script, train_together
 from safetensors.torch import load_file
 
 from pearl_qdrant.errors import DeviceError
-from training.loop.distributed import gather_rows, local_device, sum_over_processes
+from training.training_loop import gather_rows, local_device, sum_over_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 600
@@ -25,7 +25,7 @@ HANG_S = 600
 SCRIPT = """
 import json
 import torch
-from training.loop import distributed
+from training import training_loop as distributed
 
 with distributed.process_group(torch.device("cpu")) as shard:
     rows = (torch.arange(2 + shard.rank, dtype=torch.float32)[:, None] + 10 * shard.rank).requires_grad_()

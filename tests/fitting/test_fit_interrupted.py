@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from training.finetune.objective import fit
-from training.loop.training_loop import deferred_stop
+from training.training_loop import deferred_stop
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,7 +12,7 @@ from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.type_head import predict_types
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.loop.training_loop import read_log
+from training.training_loop import read_log
 
 
 def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: Path, run: Run) -> None:

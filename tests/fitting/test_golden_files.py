@@ -17,7 +17,7 @@ from tiny_models import NAMES
 from pearl_qdrant import NgramOptions, export_checkpoint, find_ngrams
 from pearl_qdrant.encoder.loading import load_encoder
 from training.examples.example import Phrase
-from training.mining.hard_negatives import mine_hard_negatives
+from training.hard_negatives import mine_hard_negatives
 
 WORDS = "river north lake stone bridge market garden castle forest harbour".split()
 NGRAMS: dict[str, tuple[dict[str, Any], str]] = {

@@ -20,9 +20,9 @@ from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.registry import TASKS
 from training.evaluation.run import as_record, evaluate
 from training.finetune.objective import fit
-from training.loop.training_loop import read_log
 from training.love import Targets, pretrain
 from training.options import EvaluationOptions, LoveConfig
+from training.training_loop import read_log
 
 GOLDEN = Path(__file__).with_name("golden_runs.json")
 TEXT = "The New York Times of the city. Heart attack, aspirin and the post. United states of the heart.\n" * 6

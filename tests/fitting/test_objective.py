@@ -13,7 +13,7 @@ import torch
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler, Shard
+from training.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler, Shard
 from training.examples.example import Example, any_class, one_class
 from training.finetune.losses import (
     Keys,

@@ -35,7 +35,7 @@ from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import OptionError
-from training.loop.training_loop import read_log
+from training.training_loop import read_log
 
 ROWS = "id\tname\ttypes\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
 

@@ -11,10 +11,9 @@ import torch
 from fit_cases import config, losses_of, maker, new_network
 from torch import nn
 
-from training.data.batches import BatchDataset
-from training.finetune.objective import fit
+from training.batches import BatchDataset
+from training.finetune.objective import NetworkTeacher, fit, read_alike
 from training.finetune.request import default_micro_batch
-from training.finetune.teachers import NetworkTeacher, read_alike
 from training.networks.checkpoints import open_base_model
 from training.networks.phrase_vectors import pool_phrases
 

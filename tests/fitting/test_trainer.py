@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import TrainingError
 from training.finetune.objective import fit
-from training.loop.training_loop import read_log
 from training.networks.phrase_vectors import pool_phrases
+from training.training_loop import read_log
 
 VICTIM = """
 def pause(step, network):

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tiny_models import make_bert
 
 from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
-from training.augment import abbreviate, augment, augment_or_abbreviate
+from training.augment.draw import abbreviate, augment, augment_or_abbreviate
 from training.examples.example import one_class
 from training.examples.numbers import number_names
 from training.head import fit_head, score_types
-from training.networks.average import average_weights
+from training.networks.checkpoints import average_weights
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.loop.training_loop import Objective, StepRecord, TrainingLoop, read_log
+from training.training_loop import Objective, StepRecord, TrainingLoop, read_log
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.learned.labelled import read_labelled
+from pearl_qdrant.linking.learned.learning import read_labelled
 
 
 def read(folder: Path, text: str, name: str = "labelled.tsv") -> list[tuple[str, str | None, int]]:

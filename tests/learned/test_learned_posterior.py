@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pearl_qdrant.linking.learned.counts import Seen
-from pearl_qdrant.linking.learned.posterior import PRIOR_WEIGHT, Observation, Outcome, observations, posterior
+from pearl_qdrant.linking.learned.counts import PRIOR_WEIGHT, Observation, Outcome, Seen, observations, posterior
 
 A, B = ("kb", "a"), ("kb", "b")
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking.calibration.samples import Samples
+from pearl_qdrant.linking.calibration.held_out import Samples
 from pearl_qdrant.linking.candidates import MORE, _group_by_entity
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES

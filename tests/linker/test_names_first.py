@@ -10,7 +10,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.linking.mention_kinds import NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.owners import NameOwners
+from pearl_qdrant.linking.mention_kinds.make import NameOwners
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample_base.tsv"
 

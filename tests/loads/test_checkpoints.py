@@ -9,7 +9,7 @@ import pytest
 from small_loads import load, write_base
 
 from ingest.load import pipeline
-from ingest.load.events import LoadEvents
+from ingest.load.results import LoadEvents
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge import bulk_writer

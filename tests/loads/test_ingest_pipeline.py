@@ -13,9 +13,7 @@ from small_loads import CountingEncoder, contents, load, manifest_for, write_bas
 from ingest.base.scan import hash_texts, scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load.embedding_cache import RepeatedNames
-from ingest.load.pipeline import ingest
-from ingest.load.prefetch import overlap
+from ingest.load.pipeline import RepeatedNames, ingest, overlap
 from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreUnavailableError

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ingest.load.prefetch import overlap
+from ingest.load.pipeline import overlap
 from pearl_qdrant.store.edge import bulk_writer as edge_bulk
 from pearl_qdrant.store.edge.child_process import Answer
 from pearl_qdrant.store.edge.collection import EdgeCollection

@@ -13,7 +13,7 @@ from tiny_models import make_bert, make_pearl
 from pearl_qdrant.encoder.checkpoint import read_config, write_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.finetune.teachers import live_encoder
+from training.finetune.objective import live_encoder
 from training.networks.checkpoints import open_base_model
 
 NAMES = ["new york", "heart attack", "aspirin"]

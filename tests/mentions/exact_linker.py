@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pearl_qdrant import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.name_case import NameCase
+from pearl_qdrant.linking.mention_detection.name_policy import NameCase
 from pearl_qdrant.store.schema import NamePoint
 
 SURE = 0.97

@@ -9,8 +9,7 @@ from exact_linker import Names
 
 from pearl_qdrant import Candidate, EntityLinker
 from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
-from pearl_qdrant.linking.mention_detection.name_policy import may_mention
+from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.store.schema import NamePoint

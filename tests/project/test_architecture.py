@@ -30,7 +30,7 @@ READING = (
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
-LIMITS = ("pearl_qdrant.service.limits", "pearl_qdrant.service.settings")
+LIMITS = ("pearl_qdrant.service.settings",)
 """What the MCP server needs of the service: the same limits."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {

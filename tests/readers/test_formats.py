@@ -16,7 +16,7 @@ from wikidata_items import item
 
 from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
-from pearl_qdrant.cli.loading.ingest import ingest
+from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.errors import FormatError, SettingsError
 
 TTL = (

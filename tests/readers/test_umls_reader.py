@@ -29,8 +29,7 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions
 from ingest.io.report import ReadReport
 from ingest.readers import umls
-from ingest.readers.umls import COLUMNS, UmlsReader, umls_language
-from ingest.readers.umls_types import SemanticTypes
+from ingest.readers.umls import COLUMNS, SemanticTypes, UmlsReader, umls_language
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingest.formats import open_reader
-from ingest.io import archive, source
-from ingest.io.archive import Member, list_members
+from ingest.io import source
+from ingest.io import streams as archive
 from ingest.io.report import ReadReport
-from ingest.io.streams import open_source
+from ingest.io.streams import Member, list_members, open_source
 from pearl_qdrant.errors import FormatError, InputError
 
 TSV = b"id\tname\nQ1\tParis\n"

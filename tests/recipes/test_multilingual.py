@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from tiny_models import NAMES, NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
 
 from pearl_qdrant.encoder.loading import load_encoder
-from training.data.batches import ExampleSource
+from training.batches import ExampleSource
 from training.examples.example import DEVELOPMENT_SPLITS, TEST_SPLITS, TRAIN_SPLITS, Example, split_of
 
 CYRILLIC = str.maketrans("abcdefghijklmnop", "абцдефгхийклмноп")

@@ -19,7 +19,7 @@ from tiny_models import make_bert
 from pearl_qdrant import RefreshEvents, RefreshRequest, RefreshResult, refresh_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError
-from training.corpus.vocabulary import vocabulary_phrases
+from training.corpus.typing import vocabulary_phrases
 from training.examples.example import split_of
 from training.options import STAGES, Compared
 from training.refresh import _Refresh, verdict, write_base_files

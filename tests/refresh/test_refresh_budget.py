@@ -13,7 +13,7 @@ from tiny_models import make_bert
 
 from pearl_qdrant import RefreshEvents, RefreshRequest, refresh_model
 from training import refresh as pipeline
-from training.corpus.vocabulary import CHUNK, write_predicted_types
+from training.corpus.typing import CHUNK, write_predicted_types
 from training.refresh import Budget, write_base_files, write_some
 
 

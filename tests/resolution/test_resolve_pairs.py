@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.resolution.names import Types
 from pearl_qdrant.resolution.pairs.features import Form, form_of
-from pearl_qdrant.resolution.pairs.reasons import doubt
-from pearl_qdrant.resolution.pairs.same_words import PART, SAME, sameness
-from pearl_qdrant.resolution.pairs.slots import Slots
-from pearl_qdrant.resolution.types import Types
+from pearl_qdrant.resolution.pairs.model import doubt
+from pearl_qdrant.resolution.pairs.same_words import PART, SAME, Slots, sameness
 
 
 def form(name: str) -> Form:

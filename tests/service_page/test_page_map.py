@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pearl_qdrant.service.errors import NotReadyError
-from pearl_qdrant.service.page import maps
-from pearl_qdrant.service.page.maps import lay_out, principal_components
+from pearl_qdrant.service.page import routes as maps
+from pearl_qdrant.service.page.routes import lay_out, principal_components
 
 
 def test_a_map_has_a_place_for_each_entity(client: TestClient) -> None:

@@ -29,7 +29,7 @@ _POLL_S = 0.002
 SIZES = {
     "ingest.load.pipeline.WINDOW": 96,
     "ingest.load.pipeline.FLUSH_S": 0.0,
-    "ingest.load.embedding_cache.CAPACITY": 40,
+    "ingest.load.pipeline.CAPACITY": 40,
     "pearl_qdrant.store.edge.points.BATCH_POINTS": 40,
     "pearl_qdrant.store.edge.folder.SMALL_POINTS": 500,
     "pearl_qdrant.store.edge.folder.COMPACT_POINTS": 400,

@@ -14,8 +14,7 @@ from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread import driver
 from ingest.spread.cutting import BucketReader, buckets_of
-from ingest.spread.work import Work
-from ingest.spread.worker import PartBuilder
+from ingest.spread.worker import PartBuilder, Work
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo

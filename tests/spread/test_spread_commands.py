@@ -14,8 +14,7 @@ from spread_cases import write_base
 
 from ingest.spread import ray_runner
 from ingest.spread.ray_runner import _as_error, _as_row
-from ingest.spread.work import PartResult, Plan, Work
-from ingest.spread.worker import Job, PartBuilder
+from ingest.spread.worker import Job, PartBuilder, PartResult, Plan, Work
 from pearl_qdrant.errors import InputError, ModelError, OptionError, PearlQdrantError, StoreError, StoreFullError
 from pearl_qdrant.store.schema import Manifest
 

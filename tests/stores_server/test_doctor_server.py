@@ -12,7 +12,7 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
 from pearl_qdrant import doctor as doctor_module
-from pearl_qdrant.cli.loading.output import LoadOutput
+from pearl_qdrant.cli.ingest import LoadOutput
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from tiny_models import (
 )
 from tokenizers import Tokenizer
 
-from pearl_qdrant.encoder.character.config import CharacterConfig
 from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import CharacterTable, read_character_table
+from pearl_qdrant.encoder.character.table import CharacterConfig, CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.phrase_types import PHRASE_TYPES

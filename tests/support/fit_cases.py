@@ -16,12 +16,11 @@ from tiny_models import DIM
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
-from training.data.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler
+from training.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler
 from training.examples.example import Example, any_class
 from training.finetune.objective import fit
 from training.finetune.request import FitConfig
-from training.loop.distributed import process_group
-from training.loop.training_loop import read_log
+from training.training_loop import process_group, read_log
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])

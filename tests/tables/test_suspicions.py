@@ -11,7 +11,7 @@ from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.columns import TableColumns
-from ingest.readers.suspicions import looks_like_header
+from ingest.readers.table import looks_like_header
 
 ROWS = "D1\tflu\nD2\tcold\nD3\tgout\nD4\tmumps\nD5\trabies\nD6\tplague\n"
 

@@ -15,7 +15,7 @@ from ulr_cases import make_encoder, make_masked_lm, open_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CheckpointError, ModelError
 from training.networks.checkpoints import open_base_model
-from training.ulr.network import head_names
+from training.ulr.objective import head_names
 from training.ulr.train_ulr import write_encoder
 
 KINDS = (

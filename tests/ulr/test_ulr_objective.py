@@ -14,8 +14,7 @@ from torch import Tensor
 from ulr_cases import config, make_masked_lm, open_base, views_of
 
 from training.ulr.drawing import Views
-from training.ulr.network import HEAD_NAMES, head_tensors
-from training.ulr.objective import backward, misad
+from training.ulr.objective import HEAD_NAMES, backward, head_tensors, misad
 
 WAYS: list[tuple[Any, bool, bool, int]] = [
     ("mean", False, False, 2),

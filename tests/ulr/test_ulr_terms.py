@@ -18,10 +18,9 @@ from pearl_qdrant import FitRequest, fit_model
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import OptionError
 from training.finetune.objective import fit
-from training.loop.training_loop import read_log
+from training.training_loop import read_log
 from training.ulr.drawing import TextSequences, UlrData, ViewDrawer, open_masking
-from training.ulr.network import UlrNetwork, open_head
-from training.ulr.objective import UlrTerms, backward
+from training.ulr.objective import UlrNetwork, UlrTerms, backward, open_head
 from training.ulr.request import UlrConfig
 
 WEIGHTS: dict[str, Any] = {"misad_weight": 30.0, "mlm_weight": 0.5}

@@ -19,9 +19,9 @@ from pearl_qdrant import UlrRequest, find_ngrams, train_ulr
 from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
-from training.loop.training_loop import read_log
 from training.ngrams.files import MarkedSequence, NgramSpan
 from training.options import NgramOptions
+from training.training_loop import read_log
 from training.ulr.drawing import TextSequences, UlrData, open_masking
 from training.ulr.objective import UlrRecord, fit_ulr
 from training.ulr.request import UlrConfig

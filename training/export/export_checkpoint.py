@@ -41,8 +41,7 @@ from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import ModelError
 from training.export import int8_graph
-from training.export.character_graph import add_character_encoder, join_parts
-from training.export.graph_builder import OPSET, GraphBuilder
+from training.export.graph_builder import OPSET, GraphBuilder, add_character_encoder, join_parts
 from training.finetune.losses import MASKED_LOGIT
 from training.networks.checkpoints import model_card, read_network, write_network
 from training.options import StrPath, refuse_overwriting

@@ -36,14 +36,13 @@ import numpy.typing as npt
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 
-from pearl_qdrant.encoder.character.config import CharacterConfig
 from pearl_qdrant.encoder.character.network import CharacterEncoder
+from pearl_qdrant.encoder.character.table import CharacterConfig
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import CheckpointError
-from training.export import character_graph
-from training.export.character_graph import add_character_encoder, join_parts
+from training.export import graph_builder
 from training.export.graph_builder import (
     BLOCK_4BIT,
     FUSED,
@@ -52,7 +51,9 @@ from training.export.graph_builder import (
     Array,
     Channels,
     GraphBuilder,
+    add_character_encoder,
     channel_scales,
+    join_parts,
     probe_inputs,
     quantize_columns,
     quantize_rows,
@@ -296,15 +297,15 @@ def rebuild_character_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array
         return {}
     tensors = _open(checkpoint).tensors
     a = config.attention_dim
-    pair = tensors[character_graph.ATTENTION].T
+    pair = tensors[graph_builder.ATTENTION].T
     weights = {
-        "embeddings.weight": tensors[character_graph.TABLE_INT8] * tensors[character_graph.TABLE_SCALE][:, None],
+        "embeddings.weight": tensors[graph_builder.TABLE_INT8] * tensors[graph_builder.TABLE_SCALE][:, None],
         "position.weight": np.eye(config.embedding_dim),
         "query.weight": pair[:a] * a**0.25,
         "key.weight": pair[a:],
-        "output.weight": tensors[character_graph.OUTPUT].T,
-        "output.bias": tensors[character_graph.OUTPUT_BIAS],
-        "projection.weight": tensors[character_graph.PROJECTION].T,
+        "output.weight": tensors[graph_builder.OUTPUT].T,
+        "output.bias": tensors[graph_builder.OUTPUT_BIAS],
+        "projection.weight": tensors[graph_builder.PROJECTION].T,
     }
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
 

@@ -18,15 +18,14 @@ from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CheckpointError, OptionError
 from training.augment.draw import open_augmenter
-from training.data.batches import BatchMaker, new_batch_maker, plan_steps
+from training.batches import BatchMaker, new_batch_maker, plan_steps
 from training.examples.example import Example, count_labels, entity_types_of
 from training.examples.files import read_negatives, read_training_files
-from training.finetune.objective import Evaluate, fit
+from training.finetune.objective import Evaluate, NetworkTeacher, Teacher, as_teacher, fit, live_encoder, read_alike
 from training.finetune.request import FitConfig, FitRequest, FitResult
-from training.finetune.teachers import NetworkTeacher, Teacher, as_teacher, live_encoder, read_alike
-from training.loop.distributed import local_device, process_group, shard_of_environment, wait_for_all
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.options import EvaluationOptions, TrainingEvents, as_paths, refuse_overwriting
+from training.training_loop import local_device, process_group, shard_of_environment, wait_for_all
 from training.ulr.objective import UlrTerms, open_terms
 
 TRAINING = "training"

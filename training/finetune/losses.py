@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from training.data.batches import NO_KEY
+from training.batches import NO_KEY
 
 MASKED_LOGIT = -1e4
 """Replaces minus infinity; finite, so that a row without any allowed entry does not give NaN."""

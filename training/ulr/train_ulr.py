@@ -26,12 +26,11 @@ from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
-from training.loop.distributed import shard_of_environment
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
 from training.options import TrainingEvents, as_paths, refuse_overwriting
+from training.training_loop import shard_of_environment
 from training.ulr.drawing import open_data
-from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
-from training.ulr.objective import UlrRecord, fit_ulr
+from training.ulr.objective import UlrNetwork, UlrRecord, fit_ulr, head_names, head_tensors, open_head
 from training.ulr.request import Pooling, UlrConfig, UlrRequest, UlrResult
 
 _TOKENIZER_FILES = (

@@ -1,13 +1,21 @@
-"""Options that several commands share, and functions that open the store, files and linker they name."""
+"""Options that several commands share, and functions that open the store, files and linker they name.
+
+A progress bar for library calls that report (done, total).
+
+The error of a command that needs an extra which is not installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
 from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.errors import ModelError
+from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S, check_store_location, default_store
 
 if TYPE_CHECKING:
@@ -176,3 +184,39 @@ def report_newer_state(linker: EntityLinker) -> None:
     """
     if linker.is_outdated:
         echo("A collection changed meanwhile. All answers are of its state at the beginning.", err=True)
+
+
+@contextmanager
+def progress_bar(doing: str, unit: str = " names") -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that moves a bar on stderr; nothing is shown where stderr is no terminal.
+
+    Args:
+        doing: Stands before the bar.
+        unit: What is counted.
+    """
+    bars: list[Any] = []
+
+    def report(done: int, total: int) -> None:
+        from tqdm import tqdm
+
+        if not bars:
+            bars.append(tqdm(total=total, unit=unit, unit_scale=True, desc=doing, dynamic_ncols=True, disable=None))
+        bars[0].total = total
+        bars[0].update(done - bars[0].n)
+
+    try:
+        yield report
+    finally:
+        for bar in bars:
+            bar.close()
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Turn a missing library of an extra into an error that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"{error.name} is not installed, and this command needs it. Install it with: {install_command(extra)}"
+        ) from error

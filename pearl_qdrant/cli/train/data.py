@@ -19,8 +19,8 @@ from pearl_qdrant.cli.train.options import (
     options_of,
     phrases_option,
     taken,
+    training_stage,
 )
-from pearl_qdrant.cli.train.output import training_stage
 from pearl_qdrant.settings import DEFAULT_MODEL
 from training.options import (
     DEFAULT_PARAPHRASER,

@@ -20,8 +20,8 @@ from pearl_qdrant.cli.train.options import (
     options_of,
     phrases_option,
     taken,
+    training_stage,
 )
-from pearl_qdrant.cli.train.output import training_stage
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from training.options import AVERAGE_RATIO, HeadOptions
 

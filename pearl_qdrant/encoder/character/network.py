@@ -10,7 +10,7 @@ A constant table maps token ids to characters (`table.py`). Attention stays with
 characters and 8 wordpieces of a word are read. So the cost grows linearly with the number of words. All words of a
 batch form one (words, positions, e) tensor.
 
-Source: LOVE (Chen et al. 2022), section 4; PEARL (Chen et al. 2024), section 3.2. `training/export/character_graph.py`
+Source: LOVE (Chen et al. 2022), section 4; PEARL (Chen et al. 2024), section 3.2. `training/export/graph_builder.py`
 builds the same network in ONNX.
 """
 
@@ -23,8 +23,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.character.config import BEGIN, END, N_MARKS, PAD, CharacterConfig, tensor_shapes
-from pearl_qdrant.encoder.character.table import CharacterTable
+from pearl_qdrant.encoder.character.table import (
+    BEGIN,
+    END,
+    N_MARKS,
+    PAD,
+    CharacterConfig,
+    CharacterTable,
+    tensor_shapes,
+)
 
 MASKED = -1e4
 """Added to the scores of masked positions. Minus infinity would give NaN in a row of padding only."""

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, batch_failure, is_out_of_memory
-from pearl_qdrant.encoder.character.config import CharacterConfig, tensor_shapes
 from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
+from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, read_character_table, tensor_shapes
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.calibration.ask import choose_to_label
     from pearl_qdrant.linking.calibration.calibrate import CollectionFit, adapt_collection, calibrate_collection
-    from pearl_qdrant.linking.calibration.labels import Label, read_pairs
+    from pearl_qdrant.linking.calibration.labels import Label, choose_to_label, read_pairs
 
 __all__ = ["CollectionFit", "Label", "adapt_collection", "calibrate_collection", "choose_to_label", "read_pairs"]
 
@@ -20,7 +19,7 @@ __getattr__, __dir__ = lazy_exports(
         "Label": "pearl_qdrant.linking.calibration.labels",
         "adapt_collection": "pearl_qdrant.linking.calibration.calibrate",
         "calibrate_collection": "pearl_qdrant.linking.calibration.calibrate",
-        "choose_to_label": "pearl_qdrant.linking.calibration.ask",
+        "choose_to_label": "pearl_qdrant.linking.calibration.labels",
         "read_pairs": "pearl_qdrant.linking.calibration.labels",
     },
 )

@@ -23,23 +23,24 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.adaptation import Adaptation
-from pearl_qdrant.linking.calibration.changes import (
+from pearl_qdrant.linking.calibration.held_out import IntArray, Samples, collect, score_held_out
+from pearl_qdrant.linking.calibration.labels import (
+    LABELLED,
+    KnownMentions,
+    Label,
+    check_made,
+    from_labels,
+    from_names,
+    read_pairs,
+    with_learned,
+)
+from pearl_qdrant.linking.calibration.metrics import (
     KindChange,
     changes_by_kind,
     loses_exact_names,
     right_minus_wrong,
 )
-from pearl_qdrant.linking.calibration.held_out import score_held_out
-from pearl_qdrant.linking.calibration.known_mentions import (
-    LABELLED,
-    KnownMentions,
-    check_made,
-    from_labels,
-    from_names,
-)
-from pearl_qdrant.linking.calibration.labels import Label, read_pairs, with_learned
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
-from pearl_qdrant.linking.calibration.samples import IntArray, Samples, collect
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of

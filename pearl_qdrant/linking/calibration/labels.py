@@ -1,15 +1,36 @@
-"""Labelled mentions: pairs of a mention and an entity id from a file."""
+"""Labelled mentions: pairs of a mention and an entity id from a file.
+
+Mentions of every kind made from the names of a collection, for a calibration without labelled pairs.
+
+Mentions with their right answers for a calibration: labelled pairs, or mentions made from the base.
+
+Chooses the mentions of a list whose answers would tell a calibration most: those that are nearly decided either way.
+
+A calibration is a curve over the linker's scores. Mentions that are chosen by their scores do not bend it, and it is
+flat where all answers are right or all are wrong: so those near the threshold are asked, spread over both sides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
+
+import numpy as np
 
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.calibration.held_out import HeldOut
-from pearl_qdrant.linking.learned.labelled import NIL, read_labelled
-from pearl_qdrant.linking.learned.learning import learned_pairs, unknown_ids
+from pearl_qdrant.linking.learned.learning import NIL, learned_pairs, read_labelled, unknown_ids
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
+from pearl_qdrant.linking.mention_kinds.make import NameOwners
+from pearl_qdrant.linking.mentions import clean_mention
+from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.records import Link
+from pearl_qdrant.settings import DEFAULT_NIL_SHARE
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
@@ -71,3 +92,177 @@ def as_nil(label: Label, same_name_ids: frozenset[int]) -> HeldOut:
         return hash(point.entity_id) in same_name_ids
 
     return HeldOut(label.mention, excludes)
+
+
+MAX_ENTITIES = 5000
+"""Size of the random sample of entities that mentions are made from."""
+
+_CHUNK = 256
+_NAMES_AN_ENTITY = 40
+
+
+def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[list[NamedEntity], NameOwners]:
+    """A random sample of the entities with their names, and the owners of all names, from one pass.
+
+    Takes 32 bytes a name: names and ids are kept as 64-bit hashes.
+    """
+    sample: list[str] = []
+    n_seen = 0
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        nonlocal n_seen
+        for point in collection.scroll():
+            if point.is_canonical:
+                # Reservoir sampling: entity number n replaces a random one with probability MAX_ENTITIES / n.
+                n_seen += 1
+                place = len(sample) if len(sample) < MAX_ENTITIES else int(rng.integers(n_seen))
+                if place < MAX_ENTITIES:
+                    sample[place : place + 1] = [point.entity_id]
+            yield point.entity_id, point.name
+
+    owners = NameOwners(pairs())
+    found: dict[str, list[NamePoint]] = {}
+    for start in range(0, len(sample), _CHUNK):
+        for point in collection.find(entity_ids=sample[start : start + _CHUNK], limit=_CHUNK * _NAMES_AN_ENTITY):
+            found.setdefault(point.entity_id, []).append(point)
+    entities = []
+    for entity_id in sample:
+        points = sorted(found.get(entity_id, ()), key=lambda point: (not point.is_canonical, point.name))
+        # A name that cleaning changes could not be found by its own string.
+        names = tuple(point.name for point in points if clean_mention(point.name) == point.name)
+        if names and points[0].is_canonical and names[0] == points[0].name:
+            entities.append(NamedEntity(entity_id, names, points[0].types))
+    return entities, owners
+
+
+MIN_MENTIONS = 50
+"""Fewer mentions cannot show a precision of 95 %."""
+
+PER_KIND = 200
+"""Mentions of each kind that are made from the base."""
+
+LABELLED = "labelled"
+"""The kind of mentions that come from labelled pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMentions:
+    """Mentions with right answers, n of each.
+
+    Attributes:
+        labels: The labels.
+        mentions: Their mentions, with the points to exclude for each.
+        right_ids: Right entity ids of each; empty for NIL.
+        kinds: The kind of each.
+        weights: The weight of each.
+    """
+
+    labels: list[Label]
+    mentions: list[HeldOut]
+    right_ids: list[frozenset[str]]
+    kinds: list[str]
+    weights: list[float]
+
+
+def from_names(collection: Collection, rng: np.random.Generator) -> KnownMentions:
+    """Mentions of every kind from the names of the base, weighted by the shares of the kinds."""
+    entities, owners = sample_entities(collection, rng)
+    made = make_mentions(entities, owners, per_kind=PER_KIND, seed=int(rng.integers(1 << 30))) if entities else []
+    counts = Counter(one.kind for one in made)
+    shares = {kind.name: kind.share for kind in KINDS}
+    mean = sum(shares[kind] for kind in counts) / max(1, len(made))
+    return KnownMentions(
+        [Label(one.mention, one.entity_id) for one in made],
+        [HeldOut(one.mention, partial(_excludes, one)) for one in made],
+        [frozenset[str]() if one.entity_id is None else frozenset((one.entity_id,)) for one in made],
+        [one.kind for one in made],
+        [shares[one.kind] / counts[one.kind] / mean for one in made],
+    )
+
+
+def _excludes(made: MadeMention, point: NamePoint) -> bool:
+    return made.excludes(point.entity_id, point.name)
+
+
+def from_labels(
+    collection: Collection, labels: Sequence[Label], nil_share: float | None, rng: np.random.Generator
+) -> KnownMentions:
+    """The labelled mentions; some become NIL if none is."""
+    given = list(labels)
+    _check_enough(given)
+    check_ids(collection, given)
+    mentions = [HeldOut(label.mention) for label in given]
+    is_nil = [label.entity_id is None for label in given]
+    if not any(is_nil) and nil_share != 0:
+        share = DEFAULT_NIL_SHARE if nil_share is None else nil_share
+        for i, mention in _exclude_entities(given, collection, share, rng).items():
+            mentions[i], is_nil[i] = mention, True
+    right_ids = [
+        frozenset[str]() if nil else frozenset((str(label.entity_id),))
+        for label, nil in zip(given, is_nil, strict=True)
+    ]
+    return KnownMentions(given, mentions, right_ids, [LABELLED] * len(given), [1.0] * len(given))
+
+
+def _exclude_entities(
+    labels: Sequence[Label], collection: Collection, share: float, rng: np.random.Generator
+) -> dict[int, HeldOut]:
+    """A random share of the labels as NIL mentions, by row: their entities are excluded."""
+    n_excluded = max(1, round(share * len(labels)))
+    chosen = sorted(rng.permutation(len(labels))[:n_excluded].tolist())
+    owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
+    return {i: as_nil(labels[i], owners.sharing_names_with(str(labels[i].entity_id))) for i in chosen}
+
+
+def check_made(collection: Collection, made: KnownMentions) -> None:
+    """Raise a CalibrationError if the base gives too few mentions."""
+    if len(made.labels) < MIN_MENTIONS or sum(map(bool, made.right_ids)) < MIN_MENTIONS // 2:
+        raise CalibrationError(
+            f"The names of collection '{collection.name}' give {len(made.labels)} mentions, and at least "
+            f"{MIN_MENTIONS} are needed. Use labelled pairs: a mention, a tab and an entity id or NIL.",
+            option="pairs",
+        )
+
+
+def _check_enough(labels: Sequence[Label]) -> None:
+    """Raise a CalibrationError if there are too few labels."""
+    n_known = sum(label.entity_id is not None for label in labels)
+    if len(labels) < MIN_MENTIONS or n_known < MIN_MENTIONS // 2:
+        raise CalibrationError(
+            f"There are {len(labels):,} pairs, {n_known:,} of them with an entity. At least {MIN_MENTIONS} are needed, "
+            f"{MIN_MENTIONS // 2} of them with an entity; a thousand are better."
+        )
+
+
+READ = 20_000
+"""Distinct mentions that are linked; of more, the first."""
+
+SPREAD = 3
+"""The mentions that are asked are every third of so many times as many that are nearest to the threshold."""
+
+
+def choose_to_label(
+    linker: EntityLinker, mentions: Iterable[str], n: int, options: LinkOptions | None = None
+) -> list[Link]:
+    """The links whose right answers would tell a calibration most, the least certain first.
+
+    Args:
+        linker: An open linker.
+        mentions: The strings of one source; each distinct one counts once.
+        n: How many, at least 1; fewer come if there are fewer that no rule decides.
+        options: As for `link`.
+
+    Raises:
+        ValueError: If `n` is less than 1.
+    """
+    if n < 1:
+        raise ValueError(f"at least one mention can be asked, not {n}")
+    distinct = dict.fromkeys(filter(None, map(clean_mention, mentions)))
+    chosen = options or LinkOptions()
+    threshold = linker.calibration.threshold if chosen.threshold is None else chosen.threshold
+    open_links = [
+        link for link in linker.link_batch(list(islice(distinct, READ)), chosen) if link.candidates and not link.rule
+    ]
+    # Equally far ones in an order that does not depend on that of the list.
+    nearest = sorted(open_links, key=lambda one: (abs((one.candidates[0].probability or 0) - threshold), one.mention))
+    return nearest[: SPREAD * n][:: max(1, min(SPREAD, len(nearest) // n))][:n]

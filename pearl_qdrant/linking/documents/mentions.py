@@ -1,19 +1,83 @@
-"""A mention of a document: its candidates, and what the features say of them so far. No computation of features."""
+"""Reads documents with the places of their mentions: JSON Lines.
+
+    {"id": "report-7", "text": "She left NYC.", "mentions": [{"start": 9, "end": 12}]}
+
+The id may be missing. Offsets count characters from 0. Further keys are ignored, so that a file of labelled documents
+(`learned.labelled`) can be linked too.
+
+The mentions of a document: where they are, and by which string each is looked up.
+
+A mention of a document: its candidates, and what the features say of them so far. No computation of features.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 import numpy as np
 
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.documents.model import COLUMN, FEATURES, NIL_COLUMN, NIL_FEATURES, FloatArray
 from pearl_qdrant.linking.learned.names import LearnedMention
+from pearl_qdrant.linking.mention_detection.abbreviations import expand, find_abbreviations, find_uses
+from pearl_qdrant.linking.mention_detection.passages import GivenSpan, Passage, read_passages, read_spans
+from pearl_qdrant.linking.mention_detection.tokens import as_name
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.rules import BONUS
 from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount
+
+
+def read_document_lines(file: BinaryIO, name: str) -> Iterator[Passage]:
+    """Yield the documents of a file, each with its `ents`; blank lines yield nothing.
+
+    Args:
+        file: An open binary file.
+        name: Its path, for errors.
+
+    Raises:
+        FormatError: At a line that is not UTF-8, too long, no JSON, or has another form.
+    """
+    for passage in read_passages(file, name, "jsonl", spans_key="mentions"):
+        if passage.ents is None:
+            raise FormatError(name, passage.line, "not an object with a text and mentions, which may be []")
+        yield passage
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSpan:
+    """The place of a mention in a document.
+
+    Attributes:
+        start, end: Offsets in characters.
+        query: The string that is linked: the mention with single spaces, or the long form of an abbreviation.
+        long_form: The long form, if the text defines the mention as an abbreviation of it; else None.
+    """
+
+    start: int
+    end: int
+    query: str
+    long_form: str | None = None
+
+
+def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
+    """The mentions of a text, in the order of the spans; abbreviations that the text defines are expanded.
+
+    Raises:
+        ValueError: If a span is empty or outside the text, or of an unknown kind.
+    """
+    uses = find_uses(text, find_abbreviations(text))
+    found = []
+    for span in read_spans(text, spans):
+        expanded, is_abbreviated = expand(text, span.start, span.end, uses)
+        query = as_name(expanded)
+        found.append(DocumentSpan(span.start, span.end, query, query if is_abbreviated else None))
+    return found
+
 
 MOST_CERTAIN = 6.0
 """Logits beyond which the decision of the ranking model counts for no more."""

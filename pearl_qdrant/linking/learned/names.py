@@ -18,10 +18,9 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.learned import learning
-from pearl_qdrant.linking.learned.counts import Counts, Evidence, name_of
+from pearl_qdrant.linking.learned.counts import Counts, Evidence, Observation, Outcome, name_of, observations, posterior
 from pearl_qdrant.linking.learned.learning import Labelled, Learned
 from pearl_qdrant.linking.learned.ledger import BatchKind, LearnedBatch, Ledger, read_ledger
-from pearl_qdrant.linking.learned.posterior import Observation, Outcome, observations, posterior
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import Calibration

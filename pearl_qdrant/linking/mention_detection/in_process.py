@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection.name_case import NameCase
+from pearl_qdrant.linking.mention_detection.name_policy import NameCase
 from pearl_qdrant.records import Link
 
 

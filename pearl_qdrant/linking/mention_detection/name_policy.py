@@ -1,4 +1,17 @@
-"""Decides whether a span can mention a name at all: by its letter case, by how common its words are, and as a whole.
+"""English words that a mention does not start or end with, or does not consist of. Written for this project.
+
+Other languages work without lists: they get more candidate spans, which the base then rejects.
+
+How a base writes its names: as words (`aspirin`, `Diabetes mellitus`), or as proper names (`Leipzig`).
+
+It is measured from a sample of the base when a linker first annotates, not from a passage, for each coarse type:
+
+- Persons, places, organisations, works and events have proper names.
+- Other types are written as words if many canonical names have a lower-case word (`Diabetes mellitus`). Where case says
+  nothing (single words, Title Case, all capitals), the types that the model's head predicts for the names decide.
+- Where canonical names start with small letters too, a capital means something: `Turkey` beside `turkey`.
+
+Decides whether a span can mention a name at all: by its letter case, by how common its words are, and as a whole.
 
 - **Case.** A proper name has its capitals, unless the text has none: `nature` is not the journal, `who` not the WHO.
 - **Common words.** `Reading` is a place within a sentence; at its start, or where a text has no case, it is a word. A
@@ -11,22 +24,252 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from enum import Enum
+from typing import Protocol
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
-from pearl_qdrant.linking.mention_detection.name_case import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
-from pearl_qdrant.linking.mention_detection.stop_words import DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.records import Candidate
+
+ARTICLES = frozenset("a an the".split())
+"""May start a capitalised name."""
+
+CONNECTORS = frozenset(
+    "a an the of in and or for to with by on at from as into de del della der des di da du la le les el los las van von"
+    " und et y al ibn bin zu zum zur am im den dem das die s n".split()
+)
+"""May stand inside a mention, in lower case."""
+
+_FUNCTION = """
+i me my mine myself we us our ours ourselves you your yours yourself he him his himself she her hers herself it its
+itself they them their theirs themselves this that these those who whom whose which what where when why how whether
+am is are was were be been being has have had having do does did doing done will would shall should can could may might
+must ought not no nor neither either both but if then else than so such too very just only also even still yet already
+again ever never always often sometimes usually once twice soon later early earlier now here there thus hence therefore
+however although though because since while until unless before after during about above below over under between among
+amid against through throughout across along around behind beyond within without toward towards upon off out up down
+back away near per via like unlike despite except besides instead rather quite almost nearly perhaps maybe indeed
+all any each every few many more most much several some same other others another own one ones two three four five six
+seven eight nine ten first second third last next another less least enough else
+t s d ll re ve m don doesn didn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn
+ago well together apart especially mainly mostly largely simply really
+"""
+
+_VERBS = """
+say says said saying tell tells told ask asks asked go goes went gone going come comes came coming get gets got getting
+make makes made making take takes took taken taking give gives gave given giving find finds found finding know knows
+knew known see sees saw seen seeing think thinks thought want wants wanted use uses used using work works worked working
+call calls called calling try tries tried trying need needs needed feel feels felt become becomes became leave leaves
+left leaving put puts keep keeps kept let lets begin begins began begun seem seems seemed help helps helped helping show
+shows showed shown showing hear hears heard play plays played playing run runs ran running move moves moved moving live
+lives lived living believe believes believed bring brings brought happen happens happened write writes wrote written
+writing provide provides provided sit sits sat stand stands stood lose loses lost pay pays paid meet meets met include
+includes included including continue continues continued set sets learn learns learned change changes changed lead leads
+led understand understood watch watches watched follow follows followed following stop stops stopped create creates
+created speak speaks spoke spoken read reads allow allows allowed add adds added spend spends spent grow grows grew
+grown open opens opened walk walks walked win wins won offer offers offered remember remembers remembered consider
+considers considered appear appears appeared buy buys bought wait waits waited serve serves served die dies died send
+sends sent expect expects expected build builds built stay stays stayed fall falls fell fallen cut cuts reach reaches
+reached kill kills killed remain remains remained suggest suggests suggested raise raises raised pass passes passed sell
+sells sold require requires required report reports reported decide decides decided pull pulls pulled return returns
+returned explain explains explained hope hopes hoped develop develops developed carry carries carried break breaks broke
+broken receive receives received agree agrees agreed support supports supported hit hits produce produces produced eat
+eats ate eaten cover covers covered catch catches caught draw draws drew drawn choose chooses chose chosen cause causes
+caused join joins joined visit visits visited
+"""
+
+_ADJECTIVES = """
+new old good bad better best worse worst big small large little long short high low great young important different
+early late able public real sure free full possible whole certain clear main recent major likely strong easy hard
+common similar available ready final general simple current several various usual
+"""
+
+_NOUNS = """
+time times year years day days week weeks month months way ways people person man men woman women child children thing
+things world life lives hand hands part parts place places case cases point points company companies number numbers
+group groups problem problems fact facts home house room area areas money story stories lot right rights study studies
+book books eye eyes job jobs word words business issue issues side sides kind kinds head service services friend friends
+father mother family power hour hours minute minutes game games line lines end ends member members law laws car cars
+city cities name names team teams school student students country countries state states government program system
+question questions night morning evening afternoon half quarter moment reason reasons result results idea ideas body
+information level office door health history party change age policy process music market sense nation plan plans
+hundred hundreds thousand thousands million millions billion billions dozen dozens
+"""
+
+STOP_WORDS = CONNECTORS | frozenset(_FUNCTION.split()) | frozenset(_VERBS.split())
+"""A mention does not start or end with one of these, unless it is capitalised as a name."""
+
+COMMON_WORDS = STOP_WORDS | frozenset(_ADJECTIVES.split()) | frozenset(_NOUNS.split())
+"""A mention does not consist of one of these alone, unless it is capitalised as a name."""
+
+ROLES = frozenset(
+    """
+mr mrs ms miss dr prof sir dame lord lady madam rev reverend father sister brother saint st hon president vice prime
+premier minister chancellor governor mayor senator congressman congresswoman representative rep sen gov judge justice
+ambassador secretary king queen prince princess emperor empress pope bishop archbishop cardinal general gen colonel col
+captain capt major lieutenant lt sergeant sgt corporal private admiral commander marshal officer chief chairman
+chairwoman director professor doctor coach manager player striker goalkeeper defender midfielder pitcher skipper
+champion actor actress singer author writer poet painter former late commissioner spokesman spokeswoman deputy envoy
+patriarch rabbi analyst economist editor columnist correspondent lawyer attorney inspector sheriff treasurer founder
+""".split()
+)
+"""Titles and roles, which stand beside a name and are no part of it."""
+
+DATES = frozenset(
+    """
+monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september
+october november december
+""".split()
+)
+"""Words that are no part of a name beside them: Florida May 14."""
+
+HAN_PARTICLES = frozenset("的了是在和与也不有就都而及或但被把对从为这那其之以于他她它们我你很还又再着过吗呢吧啊")
+"""Characters that a Chinese name rarely starts or ends with."""
+
+
+SAMPLE = 4_000
+"""Points read of each collection. Their ids are hashes, so the first ones are a random sample."""
+
+PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC EVENT WORK_OF_ART LAW".split())
+"""Coarse types whose names are capitalised in running text."""
+
+_WORDS = 0.3
+"""Names are words if this share of them has a lower-case word where proper names have capitals. Of the bases that were
+looked at, those of diseases, anatomy, cells and chemicals have over 0.8, those of places and works below 0.1."""
+
+_SMALL_STARTS = 0.1
+"""Share of canonical names with a small first letter from which a capital one means something."""
+
+_LEAST = 5
+"""Names of a type from which it is judged by itself, and not with all the others."""
+
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+class Writing(Enum):
+    """How a name is written."""
+
+    WORD = "word"  # a word of the language; its capital says nothing, if it has one
+    CAPITAL = "capital"  # written with a capital in a base that writes others without
+    PROPER = "proper"  # a proper name
+
+
+class NamedPoint(Protocol):
+    """What is read of a name; `NamePoint` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_canonical(self) -> bool: ...
+    @property
+    def types(self) -> tuple[str, ...]: ...
+    @property
+    def predicted_type(self) -> str | None: ...
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Counts of the canonical names of one type."""
+
+    names: int = 0
+    small_starts: int = 0
+    long: int = 0  # names of several words
+    with_small_word: int = 0
+    predicted: int = 0
+    predicted_proper: int = 0
+
+    def add(self, point: NamedPoint) -> None:
+        words = _LETTERS.findall(point.name)
+        if not words:
+            return
+        self.names += 1
+        self.small_starts += words[0][0].islower()
+        later = [word for word in words[1:] if len(word) > 3 and word.lower() not in CONNECTORS]
+        self.long += bool(later)
+        self.with_small_word += any(word[0].islower() for word in later)
+        if point.predicted_type is not None:
+            self.predicted += 1
+            self.predicted_proper += point.predicted_type in PROPER_TYPES
+
+    def are_words(self, *, has_case: bool, has_type: bool) -> bool:
+        if has_case and self.small_starts >= _WORDS * self.names > 0:
+            return True
+        if has_case and self.long >= _LEAST and self.with_small_word >= _WORDS * self.long:
+            return True
+        return 2 * self.predicted_proper < self.predicted if self.predicted else has_type
+
+
+@dataclass(frozen=True, slots=True)
+class NameCase:
+    """How the names of some collections are written; made by `of_points`.
+
+    Attributes:
+        words: The coarse types, "" for none, whose names are written as words.
+        capitals_count: Those of them where a capital means something.
+        known: All types that were seen often enough.
+        others: What holds for the other types: "untyped" and "typed" if such names are words, "capitals count".
+        has_case: Whether some names have capitals and others small letters.
+        is_capitals: Whether nearly all names are in capitals.
+    """
+
+    words: frozenset[str] = frozenset()
+    capitals_count: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+    has_case: bool = True
+    is_capitals: bool = False
+
+    @classmethod
+    def of_points(cls, points: Iterable[NamedPoint]) -> NameCase:
+        """Measure a sample of names."""
+        by_type: Mapping[str, _Counts] = defaultdict(_Counts)
+        everything = _Counts()
+        n_lower = n_upper = n_names = 0
+        for point in points:
+            n_names += 1
+            n_lower += point.name != point.name.upper()
+            n_upper += point.name != point.name.lower()
+            if point.is_canonical and PROPER_TYPES.isdisjoint(point.types):
+                everything.add(point)
+                by_type[point.types[0] if point.types else ""].add(point)
+        has_case = n_lower >= 0.05 * n_names and n_upper >= 0.02 * n_names  # acronyms and names of people are in all
+        known = {name: counts for name, counts in by_type.items() if counts.names >= _LEAST}
+        words = {n for n, counts in known.items() if counts.are_words(has_case=has_case, has_type=bool(n))}
+        capitals = {n for n, c in known.items() if has_case and c.small_starts >= _SMALL_STARTS * c.names}
+        kinds = {"untyped": False, "typed": True}
+        others = {n for n, has_type in kinds.items() if everything.are_words(has_case=has_case, has_type=has_type)}
+        if has_case and everything.small_starts >= _SMALL_STARTS * everything.names > 0:
+            others.add("capitals count")
+        is_capitals = n_names > n_lower < 0.05 * n_names
+        return cls(frozenset(words), frozenset(capitals), frozenset(known), frozenset(others), has_case, is_capitals)
+
+    def writing_of(self, candidate: Candidate) -> Writing:
+        """How the name of a candidate is written."""
+        name = candidate.name
+        if self.has_case and name == name.lower():
+            return Writing.WORD
+        if not PROPER_TYPES.isdisjoint(candidate.types):
+            return Writing.PROPER
+        key = candidate.types[0] if candidate.types else ""
+        is_known = key in self.known
+        if not (key in self.words if is_known else ("typed" if key else "untyped") in self.others):
+            return Writing.PROPER
+        counts = key in self.capitals_count if is_known else "capitals count" in self.others
+        return Writing.CAPITAL if counts and name != name.lower() else Writing.WORD
+
 
 _SLIP = 0.85
 """Share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped."""
 
-_ADJECTIVES = ("an", "ese", "ish", "ine", "ic", "i")
+_ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")
 """Endings of adjectives of places and persons: Canadian, Argentine."""
 
 _BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
@@ -127,7 +370,7 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     words, of_name = set(written.split()), set(name.split())
     if not is_word and " " in name and (words < of_name or (of_name < words and _BESIDE.issuperset(words - of_name))):
         return True
-    if any(written.endswith(ending) and not name.endswith(ending) for ending in _ADJECTIVES):
+    if any(written.endswith(ending) and not name.endswith(ending) for ending in _ENDINGS):
         return False
     return n > 3 and SequenceMatcher(None, written, name, autojunk=False).ratio() >= _SLIP
 

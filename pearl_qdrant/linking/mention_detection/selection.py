@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.mention_detection.name_case import Writing
-from pearl_qdrant.linking.mention_detection.name_policy import is_date, is_whole
+from pearl_qdrant.linking.mention_detection.name_policy import Writing, is_date, is_whole
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span
 from pearl_qdrant.linking.mention_detection.tie_breaking import namesakes
 from pearl_qdrant.records import Link, NilReason

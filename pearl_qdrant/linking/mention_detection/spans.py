@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
-from pearl_qdrant.linking.mention_detection.stop_words import (
+from pearl_qdrant.linking.mention_detection.name_policy import (
     ARTICLES,
     COMMON_WORDS,
     CONNECTORS,

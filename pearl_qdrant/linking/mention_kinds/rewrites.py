@@ -1,6 +1,10 @@
 """Other forms of a name that mean the same: case, punctuation, plural, order, affixes, spelling, initials, context.
 
 Each function returns another form of a name, or None where the kind does not apply to it.
+
+Slips of one character, as people, scanners and ears make them; never in a number, which would be another one.
+
+Names of many fields, and words of everyday language: mentions without an entity, for bases that do not have them.
 """
 
 from __future__ import annotations
@@ -173,3 +177,181 @@ def in_words(name: str, types: tuple[str, ...], rng: random.Random) -> str | Non
         return None
     of_type = [template for one in types for template in CONTEXTS.get(one, ())]
     return rng.choice(of_type or CONTEXTS[""]).format(name)
+
+
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+KEYBOARD: dict[str, str] = {
+    letter: "".join(sorted({c for row in _ROWS[max(0, y - 1) : y + 2] for c in row[max(0, x - 1) : x + 2]} - {letter}))
+    for y, letters in enumerate(_ROWS)
+    for x, letter in enumerate(letters)
+}
+"""Neighbours of each letter on a QWERTY keyboard."""
+
+OCR: tuple[tuple[str, str], ...] = (
+    ("m", "rn"), ("rn", "m"), ("l", "1"), ("i", "l"), ("o", "0"), ("e", "c"), ("c", "e"), ("h", "b"), ("cl", "d"),
+    ("d", "cl"), ("u", "n"), ("n", "u"), ("f", "t"), ("t", "f"), ("w", "vv"), ("s", "5"), ("b", "6"), ("a", "o"),
+)  # fmt: skip
+"""Characters that optical recognition confuses."""
+
+SOUNDS: tuple[tuple[str, str], ...] = (
+    ("ph", "f"), ("f", "ph"), ("th", "t"), ("ie", "ei"), ("ei", "ie"), ("y", "i"), ("i", "y"), ("c", "k"), ("k", "c"),
+    ("s", "c"), ("ck", "k"), ("sc", "s"), ("rh", "r"), ("ea", "ee"), ("ee", "ea"), ("er", "ar"), ("ance", "ence"),
+    ("ence", "ance"), ("ll", "l"), ("l", "ll"), ("ss", "s"), ("s", "ss"), ("tt", "t"), ("t", "tt"), ("z", "s"),
+)  # fmt: skip
+"""Spellings of one sound, doubled letters among them."""
+
+MIN_LETTERS = 4
+"""Letters of a word that gets a slip: in `cat` one letter makes another word."""
+
+_WORD = re.compile(rf"[^\W\d_]{{{MIN_LETTERS},}}")
+
+
+def slip(name: str, rng: random.Random) -> str | None:
+    """The name with one slip inside one of its longer words; None if it has none, or nothing changes."""
+    words = list(_WORD.finditer(name))
+    if not words:
+        return None
+    for _ in range(8):
+        # A long word is mistyped more often.
+        word = rng.choices(words, weights=[len(w.group()) for w in words])[0]
+        changed = rng.choices(_MAKERS, weights=_WEIGHTS)[0](word.group(), rng)
+        if changed is not None and changed.casefold() != word.group().casefold():
+            return name[: word.start()] + changed + name[word.end() :]
+    return None
+
+
+def _typed(word: str, rng: random.Random) -> str | None:
+    at = rng.randrange(len(word))
+    near = KEYBOARD.get(word[at].lower())
+    if near is None:
+        return None
+    letter = rng.choice(near)
+    letter = letter.upper() if word[at].isupper() else letter
+    return rng.choice((word[:at] + letter + word[at + 1 :], word[:at] + letter + word[at:]))
+
+
+def _left_out(word: str, rng: random.Random) -> str:
+    at = rng.randrange(len(word))
+    return word[:at] + word[at + 1 :]
+
+
+def _doubled(word: str, rng: random.Random) -> str:
+    at = rng.randrange(len(word))
+    return word[: at + 1] + word[at].lower() + word[at + 1 :]
+
+
+def _swapped(word: str, rng: random.Random) -> str:
+    at = rng.randrange(len(word) - 1)
+    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+
+
+def _random_letter(word: str, rng: random.Random) -> str:
+    at = rng.randrange(len(word))
+    return word[:at] + rng.choice(_LETTERS) + word[at + 1 :]
+
+
+def _replaced(pairs: tuple[tuple[str, str], ...], word: str, rng: random.Random) -> str | None:
+    lowered = word.lower()
+    places = [(m.start(), a, b) for a, b in pairs for m in re.finditer(re.escape(a), lowered)]
+    if not places or len(lowered) != len(word):
+        return None
+    at, a, b = rng.choice(places)
+    return word[:at] + b + word[at + len(a) :]
+
+
+def _scanned(word: str, rng: random.Random) -> str | None:
+    return _replaced(OCR, word, rng)
+
+
+def _heard(word: str, rng: random.Random) -> str | None:
+    return _replaced(SOUNDS, word, rng)
+
+
+_MAKERS = (_typed, _left_out, _doubled, _swapped, _random_letter, _scanned, _heard)
+_WEIGHTS = (3, 3, 1, 3, 1, 1, 2)
+"""Typing makes most slips; by and large as in corpora of misspellings."""
+
+
+OTHER_FIELDS: dict[str, tuple[str, ...]] = {
+    "disease": (
+        "asthma", "type 2 diabetes mellitus", "psoriasis", "measles", "multiple sclerosis", "scarlet fever",
+        "rheumatoid arthritis", "Crohn's disease", "tuberculosis", "melanoma", "cystic fibrosis", "migraine", "gout",
+        "Parkinson's disease", "glaucoma", "appendicitis", "whooping cough", "osteoporosis", "dengue fever", "anorexia",
+    ),
+    "anatomy": (
+        "left ventricle", "femur", "optic nerve", "small intestine", "pituitary gland", "thoracic vertebra", "bladder",
+        "eyelid", "spleen", "cerebellum", "fibula", "aortic valve", "skeletal muscle tissue", "lymph node", "trachea",
+    ),
+    "gene or process": (
+        "DNA repair", "lipid transport", "BRCA1", "cell division", "glycolysis", "mitochondrial matrix", "TP53",
+        "protein folding", "signal transduction", "kinase activity", "ribosome", "RNA splicing", "interleukin 6",
+    ),
+    "drug": (
+        "ibuprofen", "amoxicillin", "metformin", "warfarin", "prednisone", "paracetamol", "insulin glargine",
+        "morphine",
+        "atorvastatin", "vitamin D3", "lithium carbonate", "naloxone", "clopidogrel", "salbutamol inhaler", "heparin",
+    ),
+    "place": (
+        "Lake Geneva", "Buenos Aires", "Mount Kenya", "Ohio River", "Kyoto", "Isle of Wight",
+        "Yellowstone National Park",
+        "Gulf of Finland", "Casablanca", "Tasmania", "Black Forest", "Cape Horn", "Siberia", "Oslo", "Lower Saxony",
+    ),
+    "person": (
+        "Marie Curie", "Nelson Mandela", "Frida Kahlo", "Wolfgang Amadeus Mozart", "Rosa Parks", "Charles Darwin",
+        "Leo Tolstoy", "Simone Biles", "Johannes Kepler", "Emily Dickinson", "Muhammad Ali", "Ada Lovelace",
+        "Galileo Galilei", "Maria Callas", "Thomas Edison",
+    ),
+    "organisation": (
+        "Lufthansa", "Royal Dutch Shell", "Red Cross", "Manchester United", "Sony Corporation", "Greenpeace", "IKEA",
+        "World Health Organization", "Deutsche Bank", "Harvard Medical School", "Toyota Motor", "Interpol", "Nestlé",
+        "Boston Celtics", "Pfizer",
+    ),
+    "work": (
+        "Moby Dick", "The Magic Flute", "Casablanca (film)", "Star Wars", "Pride and Prejudice", "Abbey Road",
+        "Blade Runner", "The Starry Night", "Game of Thrones", "Don Quixote", "Swan Lake", "The Hobbit", "Citizen Kane",
+    ),
+    "technology": (
+        "hash table", "Kubernetes", "linear regression", "PostgreSQL", "TCP/IP", "quicksort", "garbage collection",
+        "convolutional neural network", "USB-C cable", "Ubuntu 22.04", "JavaScript", "lithium-ion battery", "OAuth 2.0",
+    ),
+    "law and money": (
+        "income tax return", "power of attorney", "compound interest", "First Amendment", "mortgage rate", "VAT number",
+        "breach of contract", "40 dollars", "copyright law", "double-entry bookkeeping", "GDPR", "stock split",
+    ),
+    "food and animals": (
+        "apple pie", "olive oil", "golden retriever", "blue whale", "sourdough bread", "grizzly bear", "green tea",
+        "honey bee", "tomato soup", "emperor penguin", "oak tree", "cheddar cheese", "red fox", "banana bread",
+    ),
+}  # fmt: skip
+"""Well-known names by field. A field of which the base has names is left out."""
+
+COMMON_WORDS: tuple[str, ...] = (
+    *(
+        "offices yesterday morning question answer window meeting open letters running people things week afternoon "
+        "garden kitchen table chair bottle driver teacher holiday weather ticket number price problem idea reason "
+        "beginning middle corner street road visitor customer colleague neighbour brother daughter marriage birthday "
+        "breakfast dinner luggage suitcase holidays shopping reading writing walking talking waiting quickly slowly "
+        "perhaps therefore although because between without another several enough almost already beautiful difficult "
+        "interesting expensive possible important different similar ready tired hungry busy quiet loud empty heavy "
+        "yellow purple wooden broken borrowed missing hidden promised delivered finished started cancelled repeated"
+    ).split(),
+    "the other day", "last week", "a few days later", "on the way home", "in the meantime", "good morning",
+    "as soon as possible", "more or less", "thank you very much", "no idea", "next door", "half an hour", "see above",
+    "please reply", "not applicable", "to be confirmed", "n/a", "unknown", "misc", "test",
+)  # fmt: skip
+"""Words and phrases that are seldom names."""
+
+OPPOSITES: dict[str, str] = dict(
+    pair.split("/")
+    for one in (
+        "left/right upper/lower acute/chronic primary/secondary northern/southern eastern/western north/south "
+        "east/west "
+        "benign/malignant early/late positive/negative male/female old/new major/minor internal/external "
+        "anterior/posterior dominant/recessive adult/juvenile increased/decreased first/second high/low inner/outer "
+        "central/peripheral maternal/paternal summer/winter men's/women's"
+    ).split()
+    for pair in (one, "/".join(reversed(one.split("/"))))
+)
+"""Words whose exchange makes another thing of the same kind."""

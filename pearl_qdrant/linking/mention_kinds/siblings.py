@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pearl_qdrant.linking.mention_kinds.foreign_names import OPPOSITES
+from pearl_qdrant.linking.mention_kinds.rewrites import OPPOSITES
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.mention_kinds.make import NamedEntity

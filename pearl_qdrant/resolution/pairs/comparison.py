@@ -20,24 +20,23 @@ from pearl_qdrant.lexical.idf import IdfTable, score_pairs
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.clusters import pack_pairs
-from pearl_qdrant.resolution.names import Forms, is_acronym_like, plain_name
+from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
     FEATURES,
     FROM_SCORES,
     LEGAL_FORMS,
     Form,
+    WordVectors,
     form_of,
+    mapped_vectors,
     replaced_words,
     skeleton,
     string_pair,
     without_legal_forms,
 )
+from pearl_qdrant.resolution.pairs.model import doubt, has_title
 from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
-from pearl_qdrant.resolution.pairs.reasons import doubt, has_title
-from pearl_qdrant.resolution.pairs.same_words import sameness
-from pearl_qdrant.resolution.pairs.slots import Slots
-from pearl_qdrant.resolution.pairs.word_vectors import WordVectors, mapped_vectors
-from pearl_qdrant.resolution.types import Types
+from pearl_qdrant.resolution.pairs.same_words import Slots, sameness
 
 N_NEIGHBOURS = 16
 """Neighbours by vector that are kept of each name."""

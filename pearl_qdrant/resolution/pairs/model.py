@@ -7,11 +7,18 @@ Its terms are written as they are computed, so that `resolution.json` can be rea
     person*inner     the product of two features
 
 `runs/resolution/model.py` fits the coefficients, and chooses the thresholds.
+
+Why two names are one entity, in words; and doubts: however near they are, a person is asked.
+
+the miller / the miller's cousin            what belongs to it
+Mrs. Berg / Berg                            title of another person
+stairs / stars                              two words that are spelt alike
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,8 +26,15 @@ from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
+from rapidfuzz.distance import OSA
 
-from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES
+from pearl_qdrant.lexical.spelling_variants import IGNORED
+from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.linking.ranking.edit_features import ONE_EDIT_LETTERS
+from pearl_qdrant.linking.ranking.name_differences import TITLES
+from pearl_qdrant.linking.ranking.string_features import StringFeatures
+from pearl_qdrant.resolution.names import is_acronym_like
+from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, FROM_STRINGS, Form
 
 MODEL_FILE = "resolution.json"
 
@@ -144,3 +158,139 @@ def _feature(features: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.flo
 def shipped_model() -> PairModel:
     """The model that ships with the package."""
     return PairModel.from_names(json.loads(files(__package__).joinpath(MODEL_FILE).read_text("utf-8")))
+
+
+EQUAL = "equal spelling"
+FOUNDED = "founded"
+DECIDED = "decided"
+INITIALS = "initials"
+PART_OF = "part of the name"
+
+_SAID = {
+    "same_words": "equal words",
+    "same_core": "equal but for brackets",
+    "slips": "one or two letters differ",
+    "other_order": "other order of words",
+    "inner": "words left out",
+    "initials": "initials",
+}
+"""What features of strings are called, the clearest first."""
+
+DOUBTS = (
+    "",
+    "another type",
+    "a company and a person",
+    "acronym that no source has with its long form",
+    "title of another person",
+    "the same words but for a letter",
+    "what belongs to it",
+    "one has an abbreviation",
+    "one has a number",
+    "short words that are spelt alike",
+    "two words that are spelt alike",
+    "equal names of different types",
+    "part of several names",
+    "acronym of several names",
+    "each has another acronym",
+)
+"""All reasons to ask, by their number; the first is none."""
+
+_DIGIT = re.compile(r"\d")
+
+_WOMEN = frozenset("mrs ms miss lady dame madam madame".split())
+"""Titles of a person who is not the one with the family name alone: `Mrs. Berg`, `Berg`."""
+
+_OWNER = re.compile(r"(?:['\u2019]s|s['\u2019])\s+\S", re.IGNORECASE)
+
+_LEAST_LETTERS = 8
+"""Letters from which a single word may be another spelling of a word: fewer make other names."""
+
+
+def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknown_places: bool = False) -> str:
+    """Why a person should decide whether two names mean the same, or "".
+
+    Args:
+        a, b: The names.
+        is_same: Whether their words are the same (`same_words`).
+        is_person: Whether both may be names of persons.
+        are_unknown_places: Whether both are places, and at least one is not a known one: transliterations of one name
+            are spelt alike, and so are `Austria` and `Australia`.
+    """
+    one, two = a.strings, b.strings
+    if not is_same and (_may_be_acronym(one, two) or _may_be_acronym(two, one)):
+        return "acronym that no source has with its long form"
+    if is_person and _is_titled_woman(one, two):
+        return "title of another person"
+    ours = [word for word in one.content if word not in two.content_set]
+    theirs = [word for word in two.content if word not in one.content_set]
+    if is_same:
+        return ""
+    if not ours and not theirs:
+        return "the same words but for a letter"
+    if _OWNER.search(one.text) or _OWNER.search(two.text):
+        return "what belongs to it"
+    if not ours or not theirs:
+        if _are_letters(ours or theirs, one, two):
+            return "one has an abbreviation"
+        if bool(_DIGIT.search(one.core)) != bool(_DIGIT.search(two.core)):
+            return "one has a number"
+        return ""
+    return _spelling(one, two, ours, theirs, are_unknown_places)
+
+
+def _may_be_acronym(short: StringFeatures, long: StringFeatures) -> bool:
+    """Whether one is the initials of the other, or any acronym beside several words that have nothing of it."""
+    is_other = is_acronym_like(short.text) and len(long.content) > 1 and short.content_set.isdisjoint(long.content_set)
+    return short.joined in long.initials or is_other
+
+
+def _are_letters(words: Sequence[str], one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether the words that only one has are abbreviations, which are no initials of the other's: `B2B`, `B2B PR`."""
+    if min(len(one.text.split()), len(two.text.split())) > 1:
+        return False
+    return all(len(word) == 2 and word.isalpha() and word not in one.initials | two.initials for word in words)
+
+
+def has_title(strings: StringFeatures, titles: frozenset[str]) -> bool:
+    """Whether a name has one of the titles; `MS` beside small letters is Microsoft."""
+    is_company = strings.text.startswith("MS ") and not strings.text.isupper()
+    return not titles.isdisjoint(strings.words) and not is_company
+
+
+def _is_titled_woman(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether one has the title of a woman before a family name, and the other is that name without such a title."""
+    for titled, other in ((one, two), (two, one)):
+        if has_title(titled, _WOMEN) and not has_title(other, _WOMEN):
+            return len([word for word in titled.words if word not in TITLES | _WOMEN | IGNORED]) < 2
+    return False
+
+
+def _spelling(
+    one: StringFeatures, two: StringFeatures, ours: Sequence[str], theirs: Sequence[str], are_unknown_places: bool
+) -> str:
+    """Why a word that is spelt like another one may be another word, or ""."""
+    if len(ours) > 1 or len(theirs) > 1:
+        return ""
+    word, other = ours[0], theirs[0]
+    if word == other:
+        return ""
+    is_alone = len(one.content) == len(two.content) == 1
+    least = ONE_EDIT_LETTERS if are_unknown_places else _LEAST_LETTERS
+    if is_alone and min(len(word), len(other)) < least:
+        return "short words that are spelt alike"
+    near = OSA.distance(word, other, score_cutoff=2) <= 2
+    if near and word_rarity(word) < 1.0 and word_rarity(other) < 1.0:
+        return "two words that are spelt alike"
+    return ""
+
+
+def reason_of(features: Sequence[float]) -> str:
+    """What speaks for a merge: the clearest feature of the strings, cosine and n-grams.
+
+    Args:
+        features: In the order of `FEATURES`.
+    """
+    values = dict(zip(FEATURES, features, strict=True))
+    said = next((text for name, text in _SAID.items() if name in FROM_STRINGS and values[name] > 0), None)
+    numbers = f"vectors {values['dense']:.2f}, n-grams {values['lexical']:.2f}"
+    return numbers if said is None else f"{said}; {numbers}"

@@ -14,9 +14,8 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
 from pearl_qdrant.service.errors import InvalidRequestError, LimitError
-from pearl_qdrant.service.limits import Texts, check_number, check_text, cut_text
 from pearl_qdrant.service.reconcile.evidence import Condition, MatchQuantifier
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.settings import ServiceSettings, Texts, check_number, check_text, cut_text
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 TypeStrict = Literal["any", "should", "all"]

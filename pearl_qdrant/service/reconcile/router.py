@@ -17,15 +17,14 @@ from pearl_qdrant.service.answers import declared, json_answer, json_pieces
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import UnauthorizedError
 from pearl_qdrant.service.gate import HAS_KEY, NEEDS_NO_KEY
-from pearl_qdrant.service.limits import check_fields
 from pearl_qdrant.service.reconcile import answers as a
 from pearl_qdrant.service.reconcile import queries as q
-from pearl_qdrant.service.reconcile.extending import LIMIT_SETTING, draft_rows, extended_rows, meta_of
+from pearl_qdrant.service.reconcile.answers import LIMIT_SETTING, draft_rows, extended_rows, meta_of
 from pearl_qdrant.service.reconcile.matching import match
 from pearl_qdrant.service.reconcile.pages import entity_html, entity_page, flyout_html, missing_page
 from pearl_qdrant.service.reconcile.properties import Catalogue, Catalogues, property_name, with_names
 from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.settings import ServiceSettings, check_fields
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:

@@ -15,14 +15,11 @@ from typing import Protocol
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.building.build import build_collection
-from pearl_qdrant.linking.calibration.held_out import HeldOut, score_held_out
-from pearl_qdrant.linking.calibration.samples import Samples, collect
+from pearl_qdrant.linking.building import build_collection
+from pearl_qdrant.linking.calibration.held_out import HeldOut, Samples, collect, score_held_out
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_kinds.kinds import KINDS
-from pearl_qdrant.linking.mention_kinds.make import MadeMention, NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.owners import NameOwners
+from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention, NamedEntity, NameOwners, make_mentions
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model

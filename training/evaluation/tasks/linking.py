@@ -19,9 +19,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from pearl_qdrant.linking.calibration.samples import Samples
-from pearl_qdrant.linking.mention_kinds.kinds import KINDS
-from pearl_qdrant.linking.mention_kinds.make import MadeMention
+from pearl_qdrant.linking.calibration.held_out import Samples
+from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention
 from training.evaluation.data import Data, OwnBase
 from training.evaluation.linking.methods import EverydayMethod, EverydaySet, Linker, LinkingMethod, make_set
 from training.evaluation.linking.peers import Answers

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pearl_qdrant.cli.common.bars import progress_bar
-from pearl_qdrant.cli.common.options import device_option, json_option, store_option, wait_option
+from pearl_qdrant.cli.common.options import device_option, json_option, progress_bar, store_option, wait_option
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 
 if TYPE_CHECKING:

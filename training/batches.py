@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from pearl_qdrant.cores import count_workers
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.augment import augment as augment_phrase
-from training.augment import edit_character
+from training.augment.draw import augment as augment_phrase
+from training.augment.draw import edit_character
 from training.examples.example import Example, fold_phrase
 from training.examples.files import index_by_name, phrase_key
 from training.networks.phrase_vectors import MicroBatch, pad_batches, token_ids

@@ -1,0 +1,516 @@
+"""The options of `pearl-qdrant ingest` that control how files are read, from the registry of formats.
+
+The output of `pearl-qdrant ingest`: skipped rows, the model, progress and counts. Only counts go to stdout.
+
+`pearl-qdrant ingest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, all_options
+from ingest.load.results import LoadEvents, reading_counts
+from pearl_qdrant.cli.common.options import (
+    device_option,
+    json_option,
+    open_store_at,
+    store_option,
+    wait_option,
+    yes_option,
+)
+from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.base.reader import FormatOption
+    from ingest.base.scan import ScanResult
+    from ingest.load.results import LoadResult
+    from pearl_qdrant.encoder.protocol import Encoder
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COLUMNS = "columns"
+
+FLAGS = {option.field: option.flag for option, _ in all_options()} | {_COLUMNS: "a column option"}
+"""The flag of each field of `ReadOptions`, for errors."""
+
+format_option: Callable[[F], F] = click.option(
+    "--format",
+    "kind",
+    default="auto",
+    show_default=True,
+    metavar="FORMAT",
+    help=f"auto finds the format in the content; or one of {', '.join(FORMAT_NAMES)}, or a base that --formats lists.",
+)
+
+
+def print_formats(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    """Print the formats and known bases, with the files that each reads, and end."""
+    if not is_asked or context.resilient_parsing:
+        return
+    from ingest.formats import known_bases
+
+    every = (*FORMATS, *known_bases())
+    width = max(len(one.name) for one in every)
+    for one in every:
+        click.echo(f"{one.name:<{width}}  {one.title}: {one.what}")
+    context.exit()
+
+
+def reading_options(command: F) -> F:
+    """Add a flag for each option of the formats; its help text names the formats that take it."""
+    command = click.option(
+        "--layout",
+        "layouts",
+        type=click.Path(dir_okay=False),
+        multiple=True,
+        help="Tables: a base of your own, described as JSON; may be repeated.",
+    )(command)
+    for option, formats in reversed(tuple(all_options())):
+        titles = ", ".join(one.title for one in formats)
+        add = click.option(
+            option.flag,
+            _parameter(option),
+            type=_type_of(option),
+            metavar=option.metavar,
+            multiple=option.is_repeated,
+            is_flag=option.is_switch,
+            help=f"{titles}: {option.help}",
+        )
+        command = add(command)
+    return command
+
+
+def _parameter(option: FormatOption) -> str:
+    return option.field.replace(".", "_")
+
+
+def _type_of(option: FormatOption) -> click.ParamType[Any] | None:
+    if option.choices:
+        return click.Choice(option.choices, case_sensitive=False)
+    if option.minimum is not None:
+        return click.IntRange(option.minimum)
+    return None
+
+
+def read_options(given: Mapping[str, Any]) -> ReadOptions:
+    """The options of reading from the parameters of the command.
+
+    Args:
+        given: ``limit``, and the parameters of `reading_options`.
+    """
+    from ingest.readers.columns import TableColumns
+    from ingest.readers.layouts import read_bases
+
+    values = {option.field: given[_parameter(option)] for option, _ in all_options()}
+    columns = TableColumns(
+        **{field.partition(".")[2]: value for field, value in values.items() if field.startswith(f"{_COLUMNS}.")}
+    )
+    others = {field: value for field, value in values.items() if "." not in field}
+    bases = tuple(base for path in given["layouts"] for base in read_bases(path))
+    return ReadOptions(
+        limit=given["limit"], bases=bases, columns=None if columns == TableColumns() else columns, **others
+    )
+
+
+_STEP = 0.1  # of the vectors, between two lines
+_SMALL = 10_000  # vectors that are searched exactly in any case, or indexed in a moment
+
+
+class LoadOutput(LoadEvents):
+    """Reports on stderr what a load does: skipped rows, the model, a progress bar, the graph.
+
+    Attributes:
+        stored: Entities that are stored and stay stored if the load fails.
+    """
+
+    def __init__(self, doing: str, input_name: str) -> None:
+        self.stored = 0
+        self._doing = doing
+        self._input = input_name
+        self._bar: Any = None
+        self._graph_reports: list[int] = []
+
+    def __enter__(self) -> LoadOutput:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the progress bar, so that the next message starts on a new line."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def scanned(self, result: ScanResult) -> None:
+        """Show the skipped rows."""
+        report = result.report
+        for note in report.notes:
+            echo(note, err=True)
+        for warning in report.warnings:
+            flags = " and ".join(f"--{option.replace('_', '-')}" for option in warning.options)
+            echo(f"warning: {warning.message}{f' with {flags}' if flags else ''}", err=True)
+        for skip in report.examples:
+            echo(f"skipped {skip}", err=True)
+        if (more := report.n_skipped - len(report.examples)) > 0:
+            echo(f"skipped {more} more rows", err=True)
+        if report.conflicting_names:
+            echo(
+                f"warning: {report.conflicting_names:,} rows have the id of an earlier row and another name, which "
+                "becomes one more name of that entity. This is right for synonyms, and wrong if an id was used twice:",
+                *(f"  {one}" for one in report.conflicts),
+                err=True,
+            )
+
+    def model_loaded(self, encoder: Encoder) -> None:
+        """Show the model in one line."""
+        info = encoder.info
+        head = "with phrase types" if info.has_head else "without a type head: points get no predicted types"
+        echo(
+            f"model {info.name}, {info.dim} dim, on {info.device} ({info.runtime}, {info.precision}), {head}", err=True
+        )
+
+    def unchanged(self, edited: bool) -> None:
+        """Explain why nothing is done."""
+        echo(f"{self._input} is unchanged since it was loaded; nothing to do", err=True)
+        if edited:
+            echo(
+                "Entities were added or deleted by hand since then, and stay so. --update makes the collection equal "
+                "to the input again.",
+                err=True,
+            )
+
+    def newer_release(self) -> None:
+        """Say that only what has changed is written."""
+        self._doing = "compare"
+        echo(
+            f"{self._input} is a newer release of what the collection holds: only what has changed is written", err=True
+        )
+
+    def resumed(self, entities: int) -> None:
+        """Show how much the load has not to do again."""
+        echo(f"resuming: {entities:,} entities are stored", err=True)
+
+    def started(self, names: int) -> None:
+        """Start the progress bar."""
+        from tqdm import tqdm
+
+        self._bar = tqdm(
+            total=names, unit=" names", unit_scale=True, desc=self._doing, dynamic_ncols=True, disable=None
+        )
+
+    def names_done(self, names: int) -> None:
+        """Move the progress bar."""
+        if self._bar is not None:
+            self._bar.update(names)
+
+    def entities_stored(self, entities: int) -> None:
+        """Remember the number for the message after a failure."""
+        self.stored = entities
+
+    def graph_built(self, done: int, total: int) -> None:
+        """Report that a graph is being built, and its progress after each tenth."""
+        reports = self._graph_reports
+        if done >= total or total <= _SMALL or (reports and done < reports[-1] + total * _STEP):
+            return
+        so_far = f", {done:,} done" if reports else " (search is exact until it is ready)"
+        echo(f"building the graph of {total:,} vectors{so_far}", err=True)
+        reports.append(done)
+
+
+def report_result(result: LoadResult) -> None:
+    """Explain what the counts of a load do not show."""
+    if result.rewritten:
+        echo(f"names that had disappeared from the collection and were written again: {result.rewritten:,}", err=True)
+    if result.unfinished:
+        echo(
+            f"other loads are not finished (still running, or interrupted): {', '.join(result.unfinished)}. The last "
+            f"one builds the graph; search is exact until then. To build it now: pearl-qdrant collections finalize "
+            f"{result.collection}",
+            err=True,
+        )
+    elif result.kept:
+        why = "correct the bad rows first" if result.report.n_skipped else "delete them with --update --yes"
+        echo(f"{result.kept:,} names that the new release lacks were kept: {why}", err=True)
+    elif result.other_names and not result.is_update:
+        echo(
+            f"The collection holds {result.other_names:,} names that this input lacks; an entity whose names "
+            f"or types changed has old and new ones side by side. If the input is a newer release of the same base, "
+            f"--update removes the old ones.",
+            err=True,
+        )
+
+
+def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
+    """The counts of a dry run."""
+    counts = reading_counts(scanned.report)
+    return {"collection": collection, **counts, "distinct_names": scanned.distinct_names, "points": 0, "dry_run": True}
+
+
+def print_counts(counts: dict[str, Any], as_json: bool) -> None:
+    """Print the counts on stdout, as JSON or in words."""
+    if as_json:
+        echo_json(counts)
+    else:
+        echo(*_in_words(counts))
+
+
+def _in_words(of: dict[str, Any]) -> Iterator[str]:
+    """What happened, one line a subject; the numbers of a line add up."""
+    is_dry = of.get("dry_run", False)
+    state = "counted, nothing is stored" if is_dry else "stored before" if of["is_unchanged"] else "all stored"
+    yield f"{of['collection']}: {of['entities']:,} entities with {of['names']:,} names, {state}"
+    skipped, left_out = (_reasons(of[key]) for key in ("skipped", "left_out"))
+    yield f"  rows: {of['rows']:,} read; bad and skipped: {skipped}; left out by the options: {left_out}"
+    if of["merged_rows"]:
+        merged, other = of["merged_rows"], of["conflicting_names"]
+        yield f"  ids: {merged:,} rows joined to an earlier row with their id, {other:,} of them with another name"
+    if is_dry:
+        return
+    if of["is_update"]:
+        parts = " + ".join(f"{of[key]:,} {key}" for key in ("added", "changed", "unchanged"))
+        gone = f"{of['removed']:,} removed, {of['kept']:,} kept"
+        yield f"  changes: {of['names']:,} names = {parts}; no longer in the input: {gone}"
+    yield f"  collection: {of['points']:,} names = {of['names']:,} of this input + {of['other_names']:,} others"
+    without = f"{of['without_vector']:,} without (no character that the model knows), found by spelling only"
+    yield f"  vectors: {of['points']:,} names = {of['with_vector']:,} with one + {without}"
+    load, graph = f"{of['load_seconds']:,.1f} to read, encode and store", f"{of['graph_seconds']:,.1f} for the graph"
+    yield f"  seconds: {of['load_seconds'] + of['graph_seconds']:,.1f} = {load} + {graph}"
+    yield f"  model: {of['model']} on {of['device']}"
+
+
+def _reasons(counts: dict[str, int]) -> str:
+    """Counts by reason: their sum, and each."""
+    parts = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in sorted(counts.items()))
+    return f"{sum(counts.values()):,}" + (f" ({parts})" if parts else "")
+
+
+_MANY = 0.1  # share of a collection that an update deletes without asking
+
+_HINTS = {
+    "collection": "Give one with --collection.",
+    "kb": "Choose another --collection.",
+    "partitions": "Start over with --restart, choose another --collection, or omit --ray and --partitions.",
+    "embed_descriptions": "Start over with --restart, or choose another --collection.",
+    "quantization": "Start over with --restart, or choose another --collection.",
+    "placement": (
+        "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
+    ),
+    **dict.fromkeys(FLAGS, "Omit it, or name the format with --format."),
+}
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@format_option
+@click.option("--formats", is_flag=True, is_eager=True, expose_value=False, callback=print_formats, help="List them.")
+@click.option("--collection", metavar="NAME", help="Default: the first file's name without its endings.")
+@click.option("--kb", metavar="NAME", help="Short name of the base, part of every point's id. Default: the collection.")
+@click.option("--kb-version", metavar="V", help="Release of the base, for the record.")
+@store_option
+@click.option(
+    "--model",
+    envvar="PEARL_QDRANT_MODEL",
+    show_envvar=True,
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="Shipped name, folder, or hub id as OWNER/NAME[@REVISION].",
+)
+@click.option("--pooling", type=click.Choice(["mean", "cls"]), help="For a plain encoder: instead of its own.")
+@click.option("--prefix", help="For a plain encoder: text put before each name.")
+@device_option
+@click.option("--limit", type=click.IntRange(1), help="Read at most this many entities.")
+@click.option("--restart", is_flag=True, help="Delete the collection first, and start over.")
+@click.option(
+    "--update/--no-update",
+    "is_update",
+    default=None,
+    help="Newer release of what is stored: write only what has changed, or add its names beside. [default: asks]",
+)
+@click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
+@click.option(
+    "--quantization",
+    type=click.Choice(["none", "int8", "binary", "turbo"]),
+    help="How a new collection keeps vectors for finding candidates; scores come from the whole ones. "
+    f"[default: {DEFAULT_QUANTIZATION}]",
+)
+@click.option(
+    "--embed-descriptions",
+    is_flag=True,
+    help="Also keep a vector of each description in a new collection: it tells namesakes apart in a context.",
+)
+@click.option(
+    "--ray",
+    metavar="ADDRESS|auto",
+    help="Build a new collection in parts by the workers of a Ray cluster: HOST:PORT, or auto for one on this machine.",
+)
+@click.option(
+    "--partitions",
+    type=int,
+    help="Build a new collection in so many parts, each with its graph. [default: with --ray by size and workers]",
+)
+@click.option(
+    "--work", type=click.Path(file_okay=False), help="Folder for parts until all are built. [default: the store's]"
+)
+@click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
+@click.option(
+    "--max-errors",
+    type=click.IntRange(0),
+    default=DEFAULT_MAX_ERRORS,
+    show_default=True,
+    help="Bad rows to skip before giving up; by default also at most 1 % of the rows.",
+)
+@reading_options
+@yes_option
+@click.option(
+    "--shards", type=click.IntRange(min=1), help="Parts of a new collection in a cluster. [default: one a node]"
+)
+@click.option("--replicas", type=click.IntRange(min=1), help="Copies of each part. [default: the server's, usually 1]")
+@click.option(
+    "--write-consistency",
+    type=click.IntRange(min=1),
+    help="Replicas that must confirm a write. [default: the server's, usually 1]",
+)
+@wait_option
+@json_option
+def ingest(
+    paths: tuple[str, ...],
+    collection: str | None,
+    is_update: bool | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **given: Any,  # the options of `load_base`, and those of the formats
+) -> None:
+    """Read a base of names, encode every name, and store it; `-` reads standard input.
+
+    An interrupted ingest resumes when the same command is given again.
+
+    \b
+    pearl-qdrant ingest umls.tsv
+    pearl-qdrant ingest names.csv --id-column QID --name-column Label --type-column Kind
+    pearl-qdrant ingest names.parquet products.parquet --collection names
+    pearl-qdrant ingest 2024AB/META --collection umls --sab SNOMEDCT_US --semantic-type DISO
+    pearl-qdrant ingest latest-all.json.gz --collection wikidata --language fi --language en
+    zcat base.tsv.gz | pearl-qdrant ingest - --collection base
+    pearl-qdrant ingest umls.tsv --ray auto
+    """
+    from ingest.load_base import collection_name, load_base, scan_base
+    from pearl_qdrant.store.names import check_name
+    from pearl_qdrant.store.protocol import Placement
+
+    if is_update and (given["restart"] or given["limit"] is not None):
+        raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
+    in_parts = given["ray"] is not None or given["partitions"] is not None
+    if in_parts and is_update is not None:
+        raise click.UsageError("--ray and --partitions make a new collection: omit --update and --no-update.")
+    if given["work"] is not None and not in_parts:
+        raise click.UsageError("--work is for --ray and --partitions.")
+    reading = {**_pick(given, "kind", "type_map", "max_errors"), "options": read_options(given)}
+    with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
+        name = collection or collection_name(paths[0])
+        if dry_run:
+            check_name(name)
+            counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
+        else:
+            if given["restart"] and not yes:
+                _ask_before_deleting(given["store"], name, given["wait_s"])
+            result = load_base(
+                paths,
+                name,
+                **reading,
+                **_pick(given, *_LOADING),
+                placement=Placement(given["shards"], given["replicas"], given["write_consistency"]),
+                update=False if in_parts else is_update,
+                may_update=_make_may_update(name, yes),
+                may_remove=_make_may_remove(yes),
+                events=output,
+            )
+            output.close()
+            report_result(result)
+            counts = result.to_json()
+    print_counts(counts, as_json)
+
+
+_LOADING = (
+    *("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "quantization", "embed_descriptions"),
+    *("restart", "ray", "partitions", "work", "wait_s"),
+)
+"""Options that `load_base` takes under the same name, beside those of reading."""
+
+
+def _pick(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: given[name] for name in names}
+
+
+def _make_may_update(name: str, yes: bool) -> Callable[[], bool]:
+    """A function that asks before a collection is updated to a newer release, without `--update`."""
+
+    def may_update() -> bool:
+        if yes:
+            return True
+        question = f"Most of these names are in collection '{name}' already: update it to this newer release?"
+        try:
+            if confirm(question, abort=False):
+                return True
+        except click.Abort as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+        raise click.UsageError(
+            f"Nothing was done: most of these names are in collection '{name}' already, so this looks like a newer "
+            f"release of what it holds. Add --update to update it, --no-update to add the names beside the old ones, "
+            f"or choose another --collection."
+        )
+
+    return may_update
+
+
+@contextmanager
+def _explained_errors(output: LoadOutput) -> Iterator[None]:
+    """Name the flag of an option that does not fit; report what is stored if the store fails."""
+    from pearl_qdrant.errors import OptionError, StoreError
+
+    try:
+        yield
+    except OptionError as error:
+        option = error.option
+        fact = str(error).replace(f"'{option}'", FLAGS.get(option, option), 1)
+        raise click.UsageError(f"{fact} {_HINTS.get(option, '')}".rstrip()) from error
+    except StoreError:
+        output.close()
+        if output.stored:
+            echo(f"{output.stored:,} entities are stored and kept: the same command resumes there.", err=True)
+        raise
+
+
+def _make_may_remove(yes: bool) -> Callable[[int, int], bool]:
+    """A function that asks before an update deletes more than a tenth of a collection."""
+
+    def may_remove(removed: int, total: int) -> bool:
+        if yes or removed <= _MANY * total:
+            return True
+        try:
+            return confirm(f"The new release lacks {removed:,} of {total:,} names: delete them?", abort=False)
+        except click.Abort:  # nobody to ask
+            return False
+
+    return may_remove
+
+
+def _ask_before_deleting(location: str, name: str, wait_s: float) -> None:
+    """Ask whether an existing collection may be deleted."""
+    store = open_store_at(location, wait_s=wait_s)
+    try:
+        exists = name in store.collections()
+    finally:
+        store.close()
+    if exists:
+        confirm(f"Delete collection '{name}' in {store.location}, its calibration included, and start over?")

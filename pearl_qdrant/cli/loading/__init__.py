@@ -1,1 +1,0 @@
-"""The command that loads a base: its options and what it prints."""

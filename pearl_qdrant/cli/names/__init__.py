@@ -1,1 +1,0 @@
-"""Commands on whole lists of names: `resolve` and `crosswalk`."""

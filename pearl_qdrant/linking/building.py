@@ -1,0 +1,343 @@
+"""Entities from what a program holds: `Entity` objects, dictionaries, or the rows of a pandas or polars frame.
+
+Writes a new collection from entities in memory, and the store of a collection that lives as long as its linker.
+
+Qdrant Edge keeps everything in files: "in memory" is a temporary folder, which is deleted when the store is closed, or
+at the latest when the program ends. A small collection is written in this process, a larger one by the child process of
+a bulk load (`store.protocol.Writer`).
+
+The part of `EntityLinker` that builds a collection and opens it, in one call.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+import numpy as np
+
+from pearl_qdrant.cells import is_null, split_list, text_of
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import InvalidEntityError
+from pearl_qdrant.lexical.idf import IdfTable
+from pearl_qdrant.linking.editing import check_entity
+from pearl_qdrant.linking.options import check_threshold
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.records import Entity
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.names import check_name
+from pearl_qdrant.store.open import open_default_store
+from pearl_qdrant.store.points import encode_descriptions, name_points, names_of
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+ID_KEYS = ("id", "entity_id")
+NAME_KEYS = ("name", "canonical_name")
+TYPE_KEYS = ("types", "type", "kb_types")
+_SHOWN = 5  # conflicts in a message
+
+log = logging.getLogger(__name__)
+
+_KNOWN = (*ID_KEYS, *NAME_KEYS, *TYPE_KEYS, "aliases", "description", "popularity")
+
+
+class PandasFrame(Protocol):
+    """A frame of pandas."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def itertuples(self, index: bool = ..., name: str | None = ...) -> Iterable[tuple[Any, ...]]: ...
+
+
+class PolarsFrame(Protocol):
+    """A frame of polars."""
+
+    def iter_rows(self, *, named: bool) -> Iterator[Any]: ...
+
+
+EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | PandasFrame | PolarsFrame"
+"""What a collection can be built from."""
+
+
+def read_entities(source: EntitySource) -> list[Entity]:
+    """Read entities, in order; rows with the same id are names of one entity, the first one's name is canonical.
+
+    Rows with the same id and different names are logged as a warning, the first few with their numbers.
+
+    A dictionary or row has "id" (or "entity_id") and "name" (or "canonical_name"), and maybe "aliases", "types" (or
+    "type", "kb_types"), "description" and "popularity". Several aliases or types are a list, or text with bars between
+    them. Types that are coarse ones (`ORG`) become coarse types, too. Other keys are kept in `Entity.extra`.
+
+    Raises:
+        InvalidEntityError: If an item is neither an entity nor a dictionary, or has no id or name, or a value of
+            another kind; the message has its number.
+    """
+    found: dict[str, Entity] = {}
+    conflicts: list[str] = []
+    for number, row in enumerate(_rows(source)):
+        try:
+            entity = row if isinstance(row, Entity) else _entity_of(row)
+            check_entity(entity)
+        except InvalidEntityError as error:
+            raise InvalidEntityError(f"item {number}: {error}") from error
+        before = found.get(entity.entity_id)
+        if before is not None and before.canonical_name != entity.canonical_name:
+            conflicts.append(
+                f"item {number}: id {entity.entity_id!r} is {before.canonical_name!r} in an earlier item, "
+                f"{entity.canonical_name!r} here"
+            )
+        found[entity.entity_id] = _clean(entity if before is None else _merged(before, entity))
+    if conflicts:
+        log.warning(
+            "%d items have the id of an earlier item and another name, which becomes one more name of that entity. "
+            "This is right for synonyms, and wrong if an id was used twice: %s",
+            len(conflicts),
+            "; ".join(conflicts[:_SHOWN]),
+        )
+    return list(found.values())
+
+
+def _rows(source: EntitySource) -> Iterable[object]:
+    """The rows of a frame as dictionaries, or the items of any other iterable."""
+    if callable(rows := getattr(source, "iter_rows", None)):  # polars
+        return cast("Iterable[object]", rows(named=True))
+    if callable(tuples := getattr(source, "itertuples", None)):  # pandas
+        columns = [str(name) for name in cast("PandasFrame", source).columns]
+        if twice := [name for name, n in Counter(columns).items() if n > 1]:
+            raise InvalidEntityError(f"the frame has several columns {twice[0]!r}: rename or drop all but one")
+        return (dict(zip(columns, row, strict=True)) for row in tuples(index=False, name=None))
+    if isinstance(source, (str, bytes, Mapping, Entity)) or not isinstance(source, Iterable):
+        raise InvalidEntityError(
+            f"entities is a list of entities or dictionaries, or a frame of pandas or polars, not "
+            f"{type(source).__name__}. Files are loaded with pearl_qdrant.load_base."
+        )
+    return source
+
+
+def _entity_of(row: object) -> Entity:
+    if not isinstance(row, Mapping):
+        raise InvalidEntityError(f"it is a {type(row).__name__}, not an Entity or a dictionary with id and name")
+    given = {str(key): value for key, value in row.items() if not is_null(value)}
+    entity_id, name = (text_of(_first(given, keys, given)) for keys in (ID_KEYS, NAME_KEYS))
+    types = tuple(dict.fromkeys(kind for key in TYPE_KEYS for kind in _list_of(given.get(key), key)))
+    popularity = given.get("popularity")
+    return Entity(
+        entity_id,
+        name,
+        aliases=tuple(_list_of(given.get("aliases"), "aliases")),
+        kb_types=types,
+        types=tuple(kind for kind in types if kind in ENTITY_TYPES),
+        description=None if "description" not in given else text_of(given["description"]),
+        extra={key: text_of(value) for key, value in given.items() if key not in _KNOWN},
+        popularity=None if popularity is None else _number_of(popularity),
+    )
+
+
+def _first(given: Mapping[str, object], keys: Sequence[str], row: Mapping[str, object]) -> object:
+    for key in keys:
+        if key in given:
+            return given[key]
+    raise InvalidEntityError(f"it has no {keys[0]!r} (or {keys[1]!r}); it has {', '.join(map(repr, row)) or 'nothing'}")
+
+
+def _number_of(value: object) -> float:
+    try:
+        return float(cast("Any", value))
+    except (TypeError, ValueError) as error:
+        raise InvalidEntityError(f"its popularity is no number: {value!r}") from error
+
+
+def _list_of(value: object, key: str) -> Iterator[str]:
+    """The items of a cell: of a list, or of text with bars between them."""
+    if is_null(value):
+        return
+    items: Iterable[object]
+    if isinstance(value, str):
+        items = split_list(value)
+    elif isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
+        items = value
+    else:
+        raise InvalidEntityError(f"its {key} is a list or text with bars, not {type(value).__name__}")
+    for item in items:
+        if not is_null(item) and (text := text_of(item).strip()):
+            yield text
+
+
+def _merged(first: Entity, more: Entity) -> Entity:
+    def joined(of: Callable[[Entity], Iterable[str]]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*of(first), *of(more))))
+
+    return replace(
+        first,
+        aliases=joined(Entity.names),
+        kb_types=joined(lambda entity: entity.kb_types),
+        types=joined(lambda entity: entity.types),
+        description=first.description or more.description,
+        extra={**more.extra, **first.extra},
+        popularity=more.popularity if first.popularity is None else first.popularity,
+    )
+
+
+def _clean(entity: Entity) -> Entity:
+    """The entity without repeated aliases."""
+    aliases = tuple(one for one in dict.fromkeys(entity.aliases) if one != entity.canonical_name)
+    return entity if aliases == tuple(entity.aliases) else replace(entity, aliases=aliases)
+
+
+MEMORY = ":memory:"
+"""The store of a collection that is gone when its linker is closed."""
+
+_BATCH = 1024  # entities that are encoded and written at once
+
+_BULK_NAMES = 20_000  # from here on the child process of a bulk load pays: it starts in about a second
+
+
+class TemporaryStore(EdgeStore):
+    """An embedded store in a temporary folder, which is deleted with it."""
+
+    def __init__(self) -> None:
+        path = Path(tempfile.mkdtemp(prefix="pearl-qdrant-"))
+        super().__init__(path)
+        self._delete = weakref.finalize(self, _delete_folder, path, os.getpid())
+
+    def close(self) -> None:
+        """Close the collections and delete the folder."""
+        super().close()
+        self._delete()
+
+
+def _delete_folder(path: Path, pid: int) -> None:
+    """Delete a folder, but not in a process that was forked from its owner."""
+    if os.getpid() == pid:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def build_collection(
+    store: Store, name: str, encoder: Encoder, entities: Sequence[Entity], *, embed_descriptions: bool = False
+) -> Collection:
+    """Create a collection and fill it; if this fails, it is deleted.
+
+    Args:
+        store: Where it is created.
+        name: The name of the collection and of its base.
+        encoder: Encodes the names.
+        entities: At least one; with different ids.
+        embed_descriptions: Whether the collection keeps a vector of each description.
+
+    Raises:
+        CollectionExistsError: If the store has a collection of that name.
+        StoreError: If it cannot be written.
+    """
+    manifest = Manifest.for_model(encoder.info, collection=name, kb=name, has_descriptions=embed_descriptions)
+    collection = store.create(manifest)
+    try:
+        _fill(collection, encoder, entities)
+        collection.finalize()
+        idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
+        counts = {"names": collection.count(), "entities": collection.count_entities()}
+        ready = {"state": "ready", "ngram_rarity": idf, **counts}
+        collection.write_manifest(collection.read_manifest().model_copy(update=ready))
+    except BaseException:
+        collection.close()
+        store.delete(name)
+        raise
+    return collection
+
+
+def _fill(collection: Collection, encoder: Encoder, entities: Sequence[Entity]) -> None:
+    wanted = collection.manifest.has_descriptions
+    if sum(1 + len(entity.aliases) for entity in entities) < _BULK_NAMES:
+        for batch in _batches(entities):
+            encoded = encoder.encode([name for _, name in names_of(batch)])
+            points = name_points(collection.manifest.kb, names_of(batch), encoded)
+            described = encode_descriptions(names_of(batch), encoder, wanted=wanted)
+            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
+        return
+    with collection.writer() as writer:
+        for batch in _batches(entities):
+            encoded = encoder.encode([name for _, name in names_of(batch)])
+            points = name_points(collection.manifest.kb, names_of(batch), encoded)
+            described = encode_descriptions(names_of(batch), encoder, wanted=wanted)
+            writer.write(points, encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
+        writer.flush()
+
+
+def _batches(entities: Sequence[Entity]) -> Iterator[Sequence[Entity]]:
+    return (entities[start : start + _BATCH] for start in range(0, len(entities), _BATCH))
+
+
+L = TypeVar("L", bound="Builder")
+
+DEFAULT_COLLECTION = "entities"
+
+
+class Builder:
+    """Builds a collection from entities that a program holds."""
+
+    @classmethod
+    def build(  # long: each of its arguments has its line, its default and its text
+        cls: type[L],
+        entities: EntitySource,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        store: str | None = None,
+        collection: str = DEFAULT_COLLECTION,
+        model: Encoder | str | os.PathLike[str] = DEFAULT_MODEL,
+        device: str = DEFAULT_DEVICE,
+        threshold: float | None = None,
+        embed_descriptions: bool = False,
+    ) -> L:
+        """Make a collection from entities and open it; for bases in files, and millions of names, see
+        `pearl_qdrant.load_base`.
+
+        Args:
+            entities: `Entity` objects; dictionaries with "id" and "name", and maybe "aliases", "types", "description"
+                and "popularity"; or a frame of pandas or polars with these columns. Several aliases or types are a
+                list, or text with bars between them. Rows of one id are names of one entity.
+            path: Folder of an embedded store, where the collection stays.
+            store: The same, or the URL of a server; ":memory:" for a collection that is gone when the linker is
+                closed, which is the default where there is no `path` either.
+            collection: Its name, which the store does not have yet.
+            model: An encoder, a shipped name, a folder or a hub id.
+            device: auto, cpu, cuda or cuda:N.
+            threshold: As for `EntityLinker.open`.
+            embed_descriptions: Whether to keep a vector of each description, which tells namesakes apart in a context.
+
+        Raises:
+            CollectionExistsError: If the store has a collection of that name; it is not changed.
+            InvalidEntityError: If there is no entity, or one has no id or name; nothing is written.
+            ValueError: If both `path` and `store` are given.
+        """
+        if path is not None and store is not None:
+            raise ValueError(f"give path (a folder) or store, not both: {os.fspath(path)!r} and {store!r}")
+        check_threshold(threshold)
+        location = os.fspath(path) if path is not None else store or MEMORY
+        check_name(collection)
+        found = read_entities(entities)
+        if not found:
+            raise InvalidEntityError("there is no entity to build a collection from: entities is empty")
+        encoder = load_encoder(os.fspath(model), device=device) if isinstance(model, (str, os.PathLike)) else model
+        opened_store = TemporaryStore() if location == MEMORY else open_default_store(location)
+        make: Callable[..., Any] = cls
+        try:
+            opened = build_collection(opened_store, collection, encoder, found, embed_descriptions=embed_descriptions)
+            linker: L = make(opened_store, [opened], encoder, threshold=threshold)
+        except BaseException:
+            opened_store.close()
+            raise
+        return linker

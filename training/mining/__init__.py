@@ -1,1 +1,0 @@
-"""Mining: finds hard negatives, phrases that are spelled almost alike and mean something else."""
