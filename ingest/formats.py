@@ -244,13 +244,11 @@ def all_options() -> Iterator[tuple[FormatOption, tuple[Format, ...]]]:
 
 def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None) -> str:
     """The name of the format that the paths show: one of `FORMAT_NAMES` or of `known_bases`; TSV if they show none.
+    Raises FormatError if a folder has no known base or several, or two paths show two formats.
 
     Args:
         paths: Files and folders; standard input shows nothing.
         options: Names of columns in them show a header.
-
-    Raises:
-        FormatError: If a folder has no known base or several, or two paths show two formats.
     """
     options = options or ReadOptions()
     found: dict[str, str] = {}
@@ -300,10 +298,8 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
 
 
 def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
-    """Refuse a folder that has a base of another format too, which would be skipped silently.
-
-    Raises:
-        FormatError: If there is one. Tables do not count: many folders have some that are not bases.
+    """Refuse a folder that has a base of another format too, which would be skipped silently. Raises FormatError if
+    there is one. Tables do not count: many folders have some that are not bases.
     """
     from ingest.io.streams import is_folder
 
@@ -333,17 +329,13 @@ def open_reader(
     *,
     type_map: TypeMap | None = None,
 ) -> Reader:
-    """A reader of these files; close it after use.
+    """A reader of these files; close it after use. Raises FormatError if a path cannot be opened, or is not of the
+    format; OptionError if an option belongs to another format, or its value makes no sense.
 
     Args:
         paths: Files or folders of one base; ``-`` is standard input, for formats that are one text file.
         kind: One of `FORMAT_NAMES`, the name of a known base, or "auto".
-        options: What to read.
         type_map: From native types to coarse types; the shipped one by default.
-
-    Raises:
-        FormatError: If a path cannot be opened, or is not of the format.
-        OptionError: If an option belongs to another format, or its value makes no sense.
     """
     options = options or ReadOptions()
     if kind == "auto":

@@ -233,10 +233,8 @@ def read_entities(
 
 
 def collection_name(path: str | os.PathLike[str]) -> str:
-    """The name of a collection from that of a file: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`.
-
-    Raises:
-        OptionError: For standard input, which has no name.
+    """The name of a collection from that of a file: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`. Raises OptionError:
+    for standard input, which has no name.
     """
     if os.fspath(path) == "-":
         raise OptionError("collection", "Standard input has no name from which the collection could get one.")
@@ -265,11 +263,8 @@ def checked_name(collection: str | None, paths: Paths, store: StoreLike) -> str:
 
 
 def _report_scan(scanned: ScanResult, paths: Sequence[str], events: LoadEvents) -> ScanResult:
-    """Report what was counted, and return it.
-
-    Raises:
-        EmptyBaseError: If no entity is left.
-        TooManyErrorsError: If too large a share of the rows is bad (`ReadReport.check_share`).
+    """Report what was counted, and return it. Raises EmptyBaseError if no entity is left; TooManyErrorsError if too
+    large a share of the rows is bad (`ReadReport.check_share`).
     """
     events.scanned(scanned)
     if not scanned.names:

@@ -18,10 +18,8 @@ SIBLINGS = ("ingest", "training")
 
 
 def import_siblings() -> None:
-    """Import the packages beside this one, whatever lies first on the search path.
-
-    Raises:
-        ImportError: If another module of the name is imported already.
+    """Import the packages beside this one, whatever lies first on the search path. Raises ImportError if another module
+    of the name is imported already.
     """
     for name in SIBLINGS:
         ours = Path(__file__).resolve().parents[1] / name / "__init__.py"

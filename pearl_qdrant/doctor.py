@@ -83,10 +83,8 @@ def check_model(model: str = DEFAULT_MODEL) -> Check:
 
 
 def check_collections(store: Store) -> Iterator[Check]:
-    """Check the state of each collection of this package: complete, with a graph, with a usable manifest.
-
-    Raises:
-        StoreError: If the store does not answer.
+    """Check the state of each collection of this package: complete, with a graph, with a usable manifest. Raises
+    StoreError if the store does not answer.
     """
     n_collections = len(store.collections())
     for one in summarize_collections(store, limit=MAX_COLLECTIONS):

@@ -38,11 +38,7 @@ PHRASE_TYPES: tuple[str, ...] = tuple(
 
 
 def phrase_type(lexical_class: str, entity_type: str) -> str:
-    """Name of a phrase type: ``phrase_type("NP", "ORG") == "NP-ORG"``.
-
-    Raises:
-        ValueError: If either part is unknown.
-    """
+    """Name of a phrase type: ``phrase_type("NP", "ORG") == "NP-ORG"``. Raises ValueError if either part is unknown."""
     name = f"{lexical_class}-{entity_type}"
     if lexical_class not in LEXICAL_CLASSES or entity_type not in ENTITY_TYPES:
         raise ValueError(f"{name} is not a phrase type: classes are {LEXICAL_CLASSES}, entity types {ENTITY_TYPES}")
@@ -50,10 +46,8 @@ def phrase_type(lexical_class: str, entity_type: str) -> str:
 
 
 def split_phrase_type(name: str) -> tuple[str, str]:
-    """Lexical class and entity type of a phrase type: ``("NP", "ORG")`` for "NP-ORG".
-
-    Raises:
-        ValueError: If `name` is not one of the 95.
+    """Lexical class and entity type of a phrase type: ``("NP", "ORG")`` for "NP-ORG". Raises ValueError if `name` is
+    not one of the 95.
     """
     lexical_class, _, entity_type = name.partition("-")
     phrase_type(lexical_class, entity_type)

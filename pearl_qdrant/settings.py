@@ -53,10 +53,8 @@ _LIKE_A_SERVER = re.compile(r"([\w.-]+|\[[0-9a-f:.]+\]):\d{1,5}(/.*)?", re.IGNOR
 
 
 def default_store(environment: Mapping[str, str] = os.environ) -> Path:
-    """The default folder of the embedded store, in the platform's place for user data.
-
-    Raises:
-        SettingsError: If the user has no home folder.
+    """The default folder of the embedded store, in the platform's place for user data. Raises SettingsError if the user
+    has no home folder.
     """
     try:
         return _default_store(environment)
@@ -82,10 +80,8 @@ def is_url(location: str) -> bool:
 
 
 def check_store_location(location: str) -> None:
-    """Check the location of a store: a URL of a server, several with commas between, or a folder.
-
-    Raises:
-        SettingsError: If it is empty, not valid text, another kind of URL, or a server without http://.
+    """Check the location of a store: a URL of a server, several with commas between, or a folder. Raises SettingsError
+    if it is empty, not valid text, another kind of URL, or a server without http://.
     """
     example = "a Qdrant server as in http://localhost:6333"
     if not location.strip():
@@ -140,10 +136,8 @@ class ServerAccess:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServerAccess:
-        """Read the environment; empty variables count as missing.
-
-        Raises:
-            SettingsError: If the file with the key cannot be read, or is empty.
+        """Read the environment; empty variables count as missing. Raises SettingsError if the file with the key cannot
+        be read, or is empty.
         """
         return cls(
             api_key=environment.get("QDRANT_API_KEY") or _key_of_file(environment.get("QDRANT_API_KEY_FILE")),

@@ -83,14 +83,12 @@ def _mix(values: UInt64Array) -> UInt64Array:
 
 
 def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
-    """Return the hashes of all variants of strings with up to this many characters deleted.
+    """Return the hashes of all variants of strings with up to this many characters deleted. Returns (n, 1 + L) or (n, 1
+    + L + L (L - 1) / 2); a string with a repeated character has some hashes twice.
 
     Args:
         texts: n strings of one length L > 0; lone surrogates are allowed.
         deletions: 1 or 2.
-
-    Returns:
-        (n, 1 + L) or (n, 1 + L + L (L - 1) / 2); a string with a repeated character has some hashes twice.
     """
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     values = _mix(points.astype(np.uint64)).reshape(len(texts), -1)
@@ -111,17 +109,15 @@ def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
 def edit_pairs(
     texts: Sequence[str], *, max_distance: int = MAX_DISTANCE, window: int = WINDOW, threads: int = 1
 ) -> tuple[Pairs, npt.NDArray[np.uint8]]:
-    """Return pairs of different strings within an edit distance (Levenshtein: insert, delete, substitute).
+    """Return pairs of different strings within an edit distance (Levenshtein: insert, delete, substitute). Returns
+    pairs of indices, (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at least 1:
+    equal strings are not a pair.
 
     Args:
         texts: The strings, best in alphabetical order, so that the partners taken from a large block are near.
         max_distance: 1 or 2.
         window: See `WINDOW`; a larger window finds more pairs in large blocks, and takes longer.
         threads: Threads of rapidfuzz.
-
-    Returns:
-        Pairs of indices, (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at
-        least 1: equal strings are not a pair.
     """
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     found = [np.zeros(0, dtype=np.uint64)]
@@ -213,7 +209,6 @@ def mine_hard_negatives(
 
     Args:
         phrases: Phrases that differ only in case and white space count as one, with the text of the first.
-        encode: The base encoder.
         teacher: Decides what means the same; by default the base encoder.
         config: What counts as a hard negative.
     """

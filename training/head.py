@@ -105,7 +105,7 @@ def fit_head(
     learning_rate: float = 3e-3,
     generator: torch.Generator,
 ) -> nn.Linear:
-    """Fit W of Eq. 1.
+    """Fit W of Eq. 1. Returns the head, dim -> 95, without a bias.
 
     Args:
         vectors: Phrase vectors before normalisation, (n, dim).
@@ -115,9 +115,6 @@ def fit_head(
         batch: Examples per step.
         learning_rate: Peak; falls to zero as a cosine.
         generator: Determines the order and the initial weights.
-
-    Returns:
-        The head, dim -> 95, without a bias.
     """
     head = new_type_head(vectors.shape[1])
     nn.init.normal_(head.weight, std=0.02, generator=generator)
@@ -159,20 +156,13 @@ def phrase_vectors(base: BaseModel, names: list[str], *, max_tokens: int = 64) -
 def run_head(
     base: BaseModel, examples: list[Example], options: HeadOptions, out: Path, *, device: torch.device
 ) -> TypeScores | None:
-    """Fit a type head on a frozen network and write both as a checkpoint.
+    """Fit a type head on a frozen network and write both as a checkpoint. Returns scores on the names held out, or None
+    if there are none. Raises OptionError if no example has a type.
 
     Args:
         base: Its network stays unchanged, except for the head.
         examples: Those without a type are skipped; names with an open lexical class count as noun phrases.
-        options: How to fit.
-        out: The checkpoint to write.
         device: Where names are encoded.
-
-    Returns:
-        Scores on the names held out, or None if there are none.
-
-    Raises:
-        OptionError: If no example has a type.
     """
     base.network.to(device).eval()
     typed = _choose([replace(e, allowed=as_noun_phrase(e.allowed)) for e in examples if e.allowed], options)

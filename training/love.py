@@ -167,17 +167,13 @@ def pretrain(
     progress: bool = True,
     on_step: Callable[[LoveRecord], None] = lambda _: None,
 ) -> Mimicry:
-    """Train `encoder` in place, and measure how well it mimics.
+    """Train `encoder` in place, and measure how well it mimics. Raises TrainingError if there are fewer words than in a
+    batch, the state is of another run, or the loss diverges.
 
     Args:
         encoder: Is on the device to train on.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation, of the encoder's vocabulary.
-        targets: The vectors to mimic.
-        config: How to train.
         folder, resume, progress, on_step: As in `TrainingLoop`; the state is written after each epoch.
-
-    Raises:
-        TrainingError: If there are fewer words than in a batch, the state is of another run, or the loss diverges.
     """
     if len(targets.words) < config.batch:
         raise TrainingError(

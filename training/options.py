@@ -105,10 +105,8 @@ def hints_of(record: type[Any]) -> dict[str, Hint]:
 
 
 def check_bounds(record: Any) -> None:
-    """Refuse values of a record that are out of bounds or no choice.
-
-    Raises:
-        OptionError: With the name of the field, its value and what it must be.
+    """Refuse values of a record that are out of bounds or no choice. Raises OptionError: with the name of the field,
+    its value and what it must be.
     """
     for name, hint in hints_of(type(record)).items():
         given = getattr(record, name)
@@ -129,11 +127,7 @@ def project(record: type[T], source: object, **changes: Any) -> T:
 
 
 def refuse_overwriting(out: StrPath, *inputs: StrPath | None) -> None:
-    """Stop where a stage would write over what it reads.
-
-    Raises:
-        OptionError: If `out` is one of the inputs that exist.
-    """
+    """Stop where a stage would write over what it reads. Raises OptionError if `out` is one of the inputs that exist."""
     for path in inputs:
         if path is not None and Path(path).exists() and Path(path).resolve() == Path(out).resolve():
             raise OptionError("out", f"{out} is an input of this run. Write to another place.")

@@ -79,7 +79,6 @@ def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset
     """Convert scored mentions to arrays.
 
     Args:
-        name: Name of the task.
         scored: m mentions.
         gold: m sets of entity ids, each of which counts as right; empty for NIL.
         weight: Weight of the task, in both fits.

@@ -219,16 +219,13 @@ class BaseFiles:
 
 
 def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_errors: int | None) -> BaseFiles:
-    """Read a base once and write both tables.
+    """Read a base once and write both tables. Raises InputError if the base cannot be read, has too many bad rows, or
+    fewer than two entities have aliases.
 
     Args:
-        base: Its files.
         folder: Where to write `learned.tsv` and `measured.tsv`.
         seed: Determines the samples.
         max_errors: Bad rows that the base may have.
-
-    Raises:
-        InputError: If the base cannot be read, has too many bad rows, or fewer than two entities have aliases.
     """
     rng = random.Random(seed)
     with open_reader([str(path) for path in base]) as reader:

@@ -70,10 +70,8 @@ def process_group(device: torch.device) -> Iterator[Shard]:
 def local_device(device: torch.device) -> torch.device:
     """Return the GPU of this process on its machine and make it the current one; other devices come back unchanged.
 
-    Call it before anything is loaded onto a GPU: a load onto plain "cuda" uses the current GPU.
-
-    Raises:
-        DeviceError: If the machine has fewer GPUs than processes.
+    Call it before anything is loaded onto a GPU: a load onto plain "cuda" uses the current GPU. Raises DeviceError if
+    the machine has fewer GPUs than processes.
     """
     if device.type != "cuda":
         return device
@@ -306,10 +304,8 @@ class TrainingLoop:
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> int:
-        """Take the steps that are not done; returns the steps done, all of them unless the time was over.
-
-        Raises:
-            TrainingError: If the state in the folder is of another run, or a loss is not finite.
+        """Take the steps that are not done; returns the steps done, all of them unless the time was over. Raises
+        TrainingError if the state in the folder is of another run, or a loss is not finite.
         """
         done = self._load()
         same_start(self.objective.network)
@@ -442,10 +438,8 @@ def save_state(
 
 
 def load_state(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, identity: Mapping[str, Any]) -> int:
-    """Restore a state; returns the steps done, 0 if there is no state.
-
-    Raises:
-        TrainingError: If the file is damaged, or belongs to a run with other settings or another network.
+    """Restore a state; returns the steps done, 0 if there is no state. Raises TrainingError if the file is damaged, or
+    belongs to a run with other settings or another network.
     """
     if not path.exists():
         return 0

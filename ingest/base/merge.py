@@ -158,15 +158,13 @@ def merge_adjacent(
 
 
 def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadReport) -> Iterator[Entity]:
-    """Each id once: whole entities in their order, then the scattered ones, merged.
+    """Each id once: whole entities in their order, then the scattered ones, merged. Raises InputError if the temporary
+    database cannot be written, or the rows of a scattered id are too many.
 
     Args:
         runs: From `Reader.read_runs`, with the same report.
         scattered: Sorted hashes of the ids with several runs, from `ingest.base.scan`.
         report: Its `entities` and `names` are counted here.
-
-    Raises:
-        InputError: If the temporary database cannot be written, or the rows of a scattered id are too many.
     """
     if not len(scattered):
         yield from _count(runs, report)

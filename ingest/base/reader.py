@@ -69,7 +69,6 @@ def scattered_excess(entity_id: str, reason: str) -> InputError:
     """The error for an id with more scattered rows than an entity can have.
 
     Args:
-        entity_id: The id.
         reason: `TOO_MANY_NAMES` or `TOO_MANY_ROWS`.
     """
     bounds = f"{limits.MAX_NAMES:,} names, {limits.MAX_ROWS:,} rows and {limits.MAX_ENTITY_BYTES:,} bytes"

@@ -57,15 +57,12 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 
 
 def scan(reader: Reader, report: ReadReport | None = None, *, cutter: Reader | None = None) -> ScanResult:
-    """Read a base once and count it; a second time, up to the first few conflicts, if there are some.
+    """Read a base once and count it; a second time, up to the first few conflicts, if there are some. Raises
+    InputError: as `Reader.read`, and if an id has more scattered rows or names than an entity may have.
 
     Args:
-        reader: The base.
         report: Filled while reading; its `max_errors` stops the scan.
         cutter: Yields what the reader does, and does more with it; it is read once.
-
-    Raises:
-        InputError: As `Reader.read`, and if an id has more scattered rows or names than an entity may have.
     """
     report = ReadReport() if report is None else report
     content, ids, names, names_of_run = sha256(), bytearray(), bytearray(), array("I")
@@ -92,7 +89,6 @@ def _find_conflicts(reader: Reader, pairs: Mapping[int, int], wanted: int) -> li
     """The first conflicts, by another pass that ends with the last of them.
 
     Args:
-        reader: The base.
         pairs: For the number of a run that conflicts with an earlier one, the number of the first run of its id.
         wanted: How many there are, and are to be found; those within a run included.
     """

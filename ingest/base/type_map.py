@@ -45,14 +45,11 @@ class TypeMap:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> TypeMap:
-        """The shipped table, with the rows of another table added.
+        """The shipped table, with the rows of another table added. Raises FormatError if it cannot be read, is too
+        large for a table of types, a row is not a pair, or a coarse type is unknown.
 
         Args:
             path: A table of the same form; its rows win.
-
-        Raises:
-            FormatError: If it cannot be read, is too large for a table of types, a row is not a pair, or a coarse
-                type is unknown.
         """
         shipped = resources.files("ingest.base").joinpath(SHIPPED).read_bytes()
         coarse_of, version = _parse(SHIPPED, shipped)

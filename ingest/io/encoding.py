@@ -69,15 +69,12 @@ def describe_text(head: bytes) -> str | None:
 
 
 def check_is_text(path: str, head: bytes, *, may_be_wide: bool = False) -> None:
-    """Refuse a file that is clearly not text with newlines.
+    """Refuse a file that is clearly not text with newlines. Raises FormatError if it is empty or another kind of file;
+    names the kind.
 
     Args:
         path: The file, for the error.
-        head: Its first bytes, decompressed.
         may_be_wide: It may be UTF-16, which is converted later.
-
-    Raises:
-        FormatError: If it is empty or another kind of file; names the kind.
     """
     if not head:
         raise FormatError(path, None, "is empty")
@@ -123,11 +120,7 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "
 
 
 def check_encoding(name: str) -> str:
-    """The usual name of an encoding.
-
-    Raises:
-        OptionError: If there is none of that name.
-    """
+    """The usual name of an encoding. Raises OptionError if there is none of that name."""
     try:
         return codecs.lookup(name).name
     except LookupError:
@@ -257,10 +250,8 @@ def _decode_all(first: bytes, chunks: Iterator[bytes], encoding: str) -> Iterato
 
 
 def check_decodable(path: str, encoding: str, head: bytes) -> None:
-    """Refuse an encoding by which the head of a file is no text.
-
-    Raises:
-        FormatError: If most of what it gives are replacement characters.
+    """Refuse an encoding by which the head of a file is no text. Raises FormatError if most of what it gives are
+    replacement characters.
     """
     text = head.decode(encoding, "replace")
     if text.count("\ufffd") > len(text) / 10:

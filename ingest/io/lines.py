@@ -36,12 +36,9 @@ class BadLine:
 def read_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
     r"""Line numbers, from 1, and lines without their ending (``\n`` or ``\r\n``).
 
-    A byte order mark at the start is dropped. Blank lines are yielded as they are.
-
-    Raises:
-        FormatError: If the file is empty, the content is not text, or the compressed data is damaged; the last
-            with the line that was reached.
-        InputError: If reading fails.
+    A byte order mark at the start is dropped. Blank lines are yielded as they are. Raises FormatError if the file is
+    empty, the content is not text, or the compressed data is damaged; the last with the line that was reached;
+    InputError if reading fails.
     """
     for number, line in byte_lines(source, max_bytes=limits.MAX_LINE_BYTES):
         if isinstance(line, BadLine):
@@ -59,7 +56,6 @@ def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, byt
     r"""Line numbers, from 1, and lines without ``\n`` as bytes, for parsers that take bytes. Raises as `read_lines`.
 
     Args:
-        source: The file.
         max_bytes: Bytes of the longest line, without its end.
     """
     number, rest, is_long, is_begun = 0, b"", False, False

@@ -137,11 +137,7 @@ class ReadReport:
         self.filtered[reason] = self.filtered.get(reason, 0) + count
 
     def skip(self, reason: str, *, path: str, line: int, text: str) -> None:
-        """Count a bad row.
-
-        Raises:
-            TooManyErrorsError: If there are now more bad rows than `max_errors`.
-        """
+        """Count a bad row. Raises TooManyErrorsError if there are now more bad rows than `max_errors`."""
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
         is_too_many = self.max_errors is not None and self.n_skipped > self.max_errors
         is_example = len(self.examples) < MAX_EXAMPLES
@@ -161,10 +157,8 @@ class ReadReport:
     def check_share(self) -> None:
         """Refuse a base of which a part would be missing: more than `MAX_BAD_SHARE` of its rows are bad.
 
-        A few rows are always allowed, and any number that was given as `max_errors`, other than the default.
-
-        Raises:
-            TooManyErrorsError: If there are more; names the reasons and the first row.
+        A few rows are always allowed, and any number that was given as `max_errors`, other than the default. Raises
+        TooManyErrorsError if there are more; names the reasons and the first row.
         """
         n_bad = self.n_skipped
         is_allowed = n_bad <= MAX_BAD_SHARE * self.rows or n_bad < (3 if n_bad <= 0.2 * self.rows else 2)
@@ -191,10 +185,8 @@ class ReadReport:
             self.conflicts.append(Conflict(*place, *map(make_excerpt, (entity_id, first, name))))
 
     def bound_names(self, entity_id: str, names: Sequence[str]) -> tuple[str, ...]:
-        """The first `MAX_NAMES` names of an entity; if there are more, the row at `place` is counted as bad.
-
-        Raises:
-            TooManyErrorsError: As `skip`.
+        """The first `MAX_NAMES` names of an entity; if there are more, the row at `place` is counted as bad. Raises
+        TooManyErrorsError: as `skip`.
         """
         if len(names) <= limits.MAX_NAMES:
             return tuple(names)

@@ -51,11 +51,8 @@ class ByteSource(ABC):
 
     @abstractmethod
     def chunks(self) -> Iterator[bytes]:
-        """The decompressed content, in pieces that are never empty.
-
-        Raises:
-            FormatError: If the compressed data is damaged, ends early, or is a bomb.
-            InputError: If reading fails.
+        """The decompressed content, in pieces that are never empty. Raises FormatError if the compressed data is
+        damaged, ends early, or is a bomb; InputError if reading fails.
         """
 
     @abstractmethod
@@ -102,10 +99,8 @@ def detect_compression(head: bytes) -> str | None:
 
 
 def _decompress(path: str, raw: RawInput, data: bytes, compression: str) -> Iterator[bytes]:
-    """The content of all streams of a compressed file, one after the other; zero bytes between them are padding.
-
-    Raises:
-        FormatError: If the data is damaged, ends early, or is a bomb; the sound data before that is yielded first.
+    """The content of all streams of a compressed file, one after the other; zero bytes between them are padding. Raises
+    FormatError if the data is damaged, ends early, or is a bomb; the sound data before that is yielded first.
     """
     import zstandard
 
@@ -154,15 +149,13 @@ def _new_decoder(compression: str) -> Any:
 
 
 def check_expansion(path: str, n_stored: int, n_written: int, kind: str) -> None:
-    """Refuse a decompression bomb: one rule for every container.
+    """Refuse a decompression bomb: one rule for every container. Raises FormatError if the ratio of the two is over
+    `MAX_RATIO`.
 
     Args:
         path, kind: For the error.
         n_stored: Bytes in the file.
         n_written: Bytes that these become, decompressed or declared.
-
-    Raises:
-        FormatError: If the ratio of the two is over `MAX_RATIO`.
     """
     if n_written > RATIO_GRACE and n_written > MAX_RATIO * n_stored:
         message = (

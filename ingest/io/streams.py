@@ -68,10 +68,8 @@ def is_workbook(path: str) -> bool:
 
 
 def list_members(path: str) -> list[str]:
-    """Names of the files in an archive that may hold data, in its order; read-me and hidden files are left out.
-
-    Raises:
-        FormatError: If it is damaged, or has too many members.
+    """Names of the files in an archive that may hold data, in its order; read-me and hidden files are left out. Raises
+    FormatError if it is damaged, or has too many members.
     """
     with _as_format_error(path):
         infos = _archive(path).infolist()
@@ -81,11 +79,7 @@ def list_members(path: str) -> list[str]:
 
 
 def choose_member(path: str) -> str:
-    """The only file of an archive that may hold data.
-
-    Raises:
-        FormatError: If there is none, or several; names them.
-    """
+    """The only file of an archive that may hold data. Raises FormatError if there is none, or several; names them."""
     members = list_members(path)
     if len(members) == 1:
         return members[0]
@@ -100,11 +94,7 @@ class Member(ByteSource):
     """A member of an archive; one that is compressed itself (.gz) is decompressed too."""
 
     def __init__(self, path: str, member: str) -> None:
-        """Find a member.
-
-        Raises:
-            FormatError: If the archive is damaged or has no such member.
-        """
+        """Find a member. Raises FormatError if the archive is damaged or has no such member."""
         self.path = f"{path}{SEPARATOR}{member}"
         self._archive, self._member = path, member
         with _as_format_error(path):
@@ -175,12 +165,9 @@ class Source(ByteSource):
     """
 
     def __init__(self, path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> None:
-        """Check the path, and copy it to a temporary file if it can be read only once.
-
-        Raises:
-            FormatError: If it does not exist, is a directory or device, or may not be read; if standard input or a
-                pipe does not begin like text.
-            InputError: If it could not be copied.
+        """Check the path, and copy it to a temporary file if it can be read only once. Raises FormatError if it does
+        not exist, is a directory or device, or may not be read; if standard input or a pipe does not begin like text;
+        InputError if it could not be copied.
         """
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
@@ -256,11 +243,7 @@ class _SpoolView:
 
 
 def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> BinaryIO:
-    """An unnamed temporary file with the chunks, for the caller to close.
-
-    Raises:
-        InputError: If it cannot be written.
-    """
+    """An unnamed temporary file with the chunks, for the caller to close. Raises InputError if it cannot be written."""
     try:
         with ExitStack() as stack:
             spool = cast("BinaryIO", stack.enter_context(tempfile.TemporaryFile(prefix="pearl-qdrant-")))
@@ -292,9 +275,7 @@ def warn_while_waiting(path: str) -> Iterator[None]:
 
 def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> ByteSource:
     """Open one input: a file, a pipe, ``-``, a zip archive of one file, or a member of one (``base.zip!names.tsv``).
-
-    Raises:
-        FormatError: As `Source`; for an archive of several files, with their names.
+    Raises FormatError: as `Source`; for an archive of several files, with their names.
     """
     path = os.fspath(path)
     if not os.path.exists(path):  # noqa: PTH110 - a path with NUL is no error here
@@ -305,11 +286,8 @@ def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[ByteSource, ...]:
-    """Open several inputs; if one cannot be opened, the others are closed.
-
-    Raises:
-        FormatError: As `open_source`, and if standard input is named twice.
-        ValueError: If there is no path.
+    """Open several inputs; if one cannot be opened, the others are closed. Raises FormatError: as `open_source`, and if
+    standard input is named twice; ValueError if there is no path.
     """
     if not paths:
         raise ValueError("nothing to read: no path was given")
@@ -334,13 +312,11 @@ def is_folder(path: str) -> bool:
 
 def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
     """The files that a path means, sorted: those in a folder, the members of an archive that may hold data, or itself.
+    Raises FormatError if an archive is damaged, or has too many members.
 
     Args:
         path: As given.
         n_levels: Levels of a folder that are searched; at most 1,000 entries of each.
-
-    Raises:
-        FormatError: If an archive is damaged, or has too many members.
     """
     if path != STDIN and is_folder(path):
         levels = (islice(Path(path).glob("/".join("*" * (n + 1))), _MAX_ENTRIES) for n in range(n_levels))

@@ -60,11 +60,9 @@ class Inventory:
         self._file.close()
 
     def compare(self, entities: Iterator[Entity], on_progress: Callable[[int], None]) -> None:
-        """Look all entities up; `on_progress` is called with the number of names that are stored.
-
-        Raises:
-            InputError: If the entities cannot be read, or the temporary file cannot be written.
-            StoreError: If the store fails after all retries.
+        """Look all entities up; `on_progress` is called with the number of names that are stored. Raises InputError if
+        the entities cannot be read, or the temporary file cannot be written; StoreError if the store fails after all
+        retries.
         """
         while batch := list(islice(entities, BATCH)):
             points = plain_points(self._collection.manifest.kb, batch)

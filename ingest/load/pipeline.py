@@ -261,7 +261,8 @@ def ingest(  # long: all arguments of a load are documented here
     """Bring a collection to a scanned base, and build its graph.
 
     While the manifest has an unfinished load of another input, the graph is not built. An update deletes nothing if
-    rows of the new release could not be read: their names are unknown.
+    rows of the new release could not be read: their names are unknown. Raises InputError if the input cannot be read,
+    or has too many bad rows; StoreError if the store fails after all retries, or does not hold what was written.
 
     Args:
         reader: The base; for an update the whole of it.
@@ -276,10 +277,6 @@ def ingest(  # long: all arguments of a load are documented here
         is_part: Whether the caller completes the load with `finish_load`, when all parts of the base are stored.
         may_remove: Decides whether an update deletes retired names.
         events: Receives progress.
-
-    Raises:
-        InputError: If the input cannot be read, or has too many bad rows.
-        StoreError: If the store fails after all retries, or does not hold what was written.
     """
     events, start = events or LoadEvents(), time.perf_counter()
     before = _start(collection, encoder, scan, input_name, is_update=is_update)

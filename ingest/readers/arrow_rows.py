@@ -48,15 +48,12 @@ def find_container(path: str) -> str | None:
 
 
 def read_workbook(path: str, sheet: str | None, notes: list[str]) -> Iterator[list[Any]]:
-    """Rows of a sheet: the one that is named, else the first that has cells.
+    """Rows of a sheet: the one that is named, else the first that has cells. Raises FormatError if it is damaged, a
+    bomb, or has no such sheet.
 
     Args:
-        path: The file.
         sheet: Name of the sheet, or None.
         notes: Gets a line about the sheets.
-
-    Raises:
-        FormatError: If it is damaged, a bomb, or has no such sheet.
     """
     from python_calamine import CalamineError, CalamineWorkbook
 
@@ -91,10 +88,8 @@ def _check_zip(path: str) -> None:
 
 @contextmanager
 def open_arrow(path: str, container: str) -> Iterator[tuple[pa.Schema, Iterator[list[list[Any]]]]]:
-    """The schema of a file, and its rows in batches.
-
-    Raises:
-        FormatError: If pyarrow is not installed, or the file is damaged or a bomb; with the row that was reached.
+    """The schema of a file, and its rows in batches. Raises FormatError if pyarrow is not installed, or the file is
+    damaged or a bomb; with the row that was reached.
     """
     try:
         import pyarrow as pa
@@ -226,11 +221,7 @@ def _follow(data: bytes, position: int) -> int:
 
 
 def check_path(path: str) -> str:
-    """What a file is; see `find_container`.
-
-    Raises:
-        FormatError: If it cannot be opened, or is another kind of file.
-    """
+    """What a file is; see `find_container`. Raises FormatError if it cannot be opened, or is another kind of file."""
     if path == STDIN:
         raise FormatError(path, None, "Parquet, Arrow and workbooks are read from files, not from standard input")
     container = find_container(path)

@@ -61,11 +61,8 @@ def shown(cell: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as one line of text, without space around it; "" for None.
-
-    Raises:
-        NotTextError: For a list or an object, and bytes that are not UTF-8.
-        ValueError: For a number of over 4,300 digits.
+    """A value as one line of text, without space around it; "" for None. Raises NotTextError: for a list or an object,
+    and bytes that are not UTF-8; ValueError: for a number of over 4,300 digits.
     """
     if value is None:
         return ""
@@ -114,14 +111,11 @@ def field_text(value: Any) -> str:
 
 
 def split_items(value: Any, separator: str) -> tuple[str, ...]:
-    """The items of a cell of aliases or types, each once, without marks for nothing.
+    """The items of a cell of aliases or types, each once, without marks for nothing. Raises NotTextError if an item is
+    a list or an object.
 
     Args:
-        value: The cell.
         separator: `LISTS`, `ONE`, or the text between two items; ``|`` may be escaped as in `split_list`.
-
-    Raises:
-        NotTextError: If an item is a list or an object.
     """
     if isinstance(value, (list, tuple, set)):
         items: Iterable[str] = map(_item_text, value)
@@ -171,10 +165,8 @@ def _parse_list(text: str) -> list[Any] | None:
 
 
 def number_of(value: Any) -> float | None:
-    """A popularity: a finite number of at least 0, also with thousands grouped; None for nothing.
-
-    Raises:
-        ValueError: If it is anything else.
+    """A popularity: a finite number of at least 0, also with thousands grouped; None for nothing. Raises ValueError if
+    it is anything else.
     """
     text = text_of(value)
     if not text or text in NOTHING:
@@ -222,7 +214,6 @@ def find_path(record: Any, path: Sequence[str]) -> Any:
     """The value at a path of keys in an object; over a list, the values of all its items.
 
     Args:
-        record: Of dicts and lists.
         path: From `parse_path`: keys, positions from 0, ``*``, and conditions ``key=value``.
     """
     for place, step in enumerate(path):

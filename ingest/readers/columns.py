@@ -181,11 +181,8 @@ def is_header(cells: Sequence[str], columns: TableColumns) -> bool:
 
 
 def find_layout(table: Table, columns: TableColumns) -> Layout:
-    """Decide where the columns of a table are.
-
-    Raises:
-        FormatError: If an option names a column that does not exist, the id or name column is not known, or the
-            header has more than `MAX_COLUMNS`.
+    """Decide where the columns of a table are. Raises FormatError if an option names a column that does not exist, the
+    id or name column is not known, or the header has more than `MAX_COLUMNS`.
     """
     if table.header is None:
         first = list(map(shown, table.sample[0])) if table.sample else []
@@ -204,10 +201,8 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
 
 
 def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None:
-    """Refuse a first row with words that only a header has, if its column of ids or names is not known.
-
-    Raises:
-        FormatError: If there are such words.
+    """Refuse a first row with words that only a header has, if its column of ids or names is not known. Raises
+    FormatError if there are such words.
     """
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     known = [cell for cell in cells if cell.casefold() in (*NAME_HEADERS, *ALIAS_HEADERS, *TYPE_HEADERS)]

@@ -79,10 +79,8 @@ class Dialect:
 
 
 def check_delimiter(given: str) -> str:
-    """The character that a delimiter option means.
-
-    Raises:
-        OptionError: If it is not one character, or is a quote, space or line break.
+    """The character that a delimiter option means. Raises OptionError if it is not one character, or is a quote, space
+    or line break.
     """
     delimiter = "\t" if given in ("tab", "\\t") else given
     if len(delimiter) != 1 or delimiter in '"\r\n\0 ':
@@ -94,16 +92,13 @@ def check_delimiter(given: str) -> str:
 def find_dialect(
     source: ByteSource, options: ReadOptions, known: Callable[[Sequence[str]], bool], kind: str = "auto"
 ) -> Dialect:
-    """How a file is written.
+    """How a file is written. Raises FormatError if no separator makes a table of the first lines, or several do.
 
     Args:
         source: UTF-8 text.
         options: `columns`, `delimiter` and `skip_lines`.
         known: Whether a row is a header.
         kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; any other: found.
-
-    Raises:
-        FormatError: If no separator makes a table of the first lines, or several do.
     """
     head, columns, n_skipped = source.head(HEAD_BYTES), options.columns or TableColumns(), options.skip_lines or 0
     delimiter = check_delimiter(options.delimiter) if options.delimiter is not None else None

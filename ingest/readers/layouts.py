@@ -76,7 +76,6 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Args:
             header: Its header or keys; None if it has none.
-            sample: Its first rows.
         """
         if header is not None:
             return bool(self.header) and self.header <= {name.casefold() for name in header}
@@ -121,10 +120,8 @@ def known_bases() -> tuple[Base, ...]:
 
 
 def read_bases(path: str | os.PathLike[str]) -> tuple[Base, ...]:
-    """Bases of a user's own: a JSON file with one `Base`, or a list of them, as in `bases.json`.
-
-    Raises:
-        FormatError: If it cannot be read, or has another form; says where.
+    """Bases of a user's own: a JSON file with one `Base`, or a list of them, as in `bases.json`. Raises FormatError if
+    it cannot be read, or has another form; says where.
     """
     try:
         content = Path(path).read_bytes()

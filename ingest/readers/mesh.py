@@ -81,10 +81,8 @@ class MeshReader(ReaderBase):
 
 
 def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:
-    """The line after each record, and the record; what was read is let go.
-
-    Raises:
-        FormatError: If the XML is damaged, declares entities, or has a record of more bytes than one may have.
+    """The line after each record, and the record; what was read is let go. Raises FormatError if the XML is damaged,
+    declares entities, or has a record of more bytes than one may have.
     """
     parser: Any = XMLPullParser(("start", "end"))
     line, n_bytes, path = 1, 0, list[Element]()

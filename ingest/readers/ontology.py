@@ -135,11 +135,7 @@ class Term:
 
 
 def check_scopes(scopes: Sequence[str]) -> frozenset[str]:
-    """The requested scopes of synonyms; EXACT by default.
-
-    Raises:
-        ValueError: If there is no such scope.
-    """
+    """The requested scopes of synonyms; EXACT by default. Raises ValueError if there is no such scope."""
     if unknown := sorted(set(scopes) - set(SCOPES)):
         raise ValueError(f"unknown scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
     return frozenset(scopes or ("EXACT",))
@@ -154,15 +150,12 @@ class OntologyReader(ReaderBase):
     """
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files.
+        """Open the files. Raises FormatError if a file does not exist, is a directory, or may not be read.
 
         Args:
             paths: Files to read one after the other; ``-`` is standard input.
             options: `limit`, `scopes` of synonyms that are aliases (EXACT by default), and `links`.
             type_map: From ids and namespaces to coarse types; the shipped one by default.
-
-        Raises:
-            FormatError: If a file does not exist, is a directory, or may not be read.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self.scopes, self._links = check_scopes(options.scopes), options.links

@@ -83,10 +83,8 @@ def open_text(source: ByteSource, options: ReadOptions, *, kind: str = "auto") -
 
 
 def open_json(source: ByteSource, options: ReadOptions) -> Table:
-    """Open JSON; paths that the options or a known base name are columns too.
-
-    Raises:
-        FormatError: If it has no object at its start.
+    """Open JSON; paths that the options or a known base name are columns too. Raises FormatError if it has no object at
+    its start.
     """
     check_is_text(source.path, source.head(HEAD_BYTES))
     columns = options.columns or TableColumns()
@@ -112,10 +110,8 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
 
 
 def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
-    """Open Parquet, Arrow or a workbook; it is closed with the stack.
-
-    Raises:
-        FormatError: If it is another kind of file, or damaged.
+    """Open Parquet, Arrow or a workbook; it is closed with the stack. Raises FormatError if it is another kind of file,
+    or damaged.
     """
     container = check_path(path)
     return _open_workbook(path, options) if container == "workbook" else _open_arrow(path, container, options, stack)

@@ -89,16 +89,13 @@ class RdfReader(ReaderBase):
     """A base in RDF, in one or several files; a `Reader`. A row of its report is a statement that matters."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files and find their syntaxes.
+        """Open the files and find their syntaxes. Raises FormatError if a path cannot be opened, or a file is not RDF;
+        ValueError if an option makes no sense.
 
         Args:
             paths: Files, folders and zips; ``-`` is standard input.
             options: `limit`, `languages`, `links`, `scopes`, `classes`, and properties of labels, aliases and types.
             type_map: From types to coarse types; the shipped one by default.
-
-        Raises:
-            FormatError: If a path cannot be opened, or a file is not RDF.
-            ValueError: If an option makes no sense.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -228,7 +225,6 @@ def _read_runs(
     """Statements with the wanted properties, those of one subject together as long as they are adjacent.
 
     Args:
-        source, syntax: The file.
         wanted: Properties.
         report: `rows` counts these statements; those beyond the limits of an entity are skipped.
         survey: Sees the other statements.

@@ -76,10 +76,8 @@ class Vocabulary:
 
 
 def check_languages(languages: Sequence[str]) -> tuple[str, ...]:
-    """The requested languages in lower case; English by default.
-
-    Raises:
-        ValueError: If one is not the code of a language.
+    """The requested languages in lower case; English by default. Raises ValueError if one is not the code of a
+    language.
     """
     found = tuple(dict.fromkeys(language.lower() for language in languages or ("en",)))
     if not all(map(_LANGUAGE.fullmatch, found)):

@@ -181,10 +181,8 @@ def is_vocabulary(iri: str) -> bool:
 
 
 def expand(names: Sequence[str]) -> tuple[str, ...]:
-    """Full IRIs of properties that an option names.
-
-    Raises:
-        ValueError: If one is neither an IRI nor has a well-known prefix.
+    """Full IRIs of properties that an option names. Raises ValueError if one is neither an IRI nor has a well-known
+    prefix.
     """
     found = []
     for name in names:

@@ -140,10 +140,8 @@ def _find_triples(data: bytes, rest: bytes) -> str | None:
 
 
 def check_syntax(path: str, data: bytes) -> str:
-    """The syntax of a file.
-
-    Raises:
-        FormatError: If it is none that is read here; names what it is where that can be told.
+    """The syntax of a file. Raises FormatError if it is none that is read here; names what it is where that can be
+    told.
     """
     found = find_syntax(data)
     if found in (N_TRIPLES, TURTLE, RDF_XML, JSON_LD):

@@ -108,15 +108,13 @@ def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """Whether the first row of a table is a header, although its words are not known.
+    """Whether the first row of a table is a header, although its words are not known. Returns whether all its cells are
+    different words, the first one without a digit, and either two of them are `HEADER_WORDS`, or the ids of all the
+    other rows have digits.
 
     Args:
         first: The cells of the first row.
         others: The cells of some rows after it.
-
-    Returns:
-        Whether all its cells are different words, the first one without a digit, and either two of them are
-        `HEADER_WORDS`, or the ids of all the other rows have digits.
     """
     cells = [str(cell).strip() for cell in first]
     is_words = all(map(_WORD.fullmatch, cells)) and len(set(cells)) == len(cells)
@@ -153,7 +151,8 @@ class TableReader(ReaderBase):
         kind: str = "auto",
         stdin: BinaryIO | None = None,
     ) -> None:
-        """Open the files; standard input and pipes are copied to a temporary file now.
+        """Open the files; standard input and pipes are copied to a temporary file now. Raises FormatError if a file
+        does not exist, is a directory, or may not be read; OptionError if an option makes no sense.
 
         Args:
             paths: Files, and folders and zips of a known base; ``-`` is standard input.
@@ -161,10 +160,6 @@ class TableReader(ReaderBase):
             type_map: From types in the file to coarse types; the shipped one by default.
             kind: tsv, csv, jsonl, parquet, xlsx, or the name of a known base; ``auto``: some text.
             stdin: What ``-`` means; the process's own by default.
-
-        Raises:
-            FormatError: If a file does not exist, is a directory, or may not be read.
-            OptionError: If an option makes no sense.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options

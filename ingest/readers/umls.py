@@ -190,10 +190,8 @@ _Atom = tuple[tuple[object, ...], str, str, str, str]
 
 
 def umls_language(code: str) -> str:
-    """The three-letter code of UMLS for a language given by ISO 639-1, 639-2 or that code; ``en-GB`` is ``ENG``.
-
-    Raises:
-        SettingsError: If it is none of these.
+    """The three-letter code of UMLS for a language given by ISO 639-1, 639-2 or that code; ``en-GB`` is ``ENG``. Raises
+    SettingsError if it is none of these.
     """
     plain = code.strip().replace("_", "-").partition("-")[0]
     if plain.lower() in LANGUAGES:
@@ -219,7 +217,8 @@ class UmlsReader(ReaderBase):
     """A release; a `Reader`."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Find and open the files.
+        """Find and open the files. Raises FormatError if a file is missing, damaged, or not of the format;
+        SettingsError if an option makes no sense, or a semantic type is not known.
 
         Args:
             paths: The META folder or one above it, a zip archive, or files: MRCONSO.RRF, and MRSTY.RRF and others with
@@ -228,10 +227,6 @@ class UmlsReader(ReaderBase):
                 one's definition is preferred; `srl_max`, where 0 allows only sources without extra terms; and
                 `semantic_types`, see `SemanticTypes.resolve`.
             type_map: From native types to coarse ones; the shipped one by default.
-
-        Raises:
-            FormatError: If a file is missing, damaged, or not of the format.
-            SettingsError: If an option makes no sense, or a semantic type is not known.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._languages = tuple(dict.fromkeys(map(umls_language, options.languages or ("en",))))
@@ -377,10 +372,8 @@ class UmlsReader(ReaderBase):
             raise FormatError(self._sources[table].path, None, message)
 
     def _read(self, table: str, report: ReadReport) -> Iterator[list[str]]:
-        """The fields of each sound row of a file, if it is there; the rows of MRCONSO, and all bad ones, count.
-
-        Raises:
-            FormatError: If the file is empty or damaged, or none of its first 100 rows is sound.
+        """The fields of each sound row of a file, if it is there; the rows of MRCONSO, and all bad ones, count. Raises
+        FormatError if the file is empty or damaged, or none of its first 100 rows is sound.
         """
         source = self._sources.get(table)
         if source is None:
@@ -420,11 +413,8 @@ def _find_fault(cells: list[str], width: int) -> str:
 
 
 def _find_files(paths: Sequence[PathLike]) -> dict[str, ByteSource]:
-    """The files of a release, open, by table; MRCONSO is among them.
-
-    Raises:
-        FormatError: If a path cannot be read or has no file of UMLS, there is no MRCONSO.RRF, or one is found twice.
-        ValueError: If there is no path.
+    """The files of a release, open, by table; MRCONSO is among them. Raises FormatError if a path cannot be read or has
+    no file of UMLS, there is no MRCONSO.RRF, or one is found twice; ValueError if there is no path.
     """
     if not paths:
         raise ValueError("nothing to read: no path was given")

@@ -88,7 +88,8 @@ class WikidataReader(ReaderBase):
         *,
         stdin: BinaryIO | None = None,
     ) -> None:
-        """Open the files; standard input and pipes are copied to a temporary file now.
+        """Open the files; standard input and pipes are copied to a temporary file now. Raises FormatError if a file
+        does not exist, is a directory, or may not be read; ValueError if an option makes no sense.
 
         Args:
             paths: Files to read one after the other; ``-`` is standard input.
@@ -96,10 +97,6 @@ class WikidataReader(ReaderBase):
                 `require_sitelink`, which excludes most genes, articles and streets.
             type_map: From ids of classes to coarse types; the shipped one by default.
             stdin: What ``-`` means; the process's own by default.
-
-        Raises:
-            FormatError: If a file does not exist, is a directory, or may not be read.
-            ValueError: If an option makes no sense.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         languages = options.languages or ("en",)

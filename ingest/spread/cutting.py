@@ -46,10 +46,8 @@ def buckets_of(part: int, n_parts: int) -> range:
 
 
 def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult:
-    """Read a base once: count it as `scan` does, and write its buckets into a folder.
-
-    Raises:
-        InputError: As `scan`, and if the buckets cannot be written.
+    """Read a base once: count it as `scan` does, and write its buckets into a folder. Raises InputError: as `scan`, and
+    if the buckets cannot be written.
     """
     with Cutter(reader, folder) as cutter:
         return scan(reader, report, cutter=cutter)

@@ -106,12 +106,9 @@ def count_parts(names: int, workers: int) -> int:
 def check_parts(
     partitions: int | None, ray: str | None, model: object, store: StoreLike, placement: Placement | None
 ) -> Runner:
-    """What builds the parts, if the options of a load in parts fit.
-
-    Raises:
-        OptionError: If there are too many parts, or workers cannot open the store or load the model; if Ray does not
-            answer.
-        SettingsError: If an embedded store is given a placement.
+    """What builds the parts, if the options of a load in parts fit. Raises OptionError if there are too many parts, or
+    workers cannot open the store or load the model; if Ray does not answer; SettingsError if an embedded store is given
+    a placement.
     """
     if partitions is not None and not 1 <= partitions <= BUCKETS:
         raise OptionError("partitions", f"A base has from 1 to {BUCKETS} parts, not {partitions}.")
@@ -133,11 +130,8 @@ def check_parts(
 
 @contextmanager
 def work_folder(given: str | os.PathLike[str] | None, store: Store, name: str) -> Iterator[Work]:
-    """The work folder, locked; it is removed where nothing is left in it.
-
-    Raises:
-        StoreError: If it cannot be made.
-        StoreLockedError: If another process does the same.
+    """The work folder, locked; it is removed where nothing is left in it. Raises StoreError if it cannot be made;
+    StoreLockedError if another process does the same.
     """
     location, folder = store.location, f"{WORK_PREFIX}{name}"
     if is_url(location):

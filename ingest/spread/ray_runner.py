@@ -45,13 +45,10 @@ class RayRunner:
     """
 
     def __init__(self, address: str) -> None:
-        """Connect to a cluster, or start one.
+        """Connect to a cluster, or start one. Raises OptionError if Ray is not installed, or no cluster answers.
 
         Args:
             address: As `ray` of `load_base`.
-
-        Raises:
-            OptionError: If Ray is not installed, or no cluster answers.
         """
         ray = _import_ray()
         self._is_ours = not ray.is_initialized()
@@ -64,11 +61,8 @@ class RayRunner:
         self._gpus = 1 if gpus else 0
 
     def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
-        """Build the parts; see `driver.Runner`.
-
-        Raises:
-            PearlQdrantError: The error of a worker.
-            StoreError: If Ray itself fails.
+        """Build the parts; see `driver.Runner`. Raises PearlQdrantError: the error of a worker; StoreError if Ray
+        itself fails.
         """
         ray = _import_ray()
         actor = ray.remote(

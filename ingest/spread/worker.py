@@ -192,7 +192,6 @@ class PartBuilder:
         """Load the encoder.
 
         Args:
-            job: What to build.
             threads: Batches that the encoder runs at once; None: one a core.
 
         Raises:
@@ -215,11 +214,8 @@ class PartBuilder:
         self._encoder = model
 
     def build(self, part: int, events: LoadEvents | None = None) -> PartResult:
-        """Build a part; one that is built already is left as it is.
-
-        Raises:
-            InputError: If its buckets cannot be read.
-            StoreError: If it cannot be written.
+        """Build a part; one that is built already is left as it is. Raises InputError if its buckets cannot be read;
+        StoreError if it cannot be written.
         """
         done = self._work.read_done(part)
         if done is not None:

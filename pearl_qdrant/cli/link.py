@@ -232,10 +232,8 @@ _LONGEST_MENTION = 1000  # characters of a mention in text output; --json prints
 
 
 def _read_mentions(file: BinaryIO) -> Iterator[str]:
-    """The mentions of a file, one for each line; an empty line is an empty mention, so that answers match lines.
-
-    Raises:
-        FormatError: At a line that is not UTF-8 or too long; the batches of mentions before it are printed by then.
+    """The mentions of a file, one for each line; an empty line is an empty mention, so that answers match lines. Raises
+    FormatError at a line that is not UTF-8 or too long; the batches of mentions before it are printed by then.
     """
     from pearl_qdrant.linking.text_lines import read_text_lines
 

@@ -58,16 +58,10 @@ _NOTHING = 1e-9
 
 
 def assign(candidates: Mapping[A, Mapping[B, float]]) -> dict[A, B]:
-    """Choose partners.
+    """Choose partners. Returns the partner of each subject that has one. Raises OptionError if scipy is not installed.
 
     Args:
         candidates: Probabilities of the possible partners of each subject, > 0.
-
-    Returns:
-        The partner of each subject that has one.
-
-    Raises:
-        OptionError: If scipy is not installed.
     """
     try:
         from scipy.sparse import csr_array
@@ -137,7 +131,6 @@ def evidence_of(entity: Entity, links: Sequence[Link]) -> list[Evidence]:
     Entities whose coarse types have nothing in common with the entity's are left out.
 
     Args:
-        entity: The entity.
         links: Of `names_to_link(entity)`, in order.
     """
     found: dict[tuple[str, str], list[tuple[float, Candidate, Link]]] = {}
@@ -288,10 +281,8 @@ def crosswalk(
 
 
 def entities_of(collection: str, store: str | None) -> tuple[str, list[Entity]]:
-    """Short name of the base of a collection, and its entities, by id; all of them in memory.
-
-    Raises:
-        CollectionNotFoundError: If it does not exist.
+    """Short name of the base of a collection, and its entities, by id; all of them in memory. Raises
+    CollectionNotFoundError if it does not exist.
     """
     opened_store = open_default_store(store)
     try:

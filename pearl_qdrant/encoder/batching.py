@@ -56,7 +56,6 @@ class BatchEncoder:
     """Runs names through a model in batches. Safe to call from several threads.
 
     Args:
-        tokenizer: The model's tokenizer.
         run_batch: The model; called from several threads at once if there are several workers.
         dim: Width of the embeddings.
         never_seen: (labels,), true for labels without training examples, which get probability 0; None without a type

@@ -132,10 +132,8 @@ def is_checkpoint(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> PearlConfig:
-    """Read and check pearl.json; reads no other file.
-
-    Raises:
-        CheckpointError: If it is missing or broken, has a newer format, or its labels or dims are inconsistent.
+    """Read and check pearl.json; reads no other file. Raises CheckpointError if it is missing or broken, has a newer
+    format, or its labels or dims are inconsistent.
     """
     path = folder / PEARL_JSON
     loaded = read_json(path)
@@ -176,14 +174,11 @@ def _check_labels(path: Path, config: PearlConfig) -> None:
 
 
 def open_checkpoint(folder: Path, *, skip: Iterable[str] = ()) -> VerifiedCheckpoint:
-    """Read a checkpoint for loading: every file's size, and the hash of those not skipped.
+    """Read a checkpoint for loading: every file's size, and the hash of those not skipped. Raises CheckpointError if a
+    file is missing, truncated or changed, or pearl.json is invalid.
 
     Args:
-        folder: The checkpoint folder.
         skip: Files whose hash is not checked, because they will not be loaded.
-
-    Raises:
-        CheckpointError: If a file is missing, truncated or changed, or pearl.json is invalid.
     """
     config = read_config(folder)
     missing = [name for name in REQUIRED_FILES if name not in config.files]
@@ -230,19 +225,14 @@ def joint_sha256(hashes: Mapping[str, str]) -> str:
 
 
 def seal(folder: Path, *, weights_hash: str | None = None) -> PearlConfig:
-    """Write size and hash of every file into the folder's pearl.json; the last step of writing a checkpoint.
+    """Write size and hash of every file into the folder's pearl.json; the last step of writing a checkpoint. Returns
+    the written configuration. Raises CheckpointError if pearl.json is missing or invalid.
 
     Args:
         folder: The checkpoint folder, complete except for `files` and `weights_hash`.
         weights_hash: The hash of an existing model, if this is another form of it. By default it is computed over the
             ONNX files, or over the safetensors if there are none. So adding `model.safetensors` to a folder with ONNX
             does not change it.
-
-    Returns:
-        The written configuration.
-
-    Raises:
-        CheckpointError: If pearl.json is missing or invalid.
     """
     config = read_config(folder)
     names = [*REQUIRED_FILES, TORCH_FILE]

@@ -23,18 +23,14 @@ _NAMESPACE = "pearl-qdrant"
 
 
 def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MODELS_DIR) -> str:
-    """Register a PEARL checkpoint with fastembed; repeated calls change nothing.
+    """Register a PEARL checkpoint with fastembed; repeated calls change nothing. Returns the name of the model in
+    fastembed, such as "pearl-qdrant/pearl-mini-en". Raises ModelError if the model is not a PEARL checkpoint, has no
+    ONNX graph, or needs a prefix, which fastembed does not add; or if fastembed knows another model of that name with
+    another width.
 
     Args:
         model: A shipped name, a folder, or a hub id of a PEARL checkpoint.
         models_dir: Folder of the shipped models.
-
-    Returns:
-        The name of the model in fastembed, such as "pearl-qdrant/pearl-mini-en".
-
-    Raises:
-        ModelError: If the model is not a PEARL checkpoint, has no ONNX graph, or needs a prefix, which fastembed does
-            not add; or if fastembed knows another model of that name with another width.
     """
     return _register(_checkpoint(model, models_dir))
 
@@ -42,15 +38,13 @@ def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MO
 def text_embedding(
     model: str = DEFAULT_MODEL, *, threads: int | None = None, models_dir: Path = MODELS_DIR
 ) -> TextEmbedding:
-    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary.
+    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary. Raises ModelError: as for
+    `register_with_fastembed`.
 
     Args:
         model: As for `register_with_fastembed`.
         threads: Threads of onnxruntime; None for the default of fastembed.
         models_dir: Folder of the shipped models.
-
-    Raises:
-        ModelError: As for `register_with_fastembed`.
     """
     from fastembed import TextEmbedding
 

@@ -58,15 +58,13 @@ def shipped_names(models_dir: Path = MODELS_DIR) -> list[str]:
 
 
 def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
-    """Find the folder of a model; downloads files of the hub that are not in its cache.
+    """Find the folder of a model; downloads files of the hub that are not in its cache. Raises ModelNotFoundError if
+    the model does not exist, or is not in the cache and the hub cannot be reached.
 
     Args:
-        name: A shipped name, a folder, or a hub id such as `owner/name` or `owner/name@revision`. Pin the revision of
-            a hub id, because without it the model can change while a collection uses it.
+        name: A shipped name, a folder, or a hub id such as `owner/name` or `owner/name@revision`. Pin the revision of a
+            hub id, because without it the model can change while a collection uses it.
         models_dir: Folder of the shipped models.
-
-    Raises:
-        ModelNotFoundError: If the model does not exist, or is not in the cache and the hub cannot be reached.
     """
     shipped = shipped_names(models_dir)
     if name in shipped:

@@ -116,16 +116,12 @@ class _Modules(_Settings):
 
 
 def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | None = None) -> PlainModel:
-    """Read the settings of a sentence-transformers or transformers folder.
+    """Read the settings of a sentence-transformers or transformers folder. Raises CheckpointError if a file is missing
+    or broken, or there are no weights in a safe format; ModelError if the model needs a step that is not supported.
 
     Args:
-        root: The folder.
         pooling: "mean" or "cls"; replaces the pooling of the folder.
         prefix: Replaces the default prompt of the folder.
-
-    Raises:
-        CheckpointError: If a file is missing or broken, or there are no weights in a safe format.
-        ModelError: If the model needs a step that is not supported.
     """
     folder, pooling_folder = _modules(root)
     if not (folder / "config.json").is_file():

@@ -46,16 +46,14 @@ class Batch:
 
 
 class NameTokenizer:
-    """The tokenizer of one model, with its maximum length and prefix. Safe to use from several threads.
+    """The tokenizer of one model, with its maximum length and prefix. Safe to use from several threads. Raises
+    CheckpointError if tokenizer.json is missing or cannot be read, or `max_length` leaves no room for a token.
 
     Args:
         folder: Folder of tokenizer.json.
         max_length: Maximum number of tokens, including special ones; the rest of a name is cut off.
         prefix: Text put before each name ("query: " for E5).
         lowercase: Whether to lower-case names first (`do_lower_case` of sentence-transformers).
-
-    Raises:
-        CheckpointError: If tokenizer.json is missing or cannot be read, or `max_length` leaves no room for a token.
     """
 
     def __init__(self, folder: Path, *, max_length: int, prefix: str = "", lowercase: bool = False) -> None:
@@ -83,13 +81,8 @@ class NameTokenizer:
         self._n_prefix = sum(i not in self._special_ids for i in prefix_ids)
 
     def distinct(self, names: Sequence[str]) -> tuple[list[str], IntArray]:
-        """Strip and cut names, and remove duplicates.
-
-        Returns:
-            The distinct texts, and the index of each name's text among them, (n,).
-
-        Raises:
-            ValueError: If a name has a lone surrogate; names its position.
+        """Strip and cut names, and remove duplicates. Returns the distinct texts, and the index of each name's text
+        among them, (n,). Raises ValueError if a name has a lone surrogate; names its position.
         """
         indices: dict[str, int] = {}
         inverse = np.empty(len(names), dtype=np.int64)
@@ -102,14 +95,9 @@ class NameTokenizer:
         return list(indices), inverse
 
     def token_ids(self, texts: Sequence[str]) -> tuple[list[list[int]], BoolArray]:
-        """Tokenise texts from `distinct`.
-
-        Returns:
-            Token ids of each text, including special tokens; and whether each text is encodable, (n,): false if it has
-            no token except special ones and [UNK].
-
-        Raises:
-            CheckpointError: If the tokenizer fails, for example because its regular expression takes too long.
+        """Tokenise texts from `distinct`. Returns token ids of each text, including special tokens; and whether each
+        text is encodable, (n,): false if it has no token except special ones and [UNK]. Raises CheckpointError if the
+        tokenizer fails, for example because its regular expression takes too long.
         """
         if self._lowercase:
             texts = [text.lower() for text in texts]
@@ -177,11 +165,7 @@ def _check_unicode(text: str, position: int) -> None:
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """Open a tokenizer.json, without padding and truncation.
-
-    Raises:
-        CheckpointError: If it is missing or cannot be read.
-    """
+    """Open a tokenizer.json, without padding and truncation. Raises CheckpointError if it is missing or cannot be read."""
     hint = "" if path.exists() else ". Save it with transformers' AutoTokenizer(...).save_pretrained(folder)"
     with tokenizer_errors(path, "not a readable tokenizer", hint):
         tokenizer = Tokenizer.from_file(str(path))

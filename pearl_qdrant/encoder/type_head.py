@@ -43,26 +43,22 @@ class PredictedTypes:
 
 
 def type_marginals(type_probabilities: FloatArray) -> FloatArray:
-    """Probability of each entity type, summed over the lexical classes.
+    """Probability of each entity type, summed over the lexical classes. Returns (n, 19) in the order of `ENTITY_TYPES`,
+    rows sum to 1.
 
     Args:
         type_probabilities: (n, 95), rows sum to 1.
-
-    Returns:
-        (n, 19) in the order of `ENTITY_TYPES`, rows sum to 1.
     """
     marginals: FloatArray = _by_class(type_probabilities).sum(axis=1)
     return marginals
 
 
 def predict_types(type_probabilities: FloatArray) -> PredictedTypes:
-    """The most probable entity type of each name, and the lexical class that goes with it.
+    """The most probable entity type of each name, and the lexical class that goes with it. Raises ValueError if there
+    are not 95 columns.
 
     Args:
         type_probabilities: (n, 95), rows sum to 1.
-
-    Raises:
-        ValueError: If there are not 95 columns.
     """
     joint = _by_class(type_probabilities)
     marginals = joint.sum(axis=1)

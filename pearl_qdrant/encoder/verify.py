@@ -17,10 +17,8 @@ _MAX_HEADER_BYTES = 100_000_000
 
 
 def verify(folder: Path) -> VerifiedCheckpoint:
-    """Verify sizes, hashes and formats of a checkpoint folder, and that all shapes agree with pearl.json.
-
-    Raises:
-        CheckpointError: If a file is wrong; names the file and the fault.
+    """Verify sizes, hashes and formats of a checkpoint folder, and that all shapes agree with pearl.json. Raises
+    CheckpointError if a file is wrong; names the file and the fault.
     """
     checkpoint = open_checkpoint(folder)
     config = checkpoint.config
@@ -64,10 +62,8 @@ def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str
 
 
 def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors in a safetensors file, from its header, without the library.
-
-    Raises:
-        CheckpointError: If the file is truncated, or not a safetensors file.
+    """Names and shapes of the tensors in a safetensors file, from its header, without the library. Raises
+    CheckpointError if the file is truncated, or not a safetensors file.
     """
     size = path.stat().st_size
     with path.open("rb") as file:

@@ -43,7 +43,8 @@ def write_checkpoint(
     model_card: str = "",
     weights_hash: str | None = None,
 ) -> VerifiedCheckpoint:
-    """Write and verify a checkpoint folder.
+    """Write and verify a checkpoint folder. Raises CheckpointError if the parts do not match; OSError if a part is
+    missing.
 
     Args:
         folder: Created if necessary; the files of a checkpoint in it are replaced.
@@ -56,10 +57,6 @@ def write_checkpoint(
         torch_path: Safetensors of the phrase encoder, or None. One of the two paths is needed.
         model_card: Text of README.md.
         weights_hash: As for `seal`.
-
-    Raises:
-        CheckpointError: If the parts do not match.
-        OSError: If a part is missing.
     """
     from safetensors.numpy import save
 

@@ -28,19 +28,14 @@ def register(
 ) -> None:
     """Add a function to a connection: names in, the entity of each as a STRUCT; NULL for NULL and blank names.
 
-    It gets Arrow vectors of rows, and links each distinct value once.
+    It gets Arrow vectors of rows, and links each distinct value once. Raises ValueError if a field is unknown;
+    duckdb.Error if the connection has a function of that name.
 
     Args:
-        connection: An open connection.
         linker: An open linker, which must stay open while the function is used.
-        name: Name of the function.
         fields: Fields of the STRUCT: entity_id, canonical_name, probability, nil_reason, kb.
         types: Entity types; empty for all.
         threshold: Least probability of a link; default is the linker's own.
-
-    Raises:
-        ValueError: If a field is unknown.
-        duckdb.Error: If the connection has a function of that name.
     """
     check_fields(fields)
     values = ColumnLinker(linker, types, threshold)

@@ -48,11 +48,7 @@ class _LinkerOwner:
             self._linker = None
 
     def to_parameters(self) -> dict[str, Any]:
-        """What `from_dict` needs to open the same collections.
-
-        Raises:
-            OptionError: If it was given an open linker.
-        """
+        """What `from_dict` needs to open the same collections. Raises OptionError if it was given an open linker."""
         if not self._is_ours:
             raise OptionError(
                 "collections", "A component with an open linker cannot be serialised: give it names of collections."
@@ -73,19 +69,15 @@ class EntityTagger:
         mentions: bool = False,
         linker: EntityLinker | None = None,
     ) -> None:
-        """Make a tagger; nothing is opened yet.
+        """Make a tagger; nothing is opened yet. Raises OptionError: unless there is either a collection or a linker;
+        ValueError if the threshold is no probability.
 
         Args:
-            collections: Names of the collections.
             store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
             types: Only entities of these types.
             threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
             mentions: Whether to list each mention with its place, too, as `entity_mentions`.
             linker: An open linker in place of `collections`.
-
-        Raises:
-            OptionError: Unless there is either a collection or a linker.
-            ValueError: If the threshold is no probability.
         """
         check_threshold(threshold)
         self._owner = _LinkerOwner(collections, store, linker)
@@ -146,15 +138,12 @@ class EntityRetriever:
         types: list[str] | None = None,
         linker: EntityLinker | None = None,
     ) -> None:
-        """Make a retriever; nothing is opened yet.
+        """Make a retriever; nothing is opened yet. Raises OptionError: unless there is either a collection or a linker;
+        ValueError if `top_k` is below 1.
 
         Args:
             collections, store, types, linker: As for `EntityTagger`.
             top_k: Entities to return at most.
-
-        Raises:
-            OptionError: Unless there is either a collection or a linker.
-            ValueError: If `top_k` is below 1.
         """
         if top_k < 1:
             raise ValueError(f"top_k must be at least 1, not {top_k}")
@@ -184,7 +173,6 @@ class EntityRetriever:
         """Return the entities of a mention, which is not a question.
 
         Args:
-            query: The mention.
             top_k, types: Replace those of the component.
         """
         kinds, limit = self.types if types is None else types, self.top_k if top_k is None else top_k

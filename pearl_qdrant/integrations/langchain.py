@@ -87,8 +87,6 @@ def make_link_tool(linker: EntityLinker, *, name: str = TOOL_NAME, description: 
     Its content is one line a mention, for the model; its artifact is the list of `Link` records, for the program.
 
     Args:
-        linker: An open linker.
-        name: The tool's name.
         description: What the model reads of the tool; None for a description that fits every base.
     """
 
@@ -121,7 +119,6 @@ class EntityTagger(BaseDocumentTransformer):
     """Finds the entities of documents and adds their ids to the metadata: `entity_ids` and `entity_names`.
 
     Args:
-        linker: An open linker.
         types: Only entities of these types.
         threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
         mentions: Whether to list each mention with its place, too, as `entity_mentions`.

@@ -47,7 +47,6 @@ class EntityExtractor(BaseExtractor):
         """Make an extractor.
 
         Args:
-            linker: An open linker.
             fields: Those above, and those of `BaseExtractor`.
         """
         super().__init__(**fields)
@@ -92,16 +91,12 @@ class EntityRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        """Make a retriever.
+        """Make a retriever. Raises ValueError if `similarity_top_k` is below 1.
 
         Args:
-            linker: An open linker.
             similarity_top_k: Entities to return at most.
             types: Only entities of these types.
             callback_manager, verbose: As for `BaseRetriever`.
-
-        Raises:
-            ValueError: If `similarity_top_k` is below 1.
         """
         if similarity_top_k < 1:
             raise ValueError(f"similarity_top_k must be at least 1, not {similarity_top_k}")

@@ -49,16 +49,13 @@ def make_server(
 ) -> MCPServer:
     """Make a server; it opens a collection with the first call that needs it.
 
-    `MCPServer.run("stdio")` and `MCPServer.run("streamable-http", host=..., port=...)` serve it.
+    `MCPServer.run("stdio")` and `MCPServer.run("streamable-http", host=..., port=...)` serve it. Raises ValueError if
+    no collection is given.
 
     Args:
         collections: Names of at least one collection.
         store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
         writable: Whether there are tools that add and delete entities. Then the collections are opened for writing.
-        name: The server's name.
-
-    Raises:
-        ValueError: If no collection is given.
     """
     return _server_of(LinkerTools.over(collections, store, read_only=not writable), name)
 

@@ -118,11 +118,7 @@ class LinkerTools:
 
     @classmethod
     def over(cls, collections: Sequence[str], store: str | None, *, read_only: bool) -> LinkerTools:
-        """Make the tools; nothing is opened yet.
-
-        Raises:
-            ValueError: If no collection is given.
-        """
+        """Make the tools; nothing is opened yet. Raises ValueError if no collection is given."""
         if isinstance(collections, str) or not collections:
             raise ValueError(f"collections is a list with at least one name, not {collections!r}")
         return cls(tuple(dict.fromkeys(collections)), store, read_only)
@@ -196,10 +192,8 @@ class LinkerTools:
             self._open.popitem()[1].close()
 
     def _named(self, collection: str | None) -> str:
-        """The collection that a call names, or the only one.
-
-        Raises:
-            OptionError: If there is none of that name, or several and none is named.
+        """The collection that a call names, or the only one. Raises OptionError if there is none of that name, or
+        several and none is named.
         """
         known = ", ".join(self.collections)
         if collection is None and len(self.collections) > 1:
@@ -225,11 +219,8 @@ class LinkerTools:
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:
-    """Refuse arguments that are over a limit, or have half of a character, which no answer could repeat.
-
-    Raises:
-        OptionError: It names the argument.
-        LimitError: It names the argument and the limit.
+    """Refuse arguments that are over a limit, or have half of a character, which no answer could repeat. Raises
+    OptionError: it names the argument; LimitError: it names the argument and the limit.
     """
     for name, value in arguments.items():
         if any(_NO_TEXT.search(text) for text in _texts(value)):

@@ -22,15 +22,12 @@ MENTIONS = "entity_mentions"
 def document_metadata(
     annotations: Iterable[Annotation], *, mentions: bool = False, existing: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What to store with a document.
+    """What to store with a document. Returns `ENTITY_IDS` and `ENTITY_NAMES`; with `mentions` also `MENTIONS`.
 
     Args:
         annotations: The mentions of its text, as `EntityLinker.annotate` returns them.
         mentions: Whether to list the mentions, too.
         existing: The document's metadata. The entities that another tagger wrote there stay, before the found ones.
-
-    Returns:
-        `ENTITY_IDS` and `ENTITY_NAMES`; with `mentions` also `MENTIONS`.
     """
     linked = [one for one in annotations if one.link.entity_id is not None]
     before = existing or {}

@@ -47,11 +47,11 @@ def link_column(
 ) -> Frame:
     """A table with the entities of a column beside it; each distinct value is linked once.
 
-    A lazy table stays lazy: its batches are linked as they are read, by the streaming engine, too.
+    A lazy table stays lazy: its batches are linked as they are read, by the streaming engine, too. Raises OptionError
+    if the column is missing, or a new one is there already; or a lazy table is to be adapted to; CalibrationError if
+    the column is to be adapted to and has too few values.
 
     Args:
-        frame: The table.
-        column: The column with mentions.
         linker: An open linker; for a lazy table it must be open when that is collected.
         fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
         types: Entity types; empty for all.
@@ -59,10 +59,6 @@ def link_column(
         prefix: Put before the names of the new columns; default is the column's name and `_`.
         adapt: Whether to estimate from the column how much of it is in the base (`EntityLinker.adapt`), and to decide
             by that; it needs 200 distinct values, and a table that is not lazy.
-
-    Raises:
-        OptionError: If the column is missing, or a new one is there already; or a lazy table is to be adapted to.
-        CalibrationError: If the column is to be adapted to and has too few values.
     """
     schema = frame.collect_schema()
     find_column(column, schema.names())
@@ -113,10 +109,10 @@ def fuzzy_join(
     model: str | None = None,
     device: str = DEFAULT_DEVICE,
 ) -> pl.DataFrame:
-    """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match.
+    """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match. Raises
+    OptionError if a column is missing; ValueError if the columns are not named.
 
     Args:
-        left, right: The tables.
         on: Column of both.
         left_on, right_on: Columns with different names.
         how: "left" keeps rows without a match, "inner" leaves them out.
@@ -124,10 +120,6 @@ def fuzzy_join(
         suffix: For columns that both tables have.
         model: Encoder of the names.
         device: Device of the encoder.
-
-    Raises:
-        OptionError: If a column is missing.
-        ValueError: If the columns are not named.
     """
     ours, theirs = join_keys(on, left_on, right_on, how)
     find_column(ours, left.columns, option="left_on")

@@ -140,19 +140,16 @@ class EntityIndex:
         dense: bool = True,
         sparse: bool = True,
     ) -> list[FoundDocument]:
-        """Find documents, best first.
+        """Find documents, best first. Raises ValueError if the limit is below 1, or nothing is left to search by.
 
         Args:
             question: A question or any text.
             limit: Documents to return at most.
-            entities: "boost" prefers documents with the question's entities; "filter" returns only those, or all if
-                the question has no entity or no document has one; "off" leaves entities out.
+            entities: "boost" prefers documents with the question's entities; "filter" returns only those, or all if the
+                question has no entity or no document has one; "off" leaves entities out.
             entity_ids: The question's entities, if they are known; else they are found in it.
             dense, sparse: Whether to search all documents by the dense vector, and by words. Those of an entity are
                 always ordered by the dense vector, too: they may share no word with the question.
-
-        Raises:
-            ValueError: If the limit is below 1, or nothing is left to search by.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")

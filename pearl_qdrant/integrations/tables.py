@@ -90,10 +90,8 @@ def value_of(link: Link, name: Field) -> Any:
 
 
 def find_column(column: str, columns: Iterable[T], *, option: str = "column") -> T:
-    """The label of a column, which pandas may have as a number.
-
-    Raises:
-        OptionError: If the table does not have it, with the columns that it has; or has several of the name.
+    """The label of a column, which pandas may have as a number. Raises OptionError if the table does not have it, with
+    the columns that it has; or has several of the name.
     """
     there = list(columns)
     found = [one for one in there if str(one) == column]
@@ -105,22 +103,14 @@ def find_column(column: str, columns: Iterable[T], *, option: str = "column") ->
 
 
 def check_fields(fields: Sequence[Field]) -> None:
-    """Refuse an unknown field.
-
-    Raises:
-        ValueError: With the known ones.
-    """
+    """Refuse an unknown field. Raises ValueError: with the known ones."""
     unknown = [name for name in fields if name not in FIELDS]
     if unknown or isinstance(fields, str):
         raise ValueError(f"fields are some of {', '.join(FIELDS)}, not {unknown or fields!r}")
 
 
 def new_names(column: str, fields: Sequence[Field], columns: Iterable[str], prefix: str | None) -> list[str]:
-    """The names of the new columns.
-
-    Raises:
-        OptionError: If the table has one of them already.
-    """
+    """The names of the new columns. Raises OptionError if the table has one of them already."""
     check_fields(fields)
     names = [f"{f'{column}_' if prefix is None else prefix}{name}" for name in fields]
     if taken := sorted({str(one) for one in columns}.intersection(names)):
@@ -129,11 +119,7 @@ def new_names(column: str, fields: Sequence[Field], columns: Iterable[str], pref
 
 
 def join_keys(on: str | None, left_on: str | None, right_on: str | None, how: str) -> tuple[str, str]:
-    """The columns to join.
-
-    Raises:
-        ValueError: If they are not named, or `how` is not "left" or "inner".
-    """
+    """The columns to join. Raises ValueError if they are not named, or `how` is not "left" or "inner"."""
     if how not in ("left", "inner"):
         raise ValueError(f"how is 'left' or 'inner', not {how!r}")
     left, right = left_on or on, right_on or on

@@ -230,7 +230,8 @@ def _delete_folder(path: Path, pid: int) -> None:
 def build_collection(
     store: Store, name: str, encoder: Encoder, entities: Sequence[Entity], *, embed_descriptions: bool = False
 ) -> Collection:
-    """Create a collection and fill it; if this fails, it is deleted.
+    """Create a collection and fill it; if this fails, it is deleted. Raises CollectionExistsError if the store has a
+    collection of that name; StoreError if it cannot be written.
 
     Args:
         store: Where it is created.
@@ -238,10 +239,6 @@ def build_collection(
         encoder: Encodes the names.
         entities: At least one; with different ids.
         embed_descriptions: Whether the collection keeps a vector of each description.
-
-    Raises:
-        CollectionExistsError: If the store has a collection of that name.
-        StoreError: If it cannot be written.
     """
     manifest = Manifest.for_model(encoder.info, collection=name, kb=name, has_descriptions=embed_descriptions)
     collection = store.create(manifest)

@@ -86,11 +86,7 @@ class CollectionStatistics:
         return any(collection.is_remote for collection in self._collections)
 
     def targets(self) -> SearchTargets:
-        """The collections to search.
-
-        Raises:
-            ManifestError: If the IDF table of a collection is damaged.
-        """
+        """The collections to search. Raises ManifestError if the IDF table of a collection is damaged."""
         return self._targets.get()
 
     def types(self) -> frozenset[str]:

@@ -54,12 +54,9 @@ class EntityBatches:
 def add_entities(collection: Collection, encoder: Encoder, batches: EntityBatches) -> int:
     """Write entities, replacing those with the same id; returns the number of names written.
 
-    If the collection was moved, another call goes on in the new version with the batch that was not written.
-
-    Raises:
-        CollectionMovedError: If another version took the collection's place.
-        InvalidEntityError: If an item is not an entity, or has an empty id or name. The batches before it are written
-            by then.
+    If the collection was moved, another call goes on in the new version with the batch that was not written. Raises
+    CollectionMovedError if another version took the collection's place; InvalidEntityError if an item is not an entity,
+    or has an empty id or name. The batches before it are written by then.
     """
     try:
         for batch in batches:
@@ -83,11 +80,8 @@ def add_entities(collection: Collection, encoder: Encoder, batches: EntityBatche
 
 
 def check_entity(entity: object) -> None:
-    """Check the types and texts of an entity that a caller made.
-
-    Raises:
-        InvalidEntityError: If it is not an `Entity`, a field has the wrong type or is not valid Unicode, or the id or a
-            name is empty.
+    """Check the types and texts of an entity that a caller made. Raises InvalidEntityError if it is not an `Entity`, a
+    field has the wrong type or is not valid Unicode, or the id or a name is empty.
     """
     if not isinstance(entity, Entity):
         raise InvalidEntityError(f"add takes entities, not {_shown(entity)}: pass Entity('id', 'name')")

@@ -95,14 +95,11 @@ def looks_like_id(mention: str) -> bool:
 
 
 def id_forms(mention: str, *, kb: str | None = None) -> list[str]:
-    """The ways in which a base may write an id.
+    """The ways in which a base may write an id. Returns the forms, each once; the mention itself is the first.
 
     Args:
         mention: A string that `looks_like_id`; anything else has no forms.
         kb: Short name of a base: an id of it may be written with this name as its prefix.
-
-    Returns:
-        The forms, each once; the mention itself is the first.
     """
     if not looks_like_id(mention):
         return []
@@ -172,16 +169,13 @@ def _swapped_scheme(iri: str) -> Iterator[str]:
 
 
 def find_by_id(collections: Sequence[Collection], mention: str, types: Sequence[str] = ()) -> NamePoint | None:
-    """The entity whose id a mention is.
+    """The entity whose id a mention is. Returns the point of its canonical name. None if there is no such entity, or
+    several differ and none of them has the mention itself as its id.
 
     Args:
         collections: Open collections.
         mention: A cleaned mention. Nothing is searched unless it `looks_like_id`.
         types: Only entities of one of these types, as in `Collection.find`; empty: all.
-
-    Returns:
-        The point of its canonical name. None if there is no such entity, or several differ and none of them has the
-        mention itself as its id.
     """
     if not looks_like_id(mention):
         return None

@@ -70,11 +70,7 @@ class Lifetime:
 
     @contextmanager
     def in_edit(self) -> Iterator[None]:
-        """Guard one edit.
-
-        Raises:
-            ReadOnlyError: If the linker is read-only.
-        """
+        """Guard one edit. Raises ReadOnlyError if the linker is read-only."""
         with self.in_use():
             if self.is_read_only:
                 raise ReadOnlyError(self._names, "adding, deleting and learning")

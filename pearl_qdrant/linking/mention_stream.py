@@ -89,10 +89,8 @@ class MentionStream:
     cache: MentionCache = field(default_factory=MentionCache)
 
     def link_query(self, options: LinkOptions) -> LinkQuery:
-        """The search that these options describe; it covers at least `DEFAULT_LIMIT` entities.
-
-        Raises:
-            UnknownTypeError: If no entity has one of the types.
+        """The search that these options describe; it covers at least `DEFAULT_LIMIT` entities. Raises UnknownTypeError
+        if no entity has one of the types.
         """
         is_typed = options.type_mode != "off"
         types = tuple(options.types) if is_typed else ()
@@ -109,7 +107,6 @@ class MentionStream:
 
         Args:
             mentions: Strings; other objects are accepted and find nothing.
-            link_query: What to search for.
             exclude: Names to exclude, by the number of the mention.
             check: Called before each search; raises to stop the stream, as when the linker was closed.
         """

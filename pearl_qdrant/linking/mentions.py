@@ -74,11 +74,7 @@ _LONGEST_OF_NOTHING = 24
 
 
 def check_are_many(mentions: object) -> None:
-    """Refuse a single string in place of a list.
-
-    Raises:
-        TypeError: If `mentions` is a string.
-    """
+    """Refuse a single string in place of a list. Raises TypeError if `mentions` is a string."""
     if isinstance(mentions, (str, bytes)):
         raise TypeError("mentions is one string, whose letters would be linked one by one: pass a list, or use link")
 

@@ -10,14 +10,8 @@ from pearl_qdrant.settings import MAX_LINE_BYTES
 
 
 def read_text_lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
-    r"""Yield line numbers, from 1, and lines without their ending (``\n`` or ``\r\n``).
-
-    Args:
-        file: An open binary file.
-        name: Its path, for errors.
-
-    Raises:
-        FormatError: At a line that is not UTF-8, or longer than `MAX_LINE_BYTES`.
+    r"""Yield line numbers, from 1, and lines without their ending (``\n`` or ``\r\n``). Raises FormatError at a line
+    that is not UTF-8, or longer than `MAX_LINE_BYTES`.
     """
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):

@@ -32,7 +32,6 @@ class Assignment:
     Args:
         forms: All names, those of the earlier run among them.
         earlier: Names with their nodes.
-        decisions: What a person decided.
     """
 
     def __init__(self, forms: Forms, earlier: Sequence[ResolvedName], decisions: Sequence[Decision]) -> None:

@@ -181,7 +181,7 @@ def cluster_names(
     prefer: Prefer,
     groups: Sequence[Group] = (),
 ) -> list[Cluster]:
-    """Merge names.
+    """Merge names. Returns clusters of at least two names, and those of groups.
 
     Args:
         table: Probabilities of pairs.
@@ -189,9 +189,6 @@ def cluster_names(
         prefer: Says which name a cluster is called by, of those that the others agree with about as well.
         groups: Names that are together whatever their probability, without common members. Two groups that have
             founders do not merge.
-
-    Returns:
-        Clusters of at least two names, and those of groups.
     """
     state = _start(table, threshold, groups)
     queue = [entry for cluster in state.members for entry in _entries(table, state, cluster, threshold, once=True)]
@@ -219,7 +216,6 @@ def attach(of_name: dict[int, Cluster], short: int, long: int, probability: floa
 
     Args:
         of_name: The clusters by their members, which change; names without one have none.
-        short, long: The names.
         probability: That both are the same.
         founders: Representatives that do not change.
     """

@@ -105,10 +105,8 @@ def node_lines(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator
 
 
 def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
-    """Read the names and inputs of `node_lines`; further columns are ignored.
-
-    Raises:
-        FormatError: If a column is missing, or a number is none.
+    """Read the names and inputs of `node_lines`; further columns are ignored. Raises FormatError if a column is
+    missing, or a number is none.
     """
     names, inputs = [], dict[str, None]()
     for number, row in _read(path, NODE_COLUMNS):

@@ -131,7 +131,8 @@ def apply_judge(
     cache: str | os.PathLike[str] | None = None,
     descriptions: Mapping[tuple[str, str], str] | None = None,
 ) -> Resolution:
-    """Ask the judge about the pairs for review, in their order, and do what it decides.
+    """Ask the judge about the pairs for review, in their order, and do what it decides. Raises ValueError if the judge
+    returns another number of answers than it got questions, or another answer.
 
     Args:
         found: A resolution with pairs for review.
@@ -139,9 +140,6 @@ def apply_judge(
         budget: Questions that it gets, at most.
         cache: File of earlier answers (JSON Lines), to which new ones are added as they come.
         descriptions: What is known of names, by name and type.
-
-    Raises:
-        ValueError: If the judge returns another number of answers than it got questions, or another answer.
     """
     known = {} if cache is None else _read(Path(cache))
     said = descriptions or {}

@@ -163,7 +163,6 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
     """Every error of the application is answered as `ErrorAnswer`.
 
     Args:
-        app: The application.
         routers: All that it has.
     """
 

@@ -102,15 +102,11 @@ class CollectionHandle:
         return self.linker.collections[0].manifest
 
     async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
-        """The links of some mentions, in their order; joined with the mentions of other requests.
+        """The links of some mentions, in their order; joined with the mentions of other requests. Raises
+        UnknownTypeError if no entity has one of the types.
 
         Args:
-            mentions: The strings to link.
-            options: How to link them.
             is_gone: Whether the client has hung up, as `request.is_disconnected`.
-
-        Raises:
-            UnknownTypeError: If no entity has one of the types.
         """
         links = await self._joiner.link(mentions, options, is_gone=is_gone)
         self._metrics.count_answers(self.name, links)
@@ -149,10 +145,8 @@ class CollectionHandle:
         return found
 
     async def search_names(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
-        """Entities that have a name like what was typed so far; see `NameIndex.find`.
-
-        Raises:
-            NotReadyError: If the index of names is not built yet.
+        """Entities that have a name like what was typed so far; see `NameIndex.find`. Raises NotReadyError if the index
+        of names is not built yet.
         """
         if (index := self._names.index) is None:
             raise NotReadyError(f"The index of the names of collection '{self.name}' is being built.", retry_after_s=5)
@@ -246,12 +240,7 @@ _FIRST_TEXT = "Acme Paper Mills are in New York."
 
 
 class Collections:
-    """The collections that the service answers for; those of one model share one encoder.
-
-    Args:
-        settings: Of the service.
-        metrics: Of the service.
-    """
+    """The collections that the service answers for; those of one model share one encoder."""
 
     def __init__(self, settings: ServiceSettings, metrics: Metrics) -> None:
         self._settings = settings
@@ -305,10 +294,8 @@ class Collections:
         return [handle for name in names if (handle := await self.get(name)).kb == kb]
 
     async def names(self) -> list[str]:
-        """Names of the collections that are served, sorted; the last known ones while the store does not answer.
-
-        Raises:
-            StoreError: If all of the store are served, and it could never be read.
+        """Names of the collections that are served, sorted; the last known ones while the store does not answer. Raises
+        StoreError if all of the store are served, and it could never be read.
         """
         if self._settings.collections:
             return sorted(self._settings.collections)
@@ -323,11 +310,7 @@ class Collections:
         return self._listed[1]
 
     async def summaries(self) -> list[CollectionSummary]:
-        """What is known of each collection that is served.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """What is known of each collection that is served. Raises StoreError if the store cannot be read."""
         wanted = self._settings.collections
         found = await self._lane.run(lambda: list(summarize_collections(self._opened_store())))
         return [one for one in found if not one.is_foreign and (not wanted or one.name in wanted)]

@@ -36,7 +36,6 @@ class LimitError(ServiceError, status=422, code="over_limit"):
 
     Args:
         limit: Name of the limit, a field of `ServiceSettings`.
-        allowed: Its value.
         found: What the request has; numbers over 2**53 are shown as that.
         where: The field of the body, as in ``mentions``.
     """

@@ -68,10 +68,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 def read_keys(
     path: str | os.PathLike[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> tuple[SecretStr, ...]:
-    """The keys of the service: those of a file, one a line, with # for comments, and those of the environment.
-
-    Raises:
-        SettingsError: If the file cannot be read or has no key, or a key is too short or not plain ASCII.
+    """The keys of the service: those of a file, one a line, with # for comments, and those of the environment. Raises
+    SettingsError if the file cannot be read or has no key, or a key is too short or not plain ASCII.
     """
     found = environment.get(KEYS_VARIABLE, "").replace(",", " ").split()
     if path is not None:
@@ -126,10 +124,8 @@ class HostCheck:
         self._names = frozenset(name.lower() for name in named)
 
     def check(self, headers: Headers) -> None:
-        """Refuse a request for another host; one that names none, as of HTTP/1.0, is from no browser.
-
-        Raises:
-            HostNotAllowedError: It names the host.
+        """Refuse a request for another host; one that names none, as of HTTP/1.0, is from no browser. Raises
+        HostNotAllowedError: it names the host.
         """
         if "*" in self._names:
             return
@@ -203,11 +199,8 @@ class Gate:
                 await problem(request, 500, "internal", text)(scope, receive, answer)
 
     async def _read_in_time(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body; None if the client hung up.
-
-        Raises:
-            BodyTooLargeError: If it is over the limit.
-            SlowBodyError: If it takes too long.
+        """The body; None if the client hung up. Raises BodyTooLargeError if it is over the limit; SlowBodyError if it
+        takes too long.
         """
         if not any(name in _OF_A_BODY for name, _ in scope["headers"]):
             return await self._read(receive)  # there is none, so that nothing is waited for
@@ -217,11 +210,7 @@ class Gate:
             raise SlowBodyError("The body did not arrive in time.") from error
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The body; None if the client hung up.
-
-        Raises:
-            BodyTooLargeError: If it is over the limit.
-        """
+        """The body; None if the client hung up. Raises BodyTooLargeError if it is over the limit."""
         allowed = self._settings.max_body_bytes
         parts, size = [], 0
         while True:

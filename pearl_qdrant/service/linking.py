@@ -117,11 +117,7 @@ class LabelledSpan(Span):
 
 
 def _places(spans: Sequence[Span], length: int, unit: str = "characters") -> list[tuple[int, int]]:
-    """The places of some spans.
-
-    Raises:
-        InvalidRequestError: If one is outside the text.
-    """
+    """The places of some spans. Raises InvalidRequestError if one is outside the text."""
     for number, span in enumerate(spans):
         if not span.start < span.end <= length:
             raise InvalidRequestError(
@@ -159,11 +155,7 @@ class AnnotateBody(_Linked):
     )
 
     def options(self) -> AnnotateOptions:
-        """The options of the linker.
-
-        Raises:
-            InvalidRequestError: If they do not fit together.
-        """
+        """The options of the linker. Raises InvalidRequestError if they do not fit together."""
         try:
             return AnnotateOptions(
                 tuple(self.types),
@@ -183,10 +175,8 @@ class AnnotateBody(_Linked):
             raise InvalidRequestError(str(error), where="label_types") from error
 
     def labelled(self) -> list[tuple[int, int, str]] | None:
-        """The places of the mentions and their labels; None if they are to be found.
-
-        Raises:
-            InvalidRequestError: If one is outside the text.
+        """The places of the mentions and their labels; None if they are to be found. Raises InvalidRequestError if one
+        is outside the text.
         """
         if "spans" not in self.model_fields_set:
             return None
@@ -214,11 +204,7 @@ class DocumentBody(_WithCandidates):
     without: Annotated[list[Part], FailFast()] = Field([], max_length=6, description="What of the document not to use.")
 
     def places(self) -> list[tuple[int, int]]:
-        """The places of the mentions.
-
-        Raises:
-            InvalidRequestError: If one is outside the text.
-        """
+        """The places of the mentions. Raises InvalidRequestError if one is outside the text."""
         return _places(self.spans, len(self.text))
 
 

@@ -154,10 +154,8 @@ INSERT INTO found (found) VALUES ('optimize');
 def build_index(points: Iterable[NamePoint], path: Path) -> None:
     """Write the index of some names; the file appears when all of it is there.
 
-    First come starts of names, then the names of popular entities, canonical names, and short ones.
-
-    Raises:
-        OSError: If it cannot be written.
+    First come starts of names, then the names of popular entities, canonical names, and short ones. Raises OSError if
+    it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
@@ -240,11 +238,7 @@ def _record(point: NamePoint) -> bytes:
 
 
 class NameIndex:
-    """Finds names in the file of an index; for one thread at a time.
-
-    Args:
-        path: Of the file.
-    """
+    """Finds names in the file of an index; for one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -383,8 +377,6 @@ class NameKeeper:
 
     Args:
         folder: Where indexes are kept; one folder a collection is made in it.
-        location: Of the store.
-        name: Of the collection.
         access: How to reach a server.
     """
 

@@ -168,7 +168,6 @@ def span(name: str, asked_by: Sequence[SpanContext] = (), **attributes: str | in
     """A span around a block. Of an error it has the type alone, since messages may have what people type.
 
     Args:
-        name: Of the span.
         asked_by: Spans of the requests that it works for; it links to them, since it has no single parent.
         attributes: What is known of it; `pearl_qdrant.` is put before each name.
     """

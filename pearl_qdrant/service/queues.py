@@ -38,10 +38,8 @@ def set_time(seconds: float) -> None:
 
 
 def check_time() -> None:
-    """End work whose time is over; called in every loop that a request can make long.
-
-    Raises:
-        TimedOutError: If it is over. Its client has been answered already.
+    """End work whose time is over; called in every loop that a request can make long. Raises TimedOutError if it is
+    over. Its client has been answered already.
     """
     if time.monotonic() > _end.get():
         raise TimedOutError("The time of the request is over.")
@@ -134,10 +132,8 @@ class Lane:
 
     async def run(self, call: Callable[[], T]) -> T:
         """The result of a call, which logs with the id of the request that asks, and knows its time (`deadline`).
-
-        Raises:
-            QueueFullError: If too many wait.
-            TimedOutError: If it does not end in time; one that has not started never does then.
+        Raises QueueFullError if too many wait; TimedOutError if it does not end in time; one that has not started never
+        does then.
         """
         if self.queued >= self._max_queued:
             raise queue_full(self._name, self._max_queued, retry_after_s=1)
@@ -258,8 +254,6 @@ class Joiner:
         """The links of some mentions, in their order.
 
         Args:
-            mentions: The strings to link.
-            options: How to link them.
             is_gone: Asked when a request has waited for a batch; one that is gone is dropped.
 
         Raises:

@@ -30,8 +30,6 @@ async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
 
     Args:
         size: About how many bytes it is.
-        function: What to call.
-        given: Its arguments.
     """
     return function(*given) if size < LARGE else await asyncio.to_thread(function, *given)
 

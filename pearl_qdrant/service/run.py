@@ -78,7 +78,6 @@ def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvi
     """How uvicorn runs the service, with bounds on connections and heads.
 
     Args:
-        settings: Of the service.
         make: Makes the application.
     """
     return uvicorn.Config(
@@ -127,10 +126,8 @@ waits so long at each step of a request: with 32 clients that sent the heaviest 
 
 
 def _check_collections(settings: ServiceSettings) -> None:
-    """Refuse names that no collection has; where the store does not answer, the service waits for it.
-
-    Raises:
-        CollectionNotFoundError: It names what there is.
+    """Refuse names that no collection has; where the store does not answer, the service waits for it. Raises
+    CollectionNotFoundError: it names what there is.
     """
     if not settings.collections:
         return

@@ -106,10 +106,8 @@ class ServiceSettings(BaseModel):
 
 
 def check_settings(settings: ServiceSettings) -> None:
-    """Refuse settings that exclude each other.
-
-    Raises:
-        OptionError: If clients may write without a key, or several workers are to write to an embedded store.
+    """Refuse settings that exclude each other. Raises OptionError if clients may write without a key, or several
+    workers are to write to an embedded store.
     """
     if not settings.allow_writing:
         return
@@ -129,10 +127,8 @@ def check_settings(settings: ServiceSettings) -> None:
 
 
 def read_settings(given: Mapping[str, object], further: Sequence[str] = ()) -> ServiceSettings:
-    """Settings from fields, and from texts such as "max_mentions=500", which come after them.
-
-    Raises:
-        OptionError: If there is no such setting, or a value does not fit.
+    """Settings from fields, and from texts such as "max_mentions=500", which come after them. Raises OptionError if
+    there is no such setting, or a value does not fit.
     """
     fields = dict(given)
     for text in further:
@@ -176,11 +172,7 @@ class Limit:
     of: Literal["items", "characters", "characters of each", "value"]
 
     def check(self, value: Any, settings: ServiceSettings) -> None:
-        """Refuse a value over the limit; None passes.
-
-        Raises:
-            LimitError: It names the limit.
-        """
+        """Refuse a value over the limit; None passes. Raises LimitError: it names the limit."""
         if value is None:
             return
         if self.of == "value":
@@ -202,16 +194,12 @@ class Limit:
 
 
 def check_number(number: int, limit: str, settings: ServiceSettings, where: str) -> None:
-    """Refuse a number over a limit.
+    """Refuse a number over a limit. Raises LimitError if it is more than allowed.
 
     Args:
         number: What a request has, or asks for.
         limit: Name of the limit, a field of `ServiceSettings`.
-        settings: Of the service.
         where: The field of the request.
-
-    Raises:
-        LimitError: If it is more than allowed.
     """
     if number > (allowed := getattr(settings, limit)):
         raise LimitError(limit, allowed=allowed, found=number, where=where)
@@ -281,11 +269,7 @@ class Body(Strict):
     linked: ClassVar[str | None] = None
 
     def check(self, settings: ServiceSettings) -> None:
-        """Refuse what is over a limit.
-
-        Raises:
-            LimitError: It names the limit.
-        """
+        """Refuse what is over a limit. Raises LimitError: it names the limit."""
         check_fields(settings, **dict(self))
         if self.linked is not None:
             asked = len(getattr(self, self.linked)) * int(getattr(self, "limit", None) or DEFAULT_LIMIT)
@@ -293,11 +277,7 @@ class Body(Strict):
 
 
 def check_fields(settings: ServiceSettings, **given: Any) -> None:
-    """Refuse values over the limits of their names.
-
-    Raises:
-        LimitError: It names the limit.
-    """
+    """Refuse values over the limits of their names. Raises LimitError: it names the limit."""
     for limit in LIMITS:
         if limit.field in given:
             limit.check(given[limit.field], settings)

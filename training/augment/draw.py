@@ -479,7 +479,7 @@ def open_augmenter(
     paraphrases: Sequence[Path] = (),
     with_aliases: bool = True,
 ) -> Augmenter:
-    """Open the given files, and those of corpus folders.
+    """Open the given files, and those of corpus folders. Raises FormatError if a file is missing or of another format.
 
     Args:
         corpora: Their word_neighbours.jsonl (of the first that has one), token_aug.jsonl, phrase_aug.jsonl and, with
@@ -488,9 +488,6 @@ def open_augmenter(
         token_variants: Files in the format of token_aug.jsonl: whole phrases with synonyms inserted.
         paraphrases: Files of variants or entities, searched in this order, before those of the corpora.
         with_aliases: Whether aliases of a corpus count as paraphrases.
-
-    Raises:
-        FormatError: If a file is missing or of another format.
     """
 
     def found(*names: str) -> list[Path]:

@@ -103,7 +103,8 @@ def write_paraphrases(
     batch_size: int = 64,
     on_phrases: Callable[[int], None] = lambda n: None,
 ) -> int:
-    """Append a row for each phrase to a file, after the rows that it has.
+    """Append a row for each phrase to a file, after the rows that it has. Returns number of rows written by this call.
+    Raises FormatError if the file has rows of other phrases.
 
     Args:
         phrases: In the same order in each run.
@@ -111,12 +112,6 @@ def write_paraphrases(
         path: `phrase_aug.jsonl`; created if absent. An incomplete last batch is made again.
         batch_size: Phrases per batch; a resumed run must use the same number.
         on_phrases: Called with the number of phrases done since the last call.
-
-    Returns:
-        Number of rows written by this call.
-
-    Raises:
-        FormatError: If the file has rows of other phrases.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     iterator = iter(phrases)
@@ -173,18 +168,14 @@ FloatArray = npt.NDArray[np.float32]
 def read_vectors(
     path: Path, *, words: Collection[str] | None = None, limit: int | None = None
 ) -> tuple[list[str], FloatArray]:
-    """Read words with their vectors.
+    """Read words with their vectors. Returns the words, and their vectors normalised to length 1, (n, dim). Zero
+    vectors are skipped. Raises FormatError if the file has another format, or a row another number of values than the
+    first.
 
     Args:
         path: A `.vec` file, compressed or not.
         words: Only these words, best as a set; None for all.
         limit: At most this many words, the most frequent ones.
-
-    Returns:
-        The words, and their vectors normalised to length 1, (n, dim). Zero vectors are skipped.
-
-    Raises:
-        FormatError: If the file has another format, or a row another number of values than the first.
     """
     found: list[str] = []
     rows: list[FloatArray] = []
@@ -218,16 +209,14 @@ def read_vectors(
 def find_neighbours(
     words: list[str], vectors: FloatArray, *, threshold: float = DEFAULT_THRESHOLD, limit: int = 10
 ) -> dict[str, tuple[str, ...]]:
-    """Find the nearest other words of each word, above a threshold.
+    """Find the nearest other words of each word, above a threshold. Returns neighbours, the nearest first; words
+    without any are skipped. Words that differ only in case are not neighbours.
 
     Args:
         words: n words.
         vectors: (n, dim), norm 1.
         threshold: Cosine, in (0, 1].
         limit: Neighbours per word, at most.
-
-    Returns:
-        Neighbours, the nearest first; words without any are skipped. Words that differ only in case are not neighbours.
     """
     found = {}
     for start in range(0, len(words), _BLOCK):

@@ -170,7 +170,6 @@ def count_phrases(
     """Parse texts; yields numbers of texts with the counts of their phrases.
 
     Args:
-        texts: Any number of texts.
         open_parser: Makes a parser; with several workers it must be picklable, and is called once in each.
         workers: Processes; 1 parses in this process. The counts do not depend on their number.
     """
@@ -218,10 +217,8 @@ def build_corpus(
     workers: int = 1,
     on_texts: Callable[[int], None] = lambda n: None,
 ) -> CorpusCounts:
-    """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as for `CorpusOptions`.
-
-    Raises:
-        InputError: As the texts raise.
+    """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as for `CorpusOptions`. Raises InputError:
+    as the texts raise.
     """
     with PhraseCounter(max_keys=max_keys) as counter:
         for n_texts, counts in count_phrases(texts, open_parser, workers=workers):

@@ -205,11 +205,9 @@ class NerTyper:
     """
 
     def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu", batch_size: int = 256) -> None:
-        """Load a folder or hub id of a token-classification model with OntoNotes labels, weights in safetensors.
-
-        Raises:
-            ModelError: If there is none, its labels are not entity types, or its tokenizer does not know words.
-            DeviceError: If torch has no such device.
+        """Load a folder or hub id of a token-classification model with OntoNotes labels, weights in safetensors. Raises
+        ModelError if there is none, its labels are not entity types, or its tokenizer does not know words; DeviceError
+        if torch has no such device.
         """
         import torch
         from transformers import AutoModelForTokenClassification, AutoTokenizer
@@ -313,17 +311,14 @@ def write_predicted_types(
     is_over: Callable[[], bool] = lambda: False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[int, int]:
-    """Write the phrases whose type an encoder is sure of, as `train_head` reads typed names.
+    """Write the phrases whose type an encoder is sure of, as `train_head` reads typed names. Returns how many were
+    written; and how many were encoded.
 
     Args:
-        path: The file.
         phrases: In random order.
         encoder: Predicts the types.
         is_over: Whether the time for it is over; the other phrases are left out then.
         on_progress: Called with the phrases done, and all.
-
-    Returns:
-        How many were written; and how many were encoded.
     """
     rows: list[str] = []
     done = 0

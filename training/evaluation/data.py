@@ -108,7 +108,8 @@ def as_number(text: str, path: str, what: str) -> float:
 
 
 class OwnBase:
-    """A base as a table of the layout; implements `data.Data`.
+    """A base as a table of the layout; implements `data.Data`. Raises FormatError if `ingest` cannot read the file;
+    TooManyErrorsError if there are more bad rows.
 
     Args:
         path: File of the base.
@@ -117,10 +118,6 @@ class OwnBase:
     Attributes:
         name: The file's name without endings.
         entities: The entities of the base, in its order.
-
-    Raises:
-        FormatError: If `ingest` cannot read the file.
-        TooManyErrorsError: If there are more bad rows.
     """
 
     def __init__(self, path: Path, *, max_errors: int) -> None:

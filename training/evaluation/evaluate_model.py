@@ -126,10 +126,8 @@ def _methods(
 
 
 def check_installed() -> None:
-    """Check for the libraries of the evaluation.
-
-    Raises:
-        SettingsError: If one is not installed; the message has the command that installs it.
+    """Check for the libraries of the evaluation. Raises SettingsError if one is not installed; the message has the
+    command that installs it.
     """
     if absent := [library for library in ("sklearn", "torch") if importlib.util.find_spec(library) is None]:
         raise SettingsError(f"evaluate needs {', '.join(absent)}: {install_command('train')}")

@@ -14,15 +14,13 @@ from pearl_qdrant.linking.calibration.metrics import Answers, bins, calibration_
 
 
 def draw_reliability(path: Path, named: Mapping[str, Answers], *, title: str = "") -> None:
-    """Draw a panel for each set of answers: share correct by probability above, number of answers below.
+    """Draw a panel for each set of answers: share correct by probability above, number of answers below. Raises
+    SettingsError if matplotlib is not installed, or the file cannot be written.
 
     Args:
         path: The PNG file; an existing one is replaced.
         named: Answers by the title of their panel, at least one.
         title: Title of the figure.
-
-    Raises:
-        SettingsError: If matplotlib is not installed, or the file cannot be written.
     """
     check_matplotlib()
     # Not by pyplot, which keeps global state and may look for a window system.
@@ -48,10 +46,6 @@ def draw_reliability(path: Path, named: Mapping[str, Answers], *, title: str = "
 
 
 def check_matplotlib() -> None:
-    """Check for matplotlib before anything is computed.
-
-    Raises:
-        SettingsError: If matplotlib is not installed.
-    """
+    """Check for matplotlib before anything is computed. Raises SettingsError if matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         raise SettingsError(f"A figure needs matplotlib: {install_command('train')}")

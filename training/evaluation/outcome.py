@@ -57,8 +57,7 @@ def mean_outcome(
     """The mean score over items, or the mean over groups of the means within them.
 
     Args:
-        by_seed: For each seed, the indices of its items and their scores, in [0, 1]. Items without a seed do not
-            count.
+        by_seed: For each seed, the indices of its items and their scores, in [0, 1]. Items without a seed do not count.
         strata: Group of each item; all groups have the same weight.
         details: More figures.
     """

@@ -32,10 +32,8 @@ ON_REQUEST: tuple[Task, ...] = tuple(task for tasks in GROUPS.values() for task 
 
 
 def find_tasks(names: tuple[str, ...]) -> tuple[Task, ...]:
-    """The tasks with these names, in the order of the tables; without names, the default ones.
-
-    Raises:
-        ValueError: If a task does not exist.
+    """The tasks with these names, in the order of the tables; without names, the default ones. Raises ValueError if a
+    task does not exist.
     """
     known = {task.name: task for task in (*TASKS, *ON_REQUEST)}
     wanted = set(names) - GROUPS.keys()

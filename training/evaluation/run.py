@@ -63,19 +63,15 @@ def evaluate(
     *,
     progress: Callable[[str], None] = _log.info,
 ) -> Report:
-    """Run each task for which the data has files and which the model supports.
+    """Run each task for which the data has files and which the model supports. Raises ValueError if two methods have
+    the same name; FormatError if a table of a task is broken.
 
     Args:
         data: Where the sets are.
-        model: The method to evaluate.
         baselines: Methods to compare it with, by paired bootstrap.
         tasks: In the order of the report.
         options: Options of all tasks.
         progress: Called with a line when a task starts or is skipped.
-
-    Raises:
-        ValueError: If two methods have the same name.
-        FormatError: If a table of a task is broken.
     """
     names = [model.name, *(baseline.name for baseline in baselines)]
     if len(set(names)) < len(names):

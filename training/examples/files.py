@@ -269,16 +269,14 @@ def opened_sources(paths: Sequence[StrPath]) -> Iterator[tuple[ByteSource, ...]]
 def read_texts(source: ByteSource, report: ReadReport, *, field: str = DEFAULT_FIELD) -> Iterator[str]:
     """Yield the texts of a file: the field of each row of JSON Lines, or each line of plain text.
 
-    The first character that is not white space decides: a file that starts with `{` is JSON Lines.
+    The first character that is not white space decides: a file that starts with `{` is JSON Lines. Raises FormatError
+    if the file is empty or not text, or no row has the field; TooManyErrorsError if more rows are bad than the report
+    allows.
 
     Args:
         source: A file, a pipe or standard input, plain or compressed.
         report: Counts rows, and those skipped.
         field: Name of the text field in JSON Lines.
-
-    Raises:
-        FormatError: If the file is empty or not text, or no row has the field.
-        TooManyErrorsError: If more rows are bad than the report allows.
     """
     is_json = source.head(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
     report.notes.append(f"{source.path}: " + (f"JSON Lines, field '{field}'" if is_json else "plain text"))
@@ -425,10 +423,8 @@ def entity_examples(rows: Iterable[EntityRow]) -> Iterator[Example]:
 
 
 def corpus_phrases(folder: Path, *, min_count: int = 1) -> Iterator[str]:
-    """Yield the phrases of a corpus; adjacent rows of one phrase count once.
-
-    Raises:
-        FormatError: If the file is missing or is of another format.
+    """Yield the phrases of a corpus; adjacent rows of one phrase count once. Raises FormatError if the file is missing
+    or is of another format.
     """
     _check_there(folder, FREQUENCIES)
     rows = read_frequencies(folder / FREQUENCIES, ReadReport())
@@ -439,11 +435,8 @@ def corpus_examples(folder: Path, report: ReadReport, *, min_count: int = 1) -> 
     """Yield an example per phrase of a corpus, with the lexical class and entity type of the files.
 
     A phrase with two classes in adjacent rows allows either. A phrase without an entity type has no label: unknown is
-    not OTHER.
-
-    Raises:
-        FormatError: If a file is missing or is of another format.
-        TooManyErrorsError: If more rows are bad than the report allows.
+    not OTHER. Raises FormatError if a file is missing or is of another format; TooManyErrorsError if more rows are bad
+    than the report allows.
     """
     for name in (FREQUENCIES, ENTITY_TYPES_FILE):
         _check_there(folder, name)
@@ -469,11 +462,8 @@ def _check_there(folder: Path, name: str) -> None:
 
 
 def read_examples(paths: Sequence[Path], report: ReadReport, *, min_count: int = 1) -> list[Example]:
-    """Read the examples of files and folders, in alphabetical order.
-
-    Raises:
-        FormatError: If a path does not exist, is of an unknown kind, or is empty.
-        TooManyErrorsError: If more rows are bad than the report allows.
+    """Read the examples of files and folders, in alphabetical order. Raises FormatError if a path does not exist, is of
+    an unknown kind, or is empty; TooManyErrorsError if more rows are bad than the report allows.
     """
     kinds = [(path, _detect_kind(path)) for path in paths]
     types = [TypeTable(read_entity_types(path, report)) for path, kind in kinds if kind == "types"]

@@ -340,15 +340,12 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
 
 
 def check_forms(folder: Path, *, exact: bool, names: Sequence[str] = ()) -> Parity:
-    """Compare the two forms of a checkpoint, torch in float32 and ONNX.
+    """Compare the two forms of a checkpoint, torch in float32 and ONNX. Raises ModelError if they are not close enough.
 
     Args:
         folder: Has both forms.
         exact: Whether every vector must agree; otherwise the mean of the cosines must be at least 0.995.
         names: Names to encode; by default random pieces of the vocabulary.
-
-    Raises:
-        ModelError: If they are not close enough.
     """
     names = names or sample_names(folder / "tokenizer.json", rng=random.Random(0))
     torch_form = load_encoder(str(folder), device="cpu", runtime="torch", precision="fp32")

@@ -101,13 +101,11 @@ def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
 
 def channel_scales(largest: Array, matrix: Array) -> Array:
     """Return the factors by which to divide the input channels of a product and to multiply the rows of its matrix.
+    Returns (k,), with a median of 1.
 
     Args:
         largest: Largest absolute value of each channel, (k,).
         matrix: (k, n).
-
-    Returns:
-        (k,), with a median of 1.
     """
     weights = np.abs(matrix).max(axis=1)
     scales = np.maximum(largest, 1e-6) ** _ALPHA / np.maximum(weights, 1e-6) ** (1 - _ALPHA)
@@ -116,13 +114,10 @@ def channel_scales(largest: Array, matrix: Array) -> Array:
 
 
 def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Quantise a matrix to int8 values of at most `LEVELS`, with one scale per column.
+    """Quantise a matrix to int8 values of at most `LEVELS`, with one scale per column. Returns (k, n) int8, and (n,).
 
     Args:
         matrix: (k, n).
-
-    Returns:
-        (k, n) int8, and (n,).
     """
     largest = np.maximum(np.abs(matrix).max(axis=0), _TINY)
     best, least = largest / LEVELS, np.full(matrix.shape[1], np.inf)
@@ -134,13 +129,10 @@ def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
 
 
 def quantize_rows(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Quantise a table to int8 values with one scale per row, without clipping.
+    """Quantise a table to int8 values with one scale per row, without clipping. Returns (rows, k) int8, and (rows,).
 
     Args:
         table: (rows, k).
-
-    Returns:
-        (rows, k) int8, and (rows,).
     """
     scales = np.maximum(np.abs(table).max(axis=1), _TINY) / 127
     return _rounded(table, scales[:, None], 127).astype(np.int8), scales.astype(np.float32)
@@ -153,13 +145,11 @@ BLOCK_4BIT = 32
 def read_blocks(table: Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]] | None:
     """Return a table as the 4-bit blocks that it was unpacked from; None unless these give exactly its weights.
 
-    The weight of the largest absolute value of such a block is -8 times its scale.
+    The weight of the largest absolute value of such a block is -8 times its scale. Returns whole numbers from -8 to 7,
+    (rows, k), and scales, (rows, k / 32).
 
     Args:
         table: (rows, k).
-
-    Returns:
-        Whole numbers from -8 to 7, (rows, k), and scales, (rows, k / 32).
     """
     rows, width = table.shape
     if width % BLOCK_4BIT:
@@ -270,16 +260,14 @@ def join_parts(graph: GraphBuilder, phrase: str, character: CharacterPart) -> st
 
 
 def growing_ratio(graph: GraphBuilder, real: str, begins: str, *, share: float, continuation_share: float) -> str:
-    """Add the ratio of a share that grows with the tokens that continue a word; returns its name.
+    """Add the ratio of a share that grows with the tokens that continue a word; returns its name. Returns sqrt(s / (1 -
+    s)) of the share s of each phrase, (b, 1).
 
     Args:
         graph: Gets the nodes.
         real: Which tokens belong to a word, (b, t) bool.
         begins: Which tokens are not marked as continuing one, (b, t) bool.
         share, continuation_share: As in `CharacterConfig`.
-
-    Returns:
-        sqrt(s / (1 - s)) of the share s of each phrase, (b, 1).
     """
 
     def count(which: str) -> str:

@@ -245,7 +245,6 @@ class _Graph(GraphBuilder):
 
         Args:
             rows: Input of the layer, divided by `scales` before quantisation.
-            name: Name of the layer.
             scales: (k,), by default 1.
             divide: The result is divided by this.
         """

@@ -32,6 +32,7 @@ def nt_xent(
     same: Tensor | None = None,
 ) -> Tensor:
     """Contrastive loss over a batch of phrase pairs: each row finds its partner among all others and the negatives.
+    Returns mean loss over the 2n rows, in nats, ().
 
     Args:
         anchors: Phrase vectors, (n, dim), any norm.
@@ -41,9 +42,6 @@ def nt_xent(
         same: (2n, 2n + m) bool; rows are anchors, then positives, columns these and the negatives. True where the
             column means the same as the row and is not used as its negative. The entries of a row itself and of its
             partner are ignored. None: every other column is a negative (the paper).
-
-    Returns:
-        Mean loss over the 2n rows, in nats, ().
 
     Source:
         PEARL (Chen et al. 2024), Eq. 2; masking by label as in SapBERT (Liu et al. 2021).
@@ -75,16 +73,14 @@ def multi_similarity(
     """Multi-similarity loss with online mining: all names of an entity are positives of each other.
 
     Mining: a positive counts unless it is closer than the row's closest negative by more than the margin. A negative
-    counts unless it is farther than the row's farthest positive by more than the margin.
+    counts unless it is farther than the row's farthest positive by more than the margin. Returns mean over the rows,
+    (); a row without any pair left counts as 0.
 
     Args:
         rows: Phrase vectors, (r, dim), any norm.
         columns: Vectors that they are compared with, (c, dim), any norm.
         positive: (r, c) bool: the column is of the same entity, and not the row itself.
         negative: (r, c) bool: the column is of another entity.
-
-    Returns:
-        Mean over the rows, (); a row without any pair left counts as 0.
 
     Source:
         Wang et al. (2019), with the constants of SapBERT (Liu et al. 2021), which mines by Euclidean distance.
@@ -112,14 +108,11 @@ def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
     """Cross entropy against a set of phrase types: minus the log of the probability of the set.
 
     With one allowed label this is the cross entropy of Eq. 3. With the five classes of one entity type allowed, the
-    lexical class is summed out.
+    lexical class is summed out. Returns mean loss over the remaining rows, in nats, (); 0 if there are none.
 
     Args:
         logits: (n, 95).
         allowed: (n, 95) bool; a row without any allowed label is skipped.
-
-    Returns:
-        Mean loss over the remaining rows, in nats, (); 0 if there are none.
 
     Source:
         PEARL (Chen et al. 2024), Eq. 3; the marginal is ours.
@@ -129,14 +122,12 @@ def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
 
 
 def summed_distillation(vectors: Tensor, wanted: Tensor) -> Tensor:
-    """Distance of phrases from their vectors by a teacher: one minus the cosine, summed, ().
+    """Distance of phrases from their vectors by a teacher: one minus the cosine, summed, (). Raises ValueError if the
+    teacher's vectors are wider, or there is another number of them.
 
     Args:
         vectors: (n, dim), any norm; the columns of the phrase encoder come first, then those of a character encoder.
         wanted: The teacher's vectors, (n, phrase_dim), any norm.
-
-    Raises:
-        ValueError: If the teacher's vectors are wider, or there is another number of them.
     """
     if len(vectors) != len(wanted) or vectors.shape[1] < wanted.shape[1]:
         raise ValueError(f"vectors {tuple(vectors.shape)} cannot be distilled from {tuple(wanted.shape)}")
@@ -192,15 +183,12 @@ def same_meaning(keys: Keys) -> Tensor:
 
 
 def closer_than_positive(vectors: Tensor, n_pairs: int, *, floor: float = 0.0) -> Tensor:
-    """Return where a teacher finds a column closer to the row than the row's own partner.
+    """Return where a teacher finds a column closer to the row than the row's own partner. Returns (2n, 2n + m) bool.
 
     Args:
         vectors: The teacher's vectors, L2-normalised: n anchors, n positives, m negatives, (2n + m, dim).
         n_pairs: n.
         floor: With a cosine up to this value, two rows always count as different; 0 is GIST's own rule.
-
-    Returns:
-        (2n, 2n + m) bool.
     """
     rows = vectors[: 2 * n_pairs]
     cosines = rows @ vectors.T

@@ -153,25 +153,19 @@ def fit(  # long: all arguments of a run are documented here
     max_seconds: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Fine-tune `network` in place, on the device where it is.
+    """Fine-tune `network` in place, on the device where it is. Returns the steps done, `config.steps` unless the time
+    was over. Raises TrainingError if the state in `folder` is of another run, or the loss is not finite.
 
     Args:
         network: With a type head, unless the type loss has no weight.
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
         maker: Makes the batches; its shard is this process's.
-        config: How to train.
         teacher: Another encoder that decides which phrases mean the same (GIST).
         distil_from: The encoder that the maker's plain phrases are distilled from.
         terms: MiSAD and MLM of the network's phrase encoder, with the weights of `config`.
         evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         prefix: Text before each phrase, as when the model is used.
         folder, resume, max_seconds, clock: As in `TrainingLoop`.
-
-    Returns:
-        The steps done, `config.steps` unless the time was over.
-
-    Raises:
-        TrainingError: If the state in `folder` is of another run, or the loss is not finite.
     """
     for_teacher = any(isinstance(one, NetworkTeacher) for one in (teacher, distil_from))
     dataset = BatchDataset(maker, tokenizer, config.max_tokens, config.micro_batch, prefix, for_teacher)

@@ -138,15 +138,13 @@ def write_character_encoder(folder: Path, encoder: CharacterEncoder, *, training
 
 
 def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float | None = None) -> CharacterEncoder:
-    """Read an encoder that `write_character_encoder` wrote.
+    """Read an encoder that `write_character_encoder` wrote. Raises CheckpointError if the folder has none, or it
+    belongs to another tokenizer.
 
     Args:
         folder: The folder of the encoder.
         tokenizer_folder: Has the tokenizer.json of the network.
         share: Share of the cosine, instead of the stored one.
-
-    Raises:
-        CheckpointError: If the folder has none, or it belongs to another tokenizer.
     """
     from safetensors.torch import load_file
 
@@ -160,10 +158,8 @@ def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float
 
 
 def open_for_torch(folder: Path) -> tuple[VerifiedCheckpoint, Path]:
-    """Open a checkpoint folder; returns it, and its weights for torch.
-
-    Raises:
-        CheckpointError: If the folder is not a checkpoint, is broken, or has no weights for torch.
+    """Open a checkpoint folder; returns it, and its weights for torch. Raises CheckpointError if the folder is not a
+    checkpoint, is broken, or has no weights for torch.
     """
     checkpoint = open_checkpoint(folder)
     if checkpoint.torch_path is None:
@@ -175,10 +171,8 @@ def open_for_torch(folder: Path) -> tuple[VerifiedCheckpoint, Path]:
 
 
 def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
-    """Read the network of a checkpoint folder, in float32 on the CPU, and its pearl.json.
-
-    Raises:
-        CheckpointError: If the folder is not a checkpoint, is broken, or has no weights for torch.
+    """Read the network of a checkpoint folder, in float32 on the CPU, and its pearl.json. Raises CheckpointError if the
+    folder is not a checkpoint, is broken, or has no weights for torch.
     """
     checkpoint, _ = open_for_torch(folder)
     config = checkpoint.config
@@ -200,17 +194,14 @@ def write_network(
     transformer: Path,
     onnx_path: Path | None = None,
 ) -> VerifiedCheckpoint:
-    """Write a network as a checkpoint folder with its weights for torch.
+    """Write a network as a checkpoint folder with its weights for torch. Raises CheckpointError if the parts do not
+    match.
 
     Args:
         folder: Created if absent.
         network: Has a type head.
         config: pearl.json; its widths and `character` are taken from the network.
         transformer: Folder with the phrase encoder's config.json and tokenizer files.
-        onnx_path: Its graph, or None.
-
-    Raises:
-        CheckpointError: If the parts do not match.
     """
     assert network.type_head is not None
     config = with_widths(config, network)
@@ -338,13 +329,10 @@ def open_base_model(
 
 
 def find_device(requested: str) -> torch.device:
-    """Return the device to train on.
+    """Return the device to train on. Raises DeviceError if there is no such device.
 
     Args:
         requested: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
-
-    Raises:
-        DeviceError: If there is no such device.
     """
     from pearl_qdrant.encoder.runtime.devices import check_device
     from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
@@ -359,15 +347,13 @@ def find_device(requested: str) -> torch.device:
 
 
 def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> None:
-    """Set `tuned` to ratio x tuned + (1 - ratio) x original, in place.
+    """Set `tuned` to ratio x tuned + (1 - ratio) x original, in place. Raises ValueError if the two have different
+    tensors.
 
     Args:
         original: The phrase encoder before fine-tuning.
         tuned: The phrase encoder after fine-tuning, of the same shape; or its network, of which nothing else changes.
         ratio: In [0, 1]. PEARL: 0.5.
-
-    Raises:
-        ValueError: If the two have different tensors.
     """
     before, after = _phrase_encoder(original).state_dict(), _phrase_encoder(tuned).state_dict()
     if before.keys() != after.keys():

@@ -42,16 +42,13 @@ class MicroBatch:
 
 
 def micro_batches(tokenizer: Any, phrases: Sequence[str], *, max_tokens: int, size: int) -> list[MicroBatch]:
-    """Tokenise phrases and split them into micro-batches, shortest phrases first.
+    """Tokenise phrases and split them into micro-batches, shortest phrases first. Raises CheckpointError if the
+    tokenizer fails on a phrase.
 
     Args:
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        phrases: Any number of phrases.
         max_tokens: Longer phrases are truncated; the end token stays, as when the model is used.
         size: Phrases per micro-batch, at most.
-
-    Raises:
-        CheckpointError: If the tokenizer fails on a phrase.
     """
     return pad_batches(token_ids(tokenizer, phrases, max_tokens=max_tokens), size=size)
 

@@ -200,16 +200,12 @@ class Levels:
 def count_levels(
     tokens: TokenStore, options: NgramOptions, *, on_level: Callable[[int], None] = lambda level: None
 ) -> Levels:
-    """Count the n-grams of a corpus, or of each of its documents.
+    """Count the n-grams of a corpus, or of each of its documents. Raises OptionError if a level has more than 2^32
+    distinct n-grams; OSError if the disk is full.
 
     Args:
-        tokens: The corpus.
         options: How many words the longest n-gram has, how often it must occur, and where.
         on_level: Called with each level that is counted.
-
-    Raises:
-        OptionError: If a level has more than 2^32 distinct n-grams.
-        OSError: If the disk is full.
     """
     levels = Levels(tokens, [], [])
     n_partitions = 1

@@ -204,11 +204,7 @@ class NgramCorpus:
     """
 
     def __init__(self, folder: StrPath) -> None:
-        """Open the folder.
-
-        Raises:
-            FormatError: If a file is missing, or of another version.
-        """
+        """Open the folder. Raises FormatError if a file is missing, or of another version."""
         self.folder = Path(folder)
         self.meta = _read_meta(self.folder / META)
         self._descriptor = -1
@@ -296,16 +292,13 @@ class SpanScorer(Protocol):
 def choose_spans(
     sequences: Sequence[MarkedSequence], strategy: Strategy, *, rng: random.Random, score: SpanScorer | None = None
 ) -> list[NgramSpan | None]:
-    """Choose a span of each sequence.
+    """Choose a span of each sequence. Returns the span, or None for a sequence that has none to choose.
 
     Args:
         sequences: Any number; with `lowest_score` all their n-grams are scored in one call.
         strategy: See `Strategy`.
         rng: Makes the draws; `lowest_score` needs none.
         score: Needed for `lowest_score`.
-
-    Returns:
-        The span, or None for a sequence that has none to choose.
     """
     if strategy == "random_span":
         return [draw_random_span(one.text, rng) for one in sequences]

@@ -131,17 +131,13 @@ def open_masking(tokenizer: Any, *, share: float, on_rest: bool) -> Masking:
 def tokenise(
     tokenizer: Any, texts: Sequence[str], *, prefix: str, max_tokens: int, lowercase: bool = False
 ) -> list[TokenisedSequence]:
-    """Tokenise sequences.
+    """Tokenise sequences. Raises CheckpointError if the tokenizer fails on a sequence.
 
     Args:
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        texts: The sequences.
         prefix: Text before each sequence, n-gram and rest, as when the model is used.
         max_tokens: Longer sequences are truncated; the end token stays.
         lowercase: Lower-case them first; not those few whose length that changes, so that n-grams keep their places.
-
-    Raises:
-        CheckpointError: If the tokenizer fails on a sequence.
     """
     if lowercase:
         texts = [small if len(small := text.lower()) == len(text) else text for text in texts]
@@ -371,11 +367,8 @@ class UlrData:
 def open_data(
     request: UlrRequest, tokenizer: Any, events: TrainingEvents, stack: ExitStack, *, prefix: str, lowercase: bool
 ) -> UlrData:
-    """Open what a request names; `stack` closes the folder of n-grams.
-
-    Raises:
-        InputError: If an input cannot be read, has too many bad rows, or nothing to learn from.
-        ModelError: If the tokenizer has no mask token.
+    """Open what a request names; `stack` closes the folder of n-grams. Raises InputError if an input cannot be read,
+    has too many bad rows, or nothing to learn from; ModelError if the tokenizer has no mask token.
     """
     sequences: MarkedSequences
     if request.ngrams is not None:

@@ -118,32 +118,24 @@ class MlmHead(nn.Module):
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
-        """Return the logits of tokens.
+        """Return the logits of tokens. Returns (n, vocabulary_size).
 
         Args:
             hidden: Token vectors, (n, hidden_size).
             embeddings: The encoder's input embeddings, (vocabulary_size, embedding_size).
-
-        Returns:
-            (n, vocabulary_size).
         """
         transformed = self.norm(self._activation(self.dense(hidden)))
         return nn.functional.linear(transformed, embeddings, self.bias)
 
 
 def open_head(encoder: Any, weights: Sequence[Path], *, seed: int) -> tuple[MlmHead, bool]:
-    """Make the head of an encoder, with the weights of its checkpoint where it has them.
+    """Make the head of an encoder, with the weights of its checkpoint where it has them. Returns the head, and whether
+    its weights are those of the checkpoint; otherwise it is new. Raises ModelError if the family of the model is not
+    supported, or has embeddings for which there is no head.
 
     Args:
-        encoder: A model of transformers.
         weights: Safetensors of the checkpoint.
         seed: Seed of a new head.
-
-    Returns:
-        The head, and whether its weights are those of the checkpoint; otherwise it is new.
-
-    Raises:
-        ModelError: If the family of the model is not supported, or has embeddings for which there is no head.
     """
     config = encoder.config
     names = head_names(config.model_type)
@@ -232,16 +224,13 @@ class UlrNetwork(nn.Module):
 
 
 def misad(part: Tensor, rest: Tensor, whole: Tensor, *, renormalise: bool = False) -> Tensor:
-    """Mean square error between E_w + E_R and E_S.
+    """Mean square error between E_w + E_R and E_S. Returns mean over the sequences and the dimensions, ().
 
     Args:
         part: Vectors of the n-grams w, (n, dim), any norm.
         rest: Vectors of the rests R, (n, dim), any norm.
         whole: Vectors of the sequences S, (n, dim), any norm.
         renormalise: Scale the sum to unit length, as the published code does.
-
-    Returns:
-        Mean over the sequences and the dimensions, ().
     """
     total = nn.functional.normalize(part, dim=-1) + nn.functional.normalize(rest, dim=-1)
     if renormalise:
@@ -382,16 +371,12 @@ def fit_ulr(
     on_step: Callable[[UlrRecord], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Train `network` in place, on the device where it is.
+    """Train `network` in place, on the device where it is. Raises TrainingError if the state in `folder` is of another
+    run, or a loss is not finite.
 
     Args:
         network: Its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now.
-        data: What to learn from.
-        config: How to train.
         folder, resume, on_step, clock: As in `TrainingLoop`.
-
-    Raises:
-        TrainingError: If the state in `folder` is of another run, or a loss is not finite.
     """
     TrainingLoop(
         name="ulr",
@@ -469,10 +454,7 @@ class UlrTerms:
         """Add the gradient of the terms of a step, from 1, to the parameters of encoder and head.
 
         In the first `head_steps` the terms train the MLM head alone: the gradients of a new head would spoil the
-        encoder.
-
-        Returns:
-            Both terms, before their weights.
+        encoder. Returns both terms, before their weights.
         """
         head_only = self._config.is_head_step(step)
         views = self._drawer.views(step, head_only=head_only)

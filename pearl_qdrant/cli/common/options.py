@@ -192,7 +192,6 @@ def progress_bar(doing: str, unit: str = " names") -> Iterator[Callable[[int, in
 
     Args:
         doing: Stands before the bar.
-        unit: What is counted.
     """
     bars: list[Any] = []
 

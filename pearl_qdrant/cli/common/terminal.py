@@ -80,7 +80,6 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]], *, number
     """Lines of a table with aligned columns, the header first; none if there are no rows.
 
     Args:
-        columns: The header.
         rows: Cells as text; control characters are made visible.
         numbers: The columns that are aligned on the right.
     """
@@ -101,11 +100,7 @@ def ask(question: str) -> str:
 
 
 def confirm(question: str, *, abort: bool = True) -> bool:
-    """Ask on stderr.
-
-    Raises:
-        click.Abort: If nobody can answer, or if the answer is no and `abort` is set.
-    """
+    """Ask on stderr. Raises click.Abort if nobody can answer, or if the answer is no and `abort` is set."""
     try:
         return click.confirm(visible(question), abort=abort, err=True)
     except InputError as error:  # standard input is closed

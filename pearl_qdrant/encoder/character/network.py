@@ -51,16 +51,14 @@ class Words:
 
 
 class CharacterEncoder(nn.Module):
-    """Maps token ids to the character part v of the embedding.
+    """Maps token ids to the character part v of the embedding. Raises ValueError if the alphabets of table and config
+    differ, or a width is not positive.
 
     Args:
         table: The characters of the vocabulary.
         config: Widths and limits, with the alphabet of the table.
         char_dim: Width of v.
         generator: Draws the initial weights.
-
-    Raises:
-        ValueError: If the alphabets of table and config differ, or a width is not positive.
     """
 
     def __init__(
@@ -109,27 +107,23 @@ class CharacterEncoder(nn.Module):
             nn.init.zeros_(self.output.bias)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The character part of each phrase before normalisation.
+        """The character part of each phrase before normalisation. Returns v, (b, char_dim); zero for a phrase without a
+        word.
 
         Args:
             input_ids: (b, t), int64.
             attention_mask: (b, t), 1 for a real token.
-
-        Returns:
-            v, (b, char_dim); zero for a phrase without a word.
         """
         vector: Tensor = self.projection(self.phrase_vectors(input_ids, attention_mask))
         return vector
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Share of the character part in the squared length of each phrase's vector.
+        """Share of the character part in the squared length of each phrase's vector. Returns (b, 1): `share` where each
+        token is a whole word, `continuation_share` where each continues one.
 
         Args:
             input_ids: (b, t), int64.
             attention_mask: (b, t), 1 for a real token.
-
-        Returns:
-            (b, 1): `share` where each token is a whole word, `continuation_share` where each continues one.
         """
         config = self.config
         if config.continuation_share is None:
@@ -148,13 +142,10 @@ class CharacterEncoder(nn.Module):
         return sums[:n] / counts[:n, None].clamp(min=1.0)
 
     def word_vectors(self, codes: Tensor) -> Tensor:
-        """Vectors of words.
+        """Vectors of words. Returns (words, word_dim), L2-normalised.
 
         Args:
             codes: (words, positions), as in `Words`.
-
-        Returns:
-            (words, word_dim), L2-normalised.
         """
         n_places = codes.shape[1]
         real = codes != PAD

@@ -122,10 +122,8 @@ class CharacterTable:
 
 
 def read_character_table(path: Path) -> CharacterTable:
-    """Read the table of a tokenizer.json.
-
-    Raises:
-        CheckpointError: If the file is missing or broken, or its tokens do not mark words.
+    """Read the table of a tokenizer.json. Raises CheckpointError if the file is missing or broken, or its tokens do not
+    mark words.
     """
     loaded = read_json(path)
     try:
@@ -146,10 +144,8 @@ def read_character_table(path: Path) -> CharacterTable:
 
 
 def check_alphabet(folder: Path, config: CharacterConfig, table: CharacterTable) -> None:
-    """Check that the tokenizer has the alphabet that the encoder was trained with.
-
-    Raises:
-        CheckpointError: If the alphabets differ; names their sizes and the first difference.
+    """Check that the tokenizer has the alphabet that the encoder was trained with. Raises CheckpointError if the
+    alphabets differ; names their sizes and the first difference.
     """
     if config.alphabet == table.alphabet:
         return

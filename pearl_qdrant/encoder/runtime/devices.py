@@ -34,17 +34,14 @@ class DevicePlan:
 
 
 def check_device(device: str) -> None:
-    """Check the name of a device.
-
-    Raises:
-        ValueError: If it is not auto, cpu, cuda or cuda:N.
-    """
+    """Check the name of a device. Raises ValueError if it is not auto, cpu, cuda or cuda:N."""
     if not _DEVICE.fullmatch(device):
         raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {device!r}")
 
 
 def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> DevicePlan:
-    """Choose runtime and device for a model.
+    """Choose runtime and device for a model. Raises DeviceError if the device does not exist, or torch is not installed
+    for it; ModelError if the model has no weights for that runtime, or torch is not installed.
 
     Args:
         name: The model's name, for messages.
@@ -52,10 +49,6 @@ def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has
         runtime: The requested runtime; "auto" is ONNX on a CPU if the model has it, else torch.
         has_onnx: Whether the model has an ONNX graph.
         has_torch: Whether it has safetensors.
-
-    Raises:
-        DeviceError: If the device does not exist, or torch is not installed for it.
-        ModelError: If the model has no weights for that runtime, or torch is not installed.
     """
     if device.startswith("cuda"):
         return _on_gpu(name, device, runtime, has_torch)

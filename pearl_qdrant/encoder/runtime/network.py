@@ -51,14 +51,12 @@ class PearlNetwork(nn.Module):
         self.character_encoder = character_encoder
 
     def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The vector f of each phrase before normalisation, the input of the type head; with gradients.
+        """The vector f of each phrase before normalisation, the input of the type head; with gradients. Returns (b,
+        dim), float32. The embedding is its `F.normalize`.
 
         Args:
             input_ids: (b, t), int64.
             attention_mask: (b, t), int64; 1 for a real token.
-
-        Returns:
-            (b, dim), float32. The embedding is its `F.normalize`.
         """
         hidden = self.phrase_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         phrase = pool_tokens(hidden.float(), attention_mask, pooling=self.pooling)
@@ -68,14 +66,12 @@ class PearlNetwork(nn.Module):
         return join_parts(phrase, self.character_encoder(input_ids, attention_mask).float(), share=shares)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Embedding and type logits of a batch.
+        """Embedding and type logits of a batch. Returns the embedding, (b, dim), L2-normalised, and the logits of the
+        phrase types, (b, 95), or None.
 
         Args:
             input_ids: (b, t), int64.
             attention_mask: (b, t), int64; 1 for a real token.
-
-        Returns:
-            The embedding, (b, dim), L2-normalised, and the logits of the phrase types, (b, 95), or None.
         """
         pooled = self.pool(input_ids, attention_mask)
         embedding = nn.functional.normalize(pooled, dim=-1)
@@ -83,15 +79,13 @@ class PearlNetwork(nn.Module):
 
 
 def join_parts(phrase: Tensor, character: Tensor, *, share: float | Tensor) -> Tensor:
-    """The vector f: phrase part and character part, concatenated, the second scaled to its share of the length.
+    """The vector f: phrase part and character part, concatenated, the second scaled to its share of the length. Returns
+    (b, phrase_dim + char_dim).
 
     Args:
         phrase: u, (b, phrase_dim), any length.
         character: v, (b, char_dim), any length; a row of zeros stays zero.
         share: Share of the character part in the squared length, in (0, 1); one, or one a phrase, (b, 1).
-
-    Returns:
-        (b, phrase_dim + char_dim).
     """
     ratio = (share / (1 - share)) ** 0.5
     # Not detached: the embedding does not depend on the length of u, and its gradient must not either.
@@ -100,15 +94,12 @@ def join_parts(phrase: Tensor, character: Tensor, *, share: float | Tensor) -> T
 
 
 def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tensor:
-    """One vector per phrase from the vectors of its tokens.
+    """One vector per phrase from the vectors of its tokens. Returns (b, dim).
 
     Args:
         hidden: (b, t, dim).
         attention_mask: (b, t); 1 for a real token.
         pooling: "mean" or "cls".
-
-    Returns:
-        (b, dim).
     """
     if pooling == "cls":
         return hidden[:, 0]

@@ -30,15 +30,13 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class OnnxGraph:
-    """A loaded graph. Its `run` may be called from several threads at once.
+    """A loaded graph. Its `run` may be called from several threads at once. Raises CheckpointError if it is not an ONNX
+    graph, truncated, has operators that this onnxruntime does not support, or inputs other than int64 input_ids,
+    attention_mask and token_type_ids.
 
     Args:
         path: The .onnx file; external weights are in the same folder.
         arena: Whether onnxruntime keeps the memory of its largest batches for the next ones.
-
-    Raises:
-        CheckpointError: If it is not an ONNX graph, truncated, has operators that this onnxruntime does not support, or
-            inputs other than int64 input_ids, attention_mask and token_type_ids.
     """
 
     def __init__(self, path: Path, *, arena: bool = True) -> None:
@@ -70,10 +68,8 @@ class OnnxGraph:
         self.outputs: dict[str, list[Any]] = {output.name: list(output.shape) for output in self._session.get_outputs()}
 
     def run(self, outputs: list[str], batch: Batch) -> list[FloatArray]:
-        """Compute the named outputs for a batch.
-
-        Raises:
-            CheckpointError: If the graph cannot run it: it is damaged, or its tokenizer belongs to another model.
+        """Compute the named outputs for a batch. Raises CheckpointError if the graph cannot run it: it is damaged, or
+        its tokenizer belongs to another model.
         """
         feed = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         if self._with_token_types:
@@ -88,13 +84,11 @@ class OnnxGraph:
 
     def try_out(self, widths: Mapping[str, int], *, n_ids: int) -> None:
         """Run the last token of the vocabulary, to refuse a tokenizer with more tokens than the graph has embeddings.
+        Raises CheckpointError: as for `run`, or if an output has another width.
 
         Args:
             widths: Expected widths of the outputs, by name.
             n_ids: Size of the vocabulary.
-
-        Raises:
-            CheckpointError: As for `run`, or if an output has another width.
         """
         last = np.full((1, 1), n_ids - 1, dtype=np.int64)
         for name, found in zip(widths, self.run(list(widths), Batch(last, np.ones_like(last))), strict=True):
@@ -104,10 +98,8 @@ class OnnxGraph:
                 )
 
     def check_pearl_outputs(self, dim: int) -> None:
-        """Refuse a graph whose outputs are not `embedding` (b, dim) and `type_logits` (b, 95).
-
-        Raises:
-            CheckpointError: If an output is missing or has another shape.
+        """Refuse a graph whose outputs are not `embedding` (b, dim) and `type_logits` (b, 95). Raises CheckpointError
+        if an output is missing or has another shape.
         """
         for name, width in ((EMBEDDING, dim), (TYPE_LOGITS, len(PHRASE_TYPES))):
             shape = self.outputs.get(name)
@@ -117,10 +109,8 @@ class OnnxGraph:
                 raise CheckpointError(str(self.path), f"output '{name}' has shape {shape}, (batch, {width}) expected")
 
     def token_output(self) -> str:
-        """Name of the output with token vectors, (b, t, dim), of a plain encoder.
-
-        Raises:
-            CheckpointError: If there is none.
+        """Name of the output with token vectors, (b, t, dim), of a plain encoder. Raises CheckpointError if there is
+        none.
         """
         for name, shape in self.outputs.items():
             if len(shape) == 3:

@@ -20,18 +20,15 @@ MAX_BATCH_NAMES = 256
 
 
 class OnnxEncoder:
-    """An `Encoder` over an ONNX graph.
+    """An `Encoder` over an ONNX graph. Raises CheckpointError if the graph has other outputs, or fewer embeddings than
+    the tokenizer has tokens.
 
     Args:
         graph: A PEARL graph with outputs for embedding and type logits, or the graph of a plain encoder, whose token
             vectors are pooled here.
-        tokenizer: The model's tokenizer.
         info: Identity of the model.
         never_seen: (95,), labels that get probability 0; None without a trained type head.
         threads: Number of batches that run at once; by default one per core that this process may use.
-
-    Raises:
-        CheckpointError: If the graph has other outputs, or fewer embeddings than the tokenizer has tokens.
     """
 
     def __init__(
@@ -80,15 +77,12 @@ class OnnxEncoder:
 
 
 def pool(hidden: FloatArray, attention_mask: IntArray, *, pooling: str) -> FloatArray:
-    """One L2-normalised vector per name.
+    """One L2-normalised vector per name. Returns (b, dim).
 
     Args:
         hidden: Token vectors, (b, t, dim).
         attention_mask: (b, t), 1 for a real token.
         pooling: "mean" over the real tokens, or "cls" for the first token.
-
-    Returns:
-        (b, dim).
     """
     if pooling == "cls":
         pooled = hidden[:, 0]

@@ -35,7 +35,6 @@ class TorchEncoder:
 
     Args:
         network: The PEARL network in float32; it is moved to the device, and its phrase encoder is cast, in place.
-        tokenizer: The model's tokenizer.
         info: Identity of the model, with the device and the precision ("fp32" or "bf16") to use.
         never_seen: (95,), labels that get probability 0; None without a head.
     """
@@ -90,13 +89,11 @@ def _check_tokens(name: str, network: PearlNetwork, tokenizer: NameTokenizer) ->
 
 
 def resolve_cuda(device: str) -> str:
-    """The full name of a CUDA device, "cuda:N".
+    """The full name of a CUDA device, "cuda:N". Raises DeviceError if torch has no CUDA support, or the device does not
+    exist.
 
     Args:
         device: "cuda" for the current one, or "cuda:N".
-
-    Raises:
-        DeviceError: If torch has no CUDA support, or the device does not exist.
     """
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
@@ -141,7 +138,8 @@ def load_network(
     character: CharacterConfig | None = None,
     char_dim: int = 0,
 ) -> PearlNetwork:
-    """Load the network of a folder, in float32 on the CPU.
+    """Load the network of a folder, in float32 on the CPU. Raises CheckpointError if weights are missing, or the files
+    do not match; ModelError if the architecture is not supported.
 
     Args:
         folder: Folder with config.json, safetensors and tokenizer.json.
@@ -149,10 +147,6 @@ def load_network(
         head_path: Safetensors of type head and character encoder, or None for a plain encoder.
         character: Widths of the character encoder, or None without one.
         char_dim: Width of its part of the embedding.
-
-    Raises:
-        CheckpointError: If weights are missing, or the files do not match.
-        ModelError: If the architecture is not supported.
     """
     encoder = load_transformer(folder)
     if head_path is None:
@@ -176,16 +170,14 @@ def load_network(
 def load_character_encoder(
     folder: Path, config: CharacterConfig, char_dim: int, tensors: Mapping[str, Tensor]
 ) -> CharacterEncoder:
-    """Load a character encoder from its weights.
+    """Load a character encoder from its weights. Raises CheckpointError if the tokenizer or the weights belong to
+    another model.
 
     Args:
         folder: Folder of the tokenizer.json that defines its characters.
         config: Widths of the encoder.
         char_dim: Width of its part of the embedding.
         tensors: Weights by name in torch.
-
-    Raises:
-        CheckpointError: If the tokenizer or the weights belong to another model.
     """
     table = read_character_table(folder / "tokenizer.json")
     check_alphabet(folder, config, table)

@@ -19,14 +19,12 @@ _MAX_LAYERS = 1000
 
 
 def load_transformer(folder: Path) -> nn.Module:
-    """Load the transformer of a folder, in float32 on the CPU, without the pooler that some models have.
+    """Load the transformer of a folder, in float32 on the CPU, without the pooler that some models have. Raises
+    CheckpointError if weights are missing (they would be random) or do not match; ModelError if the model has a
+    decoder.
 
     Args:
         folder: Folder with config.json and safetensors. Pickled weights and code in it are ignored.
-
-    Raises:
-        CheckpointError: If weights are missing (they would be random) or do not match.
-        ModelError: If the model has a decoder.
     """
     from transformers import AutoConfig, AutoModel
 

@@ -201,16 +201,10 @@ def adapt_collection(
 
 def reset_calibration(collection: str, *, store: StoreLike = None) -> LinkCalibration | None:
     """Remove the calibration of a collection, as `pearl-qdrant calibrate --reset` does: the defaults count again.
+    Returns the calibration that it had, or None. Raises CollectionNotFoundError if the collection does not exist.
 
     Args:
-        collection: Name of the collection.
         store: As for `calibrate_collection`.
-
-    Returns:
-        The calibration that it had, or None.
-
-    Raises:
-        CollectionNotFoundError: If the collection does not exist.
     """
     with use_store(store) as opened:
         target = opened.open(collection)
@@ -251,11 +245,12 @@ def calibrate(
     nil_share: float | None = None,
     seed: int = 0,
 ) -> CollectionFit:
-    """Fit a calibration without storing it.
+    """Fit a calibration without storing it. Raises CalibrationError if there are too few mentions, an id is unknown, no
+    threshold reaches the precision, or the collection is not loaded completely; ValueError if `precision` or
+    `nil_share` is out of range.
 
     Args:
         store: The store of the collection.
-        collection: An open collection.
         encoder: The model that encoded it.
         labels: Mentions with their entities; None for mentions made from the names of the base.
         precision: Target precision of links, in (0, 1). None: the default threshold of the fitted probabilities, which
@@ -263,11 +258,6 @@ def calibrate(
         nil_share: Expected share of NIL mentions, in [0, 1). By default the share in the labels, or 0.2 if they have
             none.
         seed: Seed of all random choices.
-
-    Raises:
-        CalibrationError: If there are too few mentions, an id is unknown, no threshold reaches the precision, or the
-            collection is not loaded completely.
-        ValueError: If `precision` or `nil_share` is out of range.
     """
     wanted = DEFAULT_PRECISION if precision is None and labels is None else precision
     _check_arguments(collection, wanted, nil_share)

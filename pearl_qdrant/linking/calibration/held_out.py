@@ -54,7 +54,6 @@ def score_held_out(
 
     Args:
         store: The store of the collection; stays open.
-        collection: An open collection.
         encoder: The model that encoded it.
         mentions: Mentions with the points to exclude for each.
         limit: Entities per mention, as in `EntityLinker.score_batch`.
@@ -152,10 +151,8 @@ class Samples:
         )
 
     def with_nil_share(self, share: float) -> Samples:
-        """A copy with weights such that NIL mentions have this share.
-
-        Raises:
-            ValueError: If the share is not in [0, 1), or there are no mentions of a kind that the share needs.
+        """A copy with weights such that NIL mentions have this share. Raises ValueError if the share is not in [0, 1),
+        or there are no mentions of a kind that the share needs.
         """
         if not 0 <= share < 1:
             raise ValueError(f"the share of NIL mentions must be in [0, 1), not {share}")
@@ -212,10 +209,8 @@ class Samples:
 
 
 def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> Samples:
-    """Samples of scored mentions and their right entity ids; an empty set means NIL.
-
-    Raises:
-        ValueError: If there are no mentions, or the two lengths differ.
+    """Samples of scored mentions and their right entity ids; an empty set means NIL. Raises ValueError if there are no
+    mentions, or the two lengths differ.
     """
     logits, nil, right, tied, found_features, nil_features = [], [], [], [], [], []
     certainty, found_offsets = [], []

@@ -70,10 +70,8 @@ def with_learned(collection: Collection, labels: Sequence[Label]) -> list[Label]
 
 
 def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
-    """Check that the collection has every entity id.
-
-    Raises:
-        CalibrationError: If it does not; with the number of unknown ids and three of them.
+    """Check that the collection has every entity id. Raises CalibrationError if it does not; with the number of unknown
+    ids and three of them.
     """
     wanted = {label.entity_id for label in labels if label.entity_id is not None}
     unknown = sorted(unknown_ids(collection, wanted))

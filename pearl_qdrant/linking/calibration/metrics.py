@@ -99,11 +99,7 @@ class Reliability:
 def measure(
     answers: Answers, threshold: float, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Reliability:
-    """Compute all figures.
-
-    Raises:
-        ValueError: If there are no answers, or all weights are 0.
-    """
+    """Compute all figures. Raises ValueError if there are no answers, or all weights are 0."""
     if not len(answers) or not answers.weights.sum() > 0:
         raise ValueError("no mention with a positive weight to measure")
     coverage, precision = coverage_and_precision(answers, threshold)
@@ -135,10 +131,8 @@ def calibration_error(answers: Answers, *, n_bins: int = N_BINS) -> float:
 
 
 def bins(answers: Answers, *, n_bins: int = N_BINS) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bins of equal mass, sorted by probability; empty bins are omitted.
-
-    Returns:
-        Share of mentions, mean probability and share right of each bin, (b,) each; b is at most `n_bins`.
+    """Bins of equal mass, sorted by probability; empty bins are omitted. Returns share of mentions, mean probability
+    and share right of each bin, (b,) each; b is at most `n_bins`.
     """
     values, row = np.unique(answers.probability, return_inverse=True)
     # Equal probabilities are merged first, so that the order of the answers does not matter.
@@ -203,15 +197,12 @@ def is_linked(answers: Answers, threshold: float) -> BoolArray:
 def threshold_for_precision(answers: Answers, precision: float, *, highest: float = 1.0) -> float | None:
     """The threshold with the most right minus wrong links, among those at which this share of links is right.
 
-    One extra link counts as wrong, so that a few right links are not enough: 19 of 19 right ones count as 95 %.
+    One extra link counts as wrong, so that a few right links are not enough: 19 of 19 right ones count as 95 %. Returns
+    the threshold; None if none reaches the precision.
 
     Args:
-        answers: The answers.
         precision: Share of links that shall be right.
         highest: The highest threshold that is allowed.
-
-    Returns:
-        The threshold; None if none reaches the precision.
 
     Source:
         The correction of conformal risk control, Angelopoulos et al. 2024, Eq. 4.

@@ -67,7 +67,6 @@ def minimise(loss: Loss, start: FloatArray, *, lowest: FloatArray, highest: Floa
     """The parameters with the smallest loss, (p,).
 
     Args:
-        loss: The function to minimise.
         start: (p,), within the bounds.
         lowest, highest: Bounds, (p,); equal bounds fix a parameter.
         tolerance: Stop after a step that lowers the loss by less.
@@ -273,7 +272,8 @@ def fit(
     model_before: RankingModel | None = None,
     shipped: RankingModel | None = None,
 ) -> Fit:
-    """Fit slope, NIL bias and threshold, and coefficients.
+    """Fit slope, NIL bias and threshold, and coefficients. Raises UnreachablePrecisionError if no threshold reaches the
+    precision.
 
     Args:
         samples: Weighted mentions with their right answers, scored by the default coefficients.
@@ -283,9 +283,6 @@ def fit(
         rng: Assigns groups to folds, and draws resamples.
         model_before: The previous coefficients, if they were not the default ones.
         shipped: Default coefficients to start from; None to leave the coefficients alone.
-
-    Raises:
-        UnreachablePrecisionError: If no threshold reaches the precision.
     """
     numbers, group = np.unique(groups, return_inverse=True)
     fold = rng.permutation(np.arange(len(numbers)) % N_FOLDS)[group]

@@ -110,7 +110,6 @@ def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> S
 
     Args:
         mention: A mention with all its features.
-        model: The coefficients.
         limit: Candidates to keep, tied ones beyond it too.
     """
     if mention.is_id or not mention.entities:
@@ -195,17 +194,14 @@ def link_document(
     *,
     without: frozenset[str] = frozenset(),
 ) -> list[Annotation]:
-    """The links of the mentions of a document, one for each span, in the order of the spans.
+    """The links of the mentions of a document, one for each span, in the order of the spans. Raises ValueError if a
+    span is empty or outside the text, or of an unknown kind.
 
     Args:
         source: Scores the distinct strings, and makes the links.
-        text: The document.
         spans: Where its mentions are, as for `annotate`.
         options: As for `link`.
         without: Parts of the model that are switched off (`model.PARTS`).
-
-    Raises:
-        ValueError: If a span is empty or outside the text, or of an unknown kind.
     """
     places = document_spans(text, spans)
     scored = score_document(source, text, places, options, without=without)
@@ -271,7 +267,6 @@ def score_in_context(
     Args:
         source: Scores the strings.
         mentions: The mentions; each is scored as if it were the only one.
-        context: Any text around them.
         options: As for `link`.
     """
     names = [(name, f" {fold_name(name)} ") for name in capitalised_names(context)]

@@ -33,14 +33,8 @@ from pearl_qdrant.records import LearnedCount
 
 
 def read_document_lines(file: BinaryIO, name: str) -> Iterator[Passage]:
-    """Yield the documents of a file, each with its `ents`; blank lines yield nothing.
-
-    Args:
-        file: An open binary file.
-        name: Its path, for errors.
-
-    Raises:
-        FormatError: At a line that is not UTF-8, too long, no JSON, or has another form.
+    """Yield the documents of a file, each with its `ents`; blank lines yield nothing. Raises FormatError at a line that
+    is not UTF-8, too long, no JSON, or has another form.
     """
     for passage in read_passages(file, name, "jsonl", spans_key="mentions"):
         if passage.ents is None:
@@ -65,10 +59,8 @@ class DocumentSpan:
 
 
 def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
-    """The mentions of a text, in the order of the spans; abbreviations that the text defines are expanded.
-
-    Raises:
-        ValueError: If a span is empty or outside the text, or of an unknown kind.
+    """The mentions of a text, in the order of the spans; abbreviations that the text defines are expanded. Raises
+    ValueError if a span is empty or outside the text, or of an unknown kind.
     """
     uses = find_uses(text, find_abbreviations(text))
     found = []

@@ -126,9 +126,11 @@ class DocumentLinker(ABC):
         """Link the mentions of a document, where they are known, with what the document says of each.
 
         A partial name takes the entity of a longer mention (`Clinton` after `Bill Clinton`), popularity counts between
-        entities of different names too, and entities that the base links to others of the document are preferred
-        (a field `links_to` with ids, joined by |). Abbreviations that the text defines are linked by their long form.
-        `annotate(text, document=True)` finds the mentions, too.
+        entities of different names too, and entities that the base links to others of the document are preferred (a
+        field `links_to` with ids, joined by |). Abbreviations that the text defines are linked by their long form.
+        `annotate(text, document=True)` finds the mentions, too. Returns one annotation for each span, NIL ones too, in
+        the order of the spans. Raises UnknownTypeError if no entity of the collections has one of the types; ValueError
+        if there are no spans, a span is outside the text, or an option is out of range.
 
         Args:
             text: The document, or a spaCy `Doc`, whose recognised entities become the spans.
@@ -138,13 +140,6 @@ class DocumentLinker(ABC):
             without: Parts to switch off: "partial names", "popularity", "learned names", "types", "passages",
                 "coherence".
             keywords: As for `link`.
-
-        Returns:
-            One annotation for each span, NIL ones too, in the order of the spans.
-
-        Raises:
-            UnknownTypeError: If no entity of the collections has one of the types.
-            ValueError: If there are no spans, a span is outside the text, or an option is out of range.
         """
         own_text, own_spans = read_text(text)
         given = own_spans if spans is None else spans

@@ -118,11 +118,7 @@ class DocumentModel:
 
     @classmethod
     def from_json(cls, text: str) -> DocumentModel:
-        """Read coefficients by name; missing ones are 0.
-
-        Raises:
-            ValueError: If a name is unknown.
-        """
+        """Read coefficients by name; missing ones are 0. Raises ValueError if a name is unknown."""
         loaded = json.loads(text)
         return cls(in_order(loaded["features"], FEATURES), in_order(loaded["decision"], NIL_FEATURES))
 
@@ -134,14 +130,11 @@ class DocumentModel:
         }
 
     def probabilities(self, values: FloatArray, of_mention: FloatArray) -> FloatArray:
-        """Probabilities of the candidates; 1 minus their sum is that of NIL.
+        """Probabilities of the candidates; 1 minus their sum is that of NIL. Returns (k,).
 
         Args:
             values: Of the candidates, (k, len(FEATURES)).
             of_mention: Of the decision, (len(NIL_FEATURES),).
-
-        Returns:
-            (k,).
         """
         if not len(values):
             return np.zeros(0)
@@ -152,11 +145,7 @@ class DocumentModel:
 
 
 def check_parts(without: Iterable[str]) -> frozenset[str]:
-    """The names of parts to switch off, checked.
-
-    Raises:
-        ValueError: If one of them is no part of the model.
-    """
+    """The names of parts to switch off, checked. Raises ValueError if one of them is no part of the model."""
     chosen = frozenset((without,) if isinstance(without, str) else without)
     if unknown := chosen - set(PARTS):
         raise ValueError(f"without is one or several of {', '.join(map(repr, PARTS))}, not {min(unknown)!r}")

@@ -173,13 +173,10 @@ class Passages:
         self._known: dict[str, FloatArray] = {}  # mentions of one context are compared one by one
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
-        """Cosines of passages to entities.
+        """Cosines of passages to entities. Returns the cosines of the entities of each request.
 
         Args:
             requests: The offset of a mention in characters, and entities; mentions in the order of the text.
-
-        Returns:
-            The cosines of the entities of each request.
         """
         of_request: list[str] = []
         passage, at = "", None

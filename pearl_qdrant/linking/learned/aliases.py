@@ -37,15 +37,11 @@ class AliasChanges:
 
 
 def choose_aliases(collection: Collection, counts: Counts, at_least: int) -> list[tuple[str, str]]:
-    """Pairs of name and entity id that deserve to be names of the base, sorted.
+    """Pairs of name and entity id that deserve to be names of the base, sorted. Returns the most frequent form of each
+    such name, unless the entity has a name of the same spelling key.
 
     Args:
-        collection: An open collection.
-        counts: What it learned.
         at_least: How often the name must have meant the entity; it must have meant it more often than anything else.
-
-    Returns:
-        The most frequent form of each such name, unless the entity has a name of the same spelling key.
     """
     chosen = [pair for rows in counts.rows() if (pair := _clear_winner(rows, at_least)) is not None]
     known = names_by_entity(collection, {entity_id for _, entity_id in chosen})
@@ -96,14 +92,11 @@ def sync_aliases(collection: Collection, encoder: Encoder, ledger: Ledger | None
     """Make the learned aliases in a collection those that its ledger has: add, refresh and remove points.
 
     It is called after each edit of the ledger, and after each load. It does nothing where no alias was ever learned.
+    Raises StoreError if the collection cannot be read or written.
 
     Args:
-        collection: An open collection.
         encoder: The model that encoded it.
         ledger: Its ledger, if it was read already.
-
-    Raises:
-        StoreError: If the collection cannot be read or written.
     """
     ledger = read_ledger(collection) if ledger is None else ledger
     ever = {pair for batch in ledger.batches for pair in batch.aliases}

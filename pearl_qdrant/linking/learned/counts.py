@@ -188,7 +188,6 @@ def observations(seen: Seen, kb: str, *, is_only_base: bool, counts: Callable[[s
     """The observations that counts of a name are.
 
     Args:
-        seen: The counts.
         kb: The base that they are of.
         is_only_base: Whether no other base is searched: then a mention without an entity there is NIL.
         counts: Returns whether an entity counts: it exists, and passes the type filter.
@@ -214,7 +213,6 @@ def posterior(prior: Mapping[Outcome, float], seen: Iterable[Observation]) -> di
 
     Args:
         prior: Probabilities of the outcomes, NIL among them; they sum to 1. Observed entities must be among them.
-        seen: The observations.
     """
     mass = dict.fromkeys(prior, 0.0)
     total = 0

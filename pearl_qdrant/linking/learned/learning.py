@@ -64,13 +64,11 @@ class LabelledMention:
 
 
 def read_labelled(path: Path) -> Iterator[LabelledMention]:
-    """Yield the labelled mentions of a file, repeated ones too; blank lines yield nothing.
+    """Yield the labelled mentions of a file, repeated ones too; blank lines yield nothing. Raises FormatError if the
+    file cannot be read or is not UTF-8, or a line is too long or has another form.
 
     Args:
         path: JSON Lines if its name ends in .jsonl or .ndjson, else tab-separated pairs.
-
-    Raises:
-        FormatError: If the file cannot be read or is not UTF-8, or a line is too long or has another form.
     """
     parse = _of_json if path.name.lower().endswith(_JSONL_ENDINGS) else _of_pair
     try:
@@ -219,11 +217,7 @@ def _read(labelled: Labelled) -> list[LabelledMention]:
 
 
 def _name(one: LabelledMention, source: str) -> str:
-    """The name to learn.
-
-    Raises:
-        FormatError: If the mention is no text, or too long to be a name.
-    """
+    """The name to learn. Raises FormatError if the mention is no text, or too long to be a name."""
     name = name_of(one.mention)
     if not name:
         raise FormatError(source or "labelled mention", one.line, "the mention is no valid text, empty or too long.")

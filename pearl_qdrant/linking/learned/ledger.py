@@ -154,11 +154,7 @@ class Ledger:
         return found
 
     def find(self, number: int, collection: str) -> LearnedBatch:
-        """The batch of this number.
-
-        Raises:
-            LearningError: If there is none, or several processes made one at once.
-        """
+        """The batch of this number. Raises LearningError if there is none, or several processes made one at once."""
         found = [batch for batch in self.batches if batch.number == number]
         if len(found) == 1:
             return found[0]
@@ -172,11 +168,7 @@ class Ledger:
         raise LearningError(f"Collection '{collection}' has no batch {number} (there are: {known}).")
 
     def find_key(self, key: str, collection: str) -> LearnedBatch:
-        """The batch of this key.
-
-        Raises:
-            LearningError: If there is none.
-        """
+        """The batch of this key. Raises LearningError if there is none."""
         for batch in self.batches:
             if batch.key == key:
                 return batch
@@ -184,11 +176,8 @@ class Ledger:
 
 
 def read_ledger(collection: Collection) -> Ledger:
-    """Read the ledger of a collection; an empty one if nothing was learned.
-
-    Raises:
-        LearningError: If a later version of this package wrote it.
-        StoreError: If it cannot be read, or memory runs out.
+    """Read the ledger of a collection; an empty one if nothing was learned. Raises LearningError if a later version of
+    this package wrote it; StoreError if it cannot be read, or memory runs out.
     """
     try:
         return parse_ledger(collection.read_ledger(), collection.name, collection.manifest.kb)
@@ -304,11 +293,8 @@ def append_batch(
     aliases: Sequence[tuple[str, str]] = (),
     undoes: LearnedBatch | None = None,
 ) -> LearnedBatch:
-    """Append a batch to the ledger of a collection; it is stored durably, and effective, on return.
-
-    Raises:
-        StoreFullError: If there is no space for it; nothing of it is effective then.
-        StoreError: If it cannot be written.
+    """Append a batch to the ledger of a collection; it is stored durably, and effective, on return. Raises
+    StoreFullError if there is no space for it; nothing of it is effective then; StoreError if it cannot be written.
     """
     head = _Head(
         batch=secrets.token_hex(4),

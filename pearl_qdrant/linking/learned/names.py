@@ -100,15 +100,12 @@ def _warn_once(location: str, name: str, ledger: Ledger) -> None:
 
 
 class LearnedNames:
-    """What the collections of a linker learned. Safe to use from several threads.
+    """What the collections of a linker learned. Safe to use from several threads. Raises LearningError if a later
+    version of this package wrote a ledger; StoreError if a ledger cannot be read.
 
     Args:
         location: The store of the collections.
         collections: Open collections.
-
-    Raises:
-        LearningError: If a later version of this package wrote a ledger.
-        StoreError: If a ledger cannot be read.
     """
 
     def __init__(self, location: str, collections: Sequence[Collection]) -> None:

@@ -288,10 +288,8 @@ def _span_candidates(
     """The spans of a passage, each with its link and its probability of being a mention.
 
     Args:
-        passage: The passage.
         link_of: The link of each string, under some types.
         case: How the base writes its names.
-        options: How to annotate.
     """
     candidates = []
     for lookup in passage.lookups:

@@ -78,14 +78,11 @@ class Triggers:
         self._longest = max((len(t) for some in self._by_first.values() for t in some), default=0)
 
     def assertions(self, text: str, places: Sequence[tuple[int, int]]) -> list[tuple[Assertion, str | None]]:
-        """What a text says of its mentions.
+        """What a text says of its mentions. Returns n pairs of an assertion and the trigger as it is written; None for
+        affirmed mentions.
 
         Args:
-            text: The text.
             places: n pairs (start, end) of offsets in characters; they may be in any order and overlap.
-
-        Returns:
-            n pairs of an assertion and the trigger as it is written; None for affirmed mentions.
         """
         if not places:
             return []
@@ -193,11 +190,8 @@ def _forms(text: str, classes: dict[str, list[str]]) -> Iterator[str]:
 
 
 def read_triggers(path: str | Path) -> Triggers:
-    """A table of triggers, of another language or another use; `assertion_triggers.tsv` describes its columns.
-
-    Raises:
-        InputError: If it cannot be read.
-        FormatError: At a row that is none.
+    """A table of triggers, of another language or another use; `assertion_triggers.tsv` describes its columns. Raises
+    InputError if it cannot be read; FormatError at a row that is none.
     """
     try:
         lines = Path(path).read_text("utf-8").splitlines()
@@ -245,8 +239,6 @@ def with_assertions(
     """Annotations of a text with what it says of each, its sentence and its section.
 
     Args:
-        text: The text.
-        found: Its annotations.
         triggers: A table of triggers; None for the English one.
         wanted: Return only annotations with one of these assertions; all if empty.
         headings: Offset and text of each heading, in order.

@@ -65,7 +65,6 @@ def cover(text: str, markup: Markup | None) -> tuple[str, list[Heading]]:
     """A text without its markup, of the same length, and its headings.
 
     Args:
-        text: The text.
         markup: How it is written. A plain text has a heading in each line in capitals, and at the start of each line
             that begins with some words and a colon (`Family history:`).
     """
@@ -193,16 +192,13 @@ class Utf16:
 def read_blocks(
     text: str | DocLike, options: AnnotateOptions, spans: Iterable[GivenSpan] | None = None
 ) -> Iterator[Block]:
-    """The blocks of a text; one if its mentions are known, or linked together.
+    """The blocks of a text; one if its mentions are known, or linked together. Raises TypeError if the text is none;
+    ValueError if a span is outside the text.
 
     Args:
         text: The text, or a spaCy `Doc`, whose offsets count characters.
         options: How it is written, and what the offsets of `spans` count.
         spans: The places of its mentions if the caller knows them.
-
-    Raises:
-        TypeError: If the text is none.
-        ValueError: If a span is outside the text.
     """
     written, own_spans = read_text(text)
     is_utf16 = options.offsets == "utf-16"

@@ -291,7 +291,6 @@ def may_mention(
     """Whether a span can mention a candidate.
 
     Args:
-        span: The span.
         written: Its text, with single spaces.
         candidate: An entity with the name that is closest to the span.
         case: How the base writes its names.

@@ -67,7 +67,6 @@ def names_in(collections: Iterable[Collection], names: Sequence[str], types: Seq
 
     Args:
         collections: Open collections.
-        names: Any strings.
         types: Count only names of entities of one of these types; empty for all.
     """
     return {
@@ -86,7 +85,6 @@ def spelled_in(
     Args:
         collections: Open collections.
         dim: Width of their vectors.
-        names: Any strings.
         types: Count only names of entities of one of these types; empty for all.
     """
     keys = [name_keys(fold_name(name)) for name in names]
@@ -125,18 +123,15 @@ def find_name_windows(
 
     Letter case may differ in three ways: the first letter at the start of a sentence; a lower-case text and a name with
     a capital first letter; or with all words capitalised. The last two do not hold for windows of common words alone,
-    nor for those that start with an article.
+    nor for those that start with an article. Returns n lists.
 
     Args:
         texts: n passages.
         known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
         without: For each passage the places (start, end) of spans that are known already.
         case: How the base writes its names.
-        known_spellings: Asks the base for names folded. Where a text has no letter case, a name with capitals inside
-            is not known as the text writes it.
-
-    Returns:
-        n lists.
+        known_spellings: Asks the base for names folded. Where a text has no letter case, a name with capitals inside is
+            not known as the text writes it.
     """
     found: list[list[Span]] = [[] for _ in texts]
     windows = (

@@ -67,10 +67,8 @@ _LABELS = ("label_", "label", "entity_group", "entity_type", "type")
 
 
 def read_text(text: str | DocLike) -> tuple[str, list[GivenSpan] | None]:
-    """The text, and the entities of a `Doc` as spans; None if no entity recognition ran.
-
-    Raises:
-        TypeError: If `text` is neither a string nor a `Doc`.
+    """The text, and the entities of a `Doc` as spans; None if no entity recognition ran. Raises TypeError if `text` is
+    neither a string nor a `Doc`.
     """
     if isinstance(text, str):
         return text, None
@@ -83,15 +81,12 @@ def read_text(text: str | DocLike) -> tuple[str, list[GivenSpan] | None]:
 
 
 def read_spans(text: str, spans: Iterable[GivenSpan], in_characters: Callable[[int], int] | None = None) -> list[Span]:
-    """The caller's spans, checked, in the caller's order.
+    """The caller's spans, checked, in the caller's order. Raises ValueError if a span is empty or outside the text, or
+    of an unknown kind.
 
     Args:
-        text: The text.
         spans: Their places.
         in_characters: Makes an offset of theirs one in characters, which it is if None.
-
-    Raises:
-        ValueError: If a span is empty or outside the text, or of an unknown kind.
     """
     return [_read_span(text, number, given, in_characters) for number, given in enumerate(spans)]
 
@@ -164,18 +159,15 @@ def read_passages(
     offsets: OffsetUnit = "characters",
     spans_key: str = "spans",
 ) -> Iterator[Passage]:
-    """Yield the passages of a file in constant memory. Blank lines are counted and yield nothing.
+    """Yield the passages of a file in constant memory. Blank lines are counted and yield nothing. Raises FormatError at
+    a line that is not UTF-8, longer than `MAX_LINE_BYTES`, or not an object with a text; InputError if a whole file is
+    not UTF-8, or longer than `MAX_PASSAGE_BYTES`.
 
     Args:
         file: An open binary file, UTF-8.
-        name: Its path, for errors.
         kind: Its format; by default `format_of` its path.
         offsets: What the offsets of spans count.
         spans_key: The key of a list of the places of mentions: mappings with `start` and `end`, maybe a `label`.
-
-    Raises:
-        FormatError: At a line that is not UTF-8, longer than `MAX_LINE_BYTES`, or not an object with a text.
-        InputError: If a whole file is not UTF-8, or longer than `MAX_PASSAGE_BYTES`.
     """
     kind = kind or format_of(name)
     if kind == "whole":
@@ -196,11 +188,7 @@ def read_passages(
 
 
 def _parse(line: str, number: int, offsets: OffsetUnit, spans_key: str) -> Passage:
-    """The passage of a line of JSON.
-
-    Raises:
-        ValueError: If it is none.
-    """
+    """The passage of a line of JSON. Raises ValueError if it is none."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -106,7 +106,6 @@ def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float
     """The probability that a span mentions the entity of its link, in [0, 1].
 
     Args:
-        span: The span.
         link: The link of its string, made without a threshold.
         is_exact: Whether the span is the name of that entity.
     """

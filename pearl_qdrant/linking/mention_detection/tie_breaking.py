@@ -74,14 +74,11 @@ def namesakes(link: Link) -> list[Candidate]:
 
 
 def break_by_case(link: Link, allowed: Callable[[Candidate], bool]) -> Link | None:
-    """The link to an entity that letter case allows: one spelled like the mention, else the first allowed one.
+    """The link to an entity that letter case allows: one spelled like the mention, else the first allowed one. Returns
+    None if none of the entities with the best name is allowed.
 
     Args:
-        link: A link with candidates.
         allowed: Whether the mention can be a candidate's name, as it is written.
-
-    Returns:
-        None if none of the entities with the best name is allowed.
     """
     same = namesakes(link)
     possible = [c for c in same or link.candidates[:1] if allowed(c)]

@@ -161,7 +161,6 @@ def split_words(text: str, classes: str) -> list[Word]:
     """The words of a text in order, each with the gap after it.
 
     Args:
-        text: The text.
         classes: Its `character_classes`.
     """
     found = list(_WORD.finditer(classes))

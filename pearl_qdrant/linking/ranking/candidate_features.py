@@ -72,7 +72,6 @@ def candidate_features(  # long: one line for each feature
     """Features in the order of `FEATURES`.
 
     Args:
-        of_mention: The mention.
         name: The best name of an entity.
         gaps: Agreement of the mention with each type (`type_agreement.type_gaps`).
         link_query, scorer: What was searched for, and parameters of the scoring.

@@ -63,7 +63,6 @@ def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> i
     """Edits between the spelling keys, if they are one or two and the strings are long enough for slips; else 0.
 
     Args:
-        mention, name: The two strings.
         similarity: Their `edit_similarity`.
     """
     if similarity <= FAR or similarity == 1.0 or mention.numbers != name.numbers:
@@ -79,7 +78,6 @@ def is_short_slip(mention: StringFeatures, name: StringFeatures, similarity: flo
     """Whether the spelling keys of three or four letters are one edit apart.
 
     Args:
-        mention, name: The two strings.
         similarity: Their `edit_similarity`.
     """
     if similarity <= FAR or similarity == 1.0 or mention.numbers != name.numbers:
@@ -92,7 +90,6 @@ def is_unknown(mention: StringFeatures, name: StringFeatures, known: Mapping[str
     """Whether the base has none of the words that the mention has and the name has not: then they are no other names.
 
     Args:
-        mention, name: The two strings.
         known: How frequent the mention's words are in the base, in [0, 1]; 0 for a word that the base does not have.
     """
     return not any(known.get(word, 0.0) for word in mention.content if word not in name.content_set)
@@ -151,7 +148,6 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
     """Compare the words of a mention and a name.
 
     Args:
-        mention, name: The two strings.
         known: How frequent the mention's words are in the base, in [0, 1]; 0 for a word that the base does not have.
     """
     if mention.content == name.content:

@@ -57,7 +57,6 @@ class MentionCache:
 
         Args:
             texts: Cleaned mentions.
-            link_query: What was searched for.
             state: Of the collections now; states are equal if their items are the same objects.
         """
         query = repr(link_query)

@@ -150,11 +150,7 @@ def with_margins(
 
 
 def in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatArray:
-    """Coefficients in the order of these names; missing ones are 0.
-
-    Raises:
-        ValueError: If a name is unknown.
-    """
+    """Coefficients in the order of these names; missing ones are 0. Raises ValueError if a name is unknown."""
     if unknown := set(coefficients) - set(names):
         raise ValueError(f"unknown feature {min(unknown)!r}; there are: {', '.join(names)}")
     return np.array([float(coefficients.get(name, 0.0)) for name in names])

@@ -182,7 +182,6 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
     """Take a name apart; the last 1,000 are cached.
 
     Args:
-        text: The name.
         folded, content: As in `StringFeatures`.
     """
     bracket, outside = _NONE, text
@@ -238,7 +237,6 @@ def name_differences(
     """What a mention and a name do not share.
 
     Args:
-        mention, name: The two strings.
         canonical_name: That of the entity; what it has in brackets tells the entity from others, also by other names.
         is_person: Whether the name is that of a person, by its type.
         are_names: Whether both are names and none is a piece of a text: then letter case says nothing of further words.

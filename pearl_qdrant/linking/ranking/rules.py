@@ -53,8 +53,6 @@ def own_names(names: Sequence[MatchedName], mention: str, folded: str) -> list[i
 
     Args:
         names: The best name of each entity.
-        mention: The cleaned string.
-        folded: Its folded form.
     """
     same = [i for i, name in enumerate(names) if name.is_same_spelling]
     if len(same) < 2:
@@ -80,7 +78,6 @@ def shares(names: Sequence[MatchedName], mention: str) -> tuple[list[float], Rul
 
     Args:
         names: The names of at least two entities, equal after folding.
-        mention: The cleaned string.
     """
     popularity = [name.point.popularity for name in names]
     canonical = [name.point.is_canonical for name in names]

@@ -24,10 +24,8 @@ def calibration_of(stored: LinkCalibration) -> Calibration:
 
 
 def model_of(stored: LinkCalibration) -> RankingModel | None:
-    """The stored coefficients; None if only slope, bias and threshold were fitted.
-
-    Raises:
-        CalibrationError: If this version does not know one of the features.
+    """The stored coefficients; None if only slope, bias and threshold were fitted. Raises CalibrationError if this
+    version does not know one of the features.
     """
     if stored.features is None or stored.decision is None or stored.nil_features is None:
         return None

@@ -73,7 +73,6 @@ def string_features(text: str, folded: str | None = None) -> StringFeatures:
     """Prepare a string; the last 1,000 strings that are not long are cached.
 
     Args:
-        text: The string.
         folded: Its folded form, where the caller has it.
     """
     return _cached(text, folded) if len(text) <= _LONG else _prepare(text, folded)

@@ -136,16 +136,13 @@ class Workers:
         return [] if self._executor is None else list(self._executor._processes)
 
     def count(self, workers: int | None, items: object, *, are_mentions: bool) -> int:
-        """How many workers to use.
+        """How many workers to use. Raises OptionError if there are to be several, but there can be none; ValueError if
+        `workers` is below 1.
 
         Args:
             workers: As requested; None for as many as pay.
             items: What they are for, whose number counts if it is known.
             are_mentions: Whether they are mentions; passages may be long.
-
-        Raises:
-            OptionError: If there are to be several, but there can be none.
-            ValueError: If `workers` is below 1.
         """
         if workers is None:
             if are_mentions and isinstance(items, Sized) and len(items) < self.start_at:
@@ -173,7 +170,6 @@ class Workers:
         An error of the iterable is raised after the answers for what it gave before.
 
         Args:
-            job: What to do.
             items: With what.
             n_workers: How many workers to use, of `count`.
             is_required: Whether the caller asked for workers: then it is an error if they cannot be used. Otherwise
@@ -204,10 +200,8 @@ class Workers:
         return pickle.dumps(Setup(*parts), pickle.HIGHEST_PROTOCOL)
 
     def submit(self, n_workers: int, there: Callable[..., Packed | None], *task: object) -> Future[Packed | None]:
-        """Send a task; started are as many workers as are needed.
-
-        Raises:
-            WorkerError: If they cannot be started, or have ended with their linker.
+        """Send a task; started are as many workers as are needed. Raises WorkerError if they cannot be started, or have
+        ended with their linker.
         """
         from loky import ProcessPoolExecutor
         from loky.backend import get_context

@@ -39,10 +39,8 @@ RULES = Rules(_ADDED, _KEPT, SEPARATOR)
 
 
 def read_graphml(path: Path) -> Graph:
-    """Read a graph.
-
-    Raises:
-        FormatError: If it is no GraphML, has a document type (which could hide more than it shows), or graphs in nodes.
+    """Read a graph. Raises FormatError if it is no GraphML, has a document type (which could hide more than it shows),
+    or graphs in nodes.
     """
     text = path.read_bytes()
     if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
@@ -76,7 +74,6 @@ def node_of(key: str, attributes: Mapping[str, Value], *, name: str | None = Non
     """A node by its attributes.
 
     Args:
-        key: What edges call it.
         attributes: All of them.
         name, type_: What it is called, and its type, where no attribute says so; the name is the key if none is given.
     """
@@ -125,7 +122,6 @@ def write_graphml(given: object, out: Path, merge: Merge) -> None:
 
     Args:
         given: What was read; it is not needed.
-        out: The file.
         merge: What became of its graph.
     """
     graph = merge.graph
@@ -175,10 +171,8 @@ _FOUND_IN = ("source_id", "document", "chunk", "doc_id")
 
 
 def read_edge_list(path: Path) -> Graph:
-    """Read a list of edges.
-
-    Raises:
-        FormatError: If a row has another number of cells than the first one, or there are fewer than two.
+    """Read a list of edges. Raises FormatError if a row has another number of cells than the first one, or there are
+    fewer than two.
     """
     rows = _rows(path)
     if not rows:
@@ -214,7 +208,6 @@ def write_edge_list(given: Path, out: Path, merge: Merge) -> None:
 
     Args:
         given: The file that was read.
-        out: The file.
         merge: What became of its graph.
     """
     rows = _written_rows(merge.graph)

@@ -84,11 +84,7 @@ def _session(address: str, option: str) -> Iterator[Any]:
 
 
 def read_neo4j(address: str) -> Graph:
-    """Read a whole database.
-
-    Raises:
-        OptionError: If the driver is not installed, or the database does not answer.
-    """
+    """Read a whole database. Raises OptionError if the driver is not installed, or the database does not answer."""
     with _session(address, "graph") as session:
         nodes = [_node(record) for record in session.run(_READ_NODES)]
         edges = [
@@ -113,10 +109,8 @@ def _attributes(properties: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def write_neo4j(address: str, merge: Merge) -> None:
-    """Write a merged graph to a database without nodes, in one transaction: all of it, or nothing.
-
-    Raises:
-        OptionError: If the database has nodes, or does not answer.
+    """Write a merged graph to a database without nodes, in one transaction: all of it, or nothing. Raises OptionError
+    if the database has nodes, or does not answer.
     """
     graph = merge.graph
     with _session(address, "out") as session, session.begin_transaction() as transaction:

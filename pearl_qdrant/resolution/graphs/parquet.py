@@ -36,10 +36,8 @@ def is_graphrag(folder: Path) -> bool:
 
 
 def read_graphrag(folder: Path) -> Graph:
-    """Read the tables of entities and relationships.
-
-    Raises:
-        FormatError: If pyarrow is not installed, a table is missing or has no titles.
+    """Read the tables of entities and relationships. Raises FormatError if pyarrow is not installed, a table is missing
+    or has no titles.
     """
     entities, relationships = (_table(folder, names) for names in (_ENTITIES, _RELATIONSHIPS))
     title = "title" if entities and "title" in entities[0] else "name"

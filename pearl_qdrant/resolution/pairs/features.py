@@ -51,7 +51,6 @@ class WordVectors:
 
     Args:
         folded: Folded names, whose words are encoded.
-        encoder: The model.
         baseline: Cosine of unrelated names.
     """
 

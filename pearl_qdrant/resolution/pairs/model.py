@@ -70,10 +70,8 @@ class PairModel:
 
     @classmethod
     def from_names(cls, stored: Mapping[str, object]) -> PairModel:
-        """A model from what `resolution.json` has.
-
-        Raises:
-            ValueError: If a term has a feature that this version does not know.
+        """A model from what `resolution.json` has. Raises ValueError if a term has a feature that this version does not
+        know.
         """
         weights = stored["terms"]
         if not isinstance(weights, dict):
@@ -130,11 +128,7 @@ def probability_of(logits: npt.NDArray[np.floating]) -> FloatArray:
 
 
 def compute_terms(features: npt.NDArray[np.float32], terms: Sequence[str]) -> npt.NDArray[np.float32]:
-    """The terms of p pairs, (p, terms), from (p, features).
-
-    Raises:
-        ValueError: If a term has an unknown feature.
-    """
+    """The terms of p pairs, (p, terms), from (p, features). Raises ValueError if a term has an unknown feature."""
     return np.column_stack([_term(features, term) for term in terms]) if terms else features[:, :0]
 
 
@@ -210,7 +204,6 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
     """Why a person should decide whether two names mean the same, or "".
 
     Args:
-        a, b: The names.
         is_same: Whether their words are the same (`same_words`).
         is_person: Whether both may be names of persons.
         are_unknown_places: Whether both are places, and at least one is not a known one: transliterations of one name

@@ -48,12 +48,10 @@ def lay_out(vectors: FloatArray) -> tuple[FloatArray, str]:
     """Places of vectors on a plane; the same vectors have the same places.
 
     t-SNE of scikit-learn where it is installed and there are enough vectors; else the first two principal components.
+    Returns places, (n, 2), in [0, 1] with the proportions kept, and the method: ``t-sne`` or ``pca``.
 
     Args:
         vectors: (n, dim), finite.
-
-    Returns:
-        Places, (n, 2), in [0, 1] with the proportions kept, and the method: ``t-sne`` or ``pca``.
     """
     if len(vectors) >= MIN_NEIGHBOURS and find_spec("sklearn") is not None:
         return _fitted(_tsne(vectors)), "t-sne"
@@ -162,15 +160,12 @@ class Maps:
         self._one_at_a_time = ThreadPoolExecutor(1, "pearl-qdrant-maps")
 
     async def get(self, handle: CollectionHandle, size: int, *, wait_s: float) -> EntityMap:
-        """The map of a collection. While a newer state of the collection gets its map, the former one answers.
+        """The map of a collection. While a newer state of the collection gets its map, the former one answers. Raises
+        NotReadyError if it is not made in that time. Ask again.
 
         Args:
-            handle: The collection.
             size: Most entities of the map; more than the largest map has are not there.
             wait_s: How long to wait for it; it is made to its end in any case.
-
-        Raises:
-            NotReadyError: If it is not made in that time. Ask again.
         """
         made = min(DEFAULT_SIZE, self._largest) if size <= DEFAULT_SIZE else self._largest
         key = handle.name, made

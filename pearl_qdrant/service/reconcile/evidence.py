@@ -172,11 +172,7 @@ class Condition:
     required: bool = False
 
     def level(self, has: Sequence[str]) -> Level:
-        """How well the values of an entity agree.
-
-        Raises:
-            TimedOutError: If the time of the request is over.
-        """
+        """How well the values of an entity agree. Raises TimedOutError if the time of the request is over."""
         check_time()
         return agreement(self.values, has, self.quantifier)
 
@@ -185,7 +181,6 @@ def chances(condition: Condition, sample: Sequence[Sequence[str]]) -> dict[Level
     """How often an entity that is not the right one agrees so well.
 
     Args:
-        condition: What the query gives.
         sample: The values of entities of the base that have the property.
     """
     if condition.quantifier == "none":  # a wish of the client, whatever others have

@@ -157,11 +157,7 @@ class _ExtensionBody(BaseModel):
 
 
 def load_json(text: str | bytes, where: str) -> Any:
-    """Read JSON that a client sends.
-
-    Raises:
-        InvalidRequestError: If it is none.
-    """
+    """Read JSON that a client sends. Raises InvalidRequestError if it is none."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -169,14 +165,9 @@ def load_json(text: str | bytes, where: str) -> Any:
 
 
 def read_form(body: bytes, content_type: str) -> dict[str, Any]:
-    """What a request sends as `queries` or `extend`, in a form or as JSON.
-
-    Returns:
-        The JSON of one of them, by its name.
-
-    Raises:
-        UnsupportedBodyError: If the body is something else.
-        InvalidRequestError: If it has neither of them, or both, or is not valid.
+    """What a request sends as `queries` or `extend`, in a form or as JSON. Returns the JSON of one of them, by its
+    name. Raises UnsupportedBodyError if the body is something else; InvalidRequestError if it has neither of them, or
+    both, or is not valid.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == JSON:
@@ -207,11 +198,8 @@ def _only_one(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_batch(batch: Any, settings: ServiceSettings) -> dict[str, Query | BadQuery]:
-    """The queries of a batch of version 0.2, by their keys.
-
-    Raises:
-        InvalidRequestError: If it is no object.
-        BatchTooLargeError: If it has too many queries, or they are too much work together.
+    """The queries of a batch of version 0.2, by their keys. Raises InvalidRequestError if it is no object;
+    BatchTooLargeError if it has too many queries, or they are too much work together.
     """
     if not isinstance(batch, dict):
         raise InvalidRequestError(
@@ -309,11 +297,8 @@ def _checked(
     conditions: Sequence[Condition],
     settings: ServiceSettings,
 ) -> Query:
-    """A query within the limits of the service; more candidates than allowed are as many as allowed.
-
-    Raises:
-        InvalidRequestError: If there is nothing to look for.
-        LimitError: If something is over a limit.
+    """A query within the limits of the service; more candidates than allowed are as many as allowed. Raises
+    InvalidRequestError if there is nothing to look for; LimitError if something is over a limit.
     """
     named = [
         one for condition in conditions if condition.property_id in ("name", "aliases") for one in condition.values
@@ -332,11 +317,8 @@ def _checked(
 
 
 def read_extension(given: Any, settings: ServiceSettings) -> Extension:
-    """Which values a client asks for.
-
-    Raises:
-        InvalidRequestError: If it is not valid.
-        LimitError: If it asks for too much.
+    """Which values a client asks for. Raises InvalidRequestError if it is not valid; LimitError if it asks for too
+    much.
     """
     try:
         body = _ExtensionBody.model_validate(given)

@@ -324,9 +324,6 @@ def manifest(
 
     Args:
         base_url: Address of the service, without a slash at its end.
-        handle: The collection.
-        catalogue: Its types.
-        settings: Of the service.
     """
     endpoint = f"{base_url}/reconcile/{quote(handle.name, safe='')}"
     is_wikidata = handle.kb.casefold() == _WIKIDATA

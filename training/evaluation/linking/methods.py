@@ -287,7 +287,6 @@ def make_set(base: Base, n_mentions: int) -> EverydaySet:
     """Make mentions of every kind from a base.
 
     Args:
-        base: The entities.
         n_mentions: At most this many, equally many of each kind; fewer for a large base (`MAX_COMPARISONS`).
     """
     entities = [NamedEntity(one.entity_id, tuple(one.names()), one.types) for one in base.entities]

@@ -215,10 +215,8 @@ def everyday_peers() -> list[Peer]:
 
 
 def cut_off(best: Sequence[_Best], mentions: Sequence[Mention]) -> tuple[tuple[str | None, ...], tuple[float, ...]]:
-    """Links of the best names whose score reaches the cutoff that is chosen on the other half of the mentions.
-
-    Returns:
-        The entity of each mention, None for NIL; and the cutoff of the two halves, infinite if nothing is linked.
+    """Links of the best names whose score reaches the cutoff that is chosen on the other half of the mentions. Returns
+    the entity of each mention, None for NIL; and the cutoff of the two halves, infinite if nothing is linked.
     """
     halves = [range(half, len(mentions), 2) for half in (0, 1)]
     cutoffs = [best_cutoff([best[i] for i in half], [mentions[i] for i in half]) for half in reversed(halves)]

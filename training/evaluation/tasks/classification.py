@@ -68,7 +68,7 @@ def split_rows(groups: Sequence[Hashable], rng: np.random.Generator) -> Split:
 
 
 def probe(features: Tensor, labels: IntArray, split: Split, *, seed: int, max_epochs: int) -> FloatArray:
-    """Train the classifier and test it.
+    """Train the classifier and test it. Returns 1 for each correct test row, else 0.
 
     Args:
         features: (n, width).
@@ -76,9 +76,6 @@ def probe(features: Tensor, labels: IntArray, split: Split, *, seed: int, max_ep
         split: Rows of each part.
         seed: Seed of the initial weights and of the order of batches.
         max_epochs: Maximum number of passes over the training rows.
-
-    Returns:
-        1 for each correct test row, else 0.
     """
     generator = torch.Generator().manual_seed(seed)
     target = torch.from_numpy(labels)
