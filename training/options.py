@@ -127,7 +127,7 @@ def project(record: type[T], source: object, **changes: Any) -> T:
 
 
 def refuse_overwriting(out: StrPath, *inputs: StrPath | None) -> None:
-    """Stop where a stage would write over what it reads. Raises OptionError if `out` is one of the inputs that exist."""
+    """Stop where a stage would write over its inputs. Raises OptionError if `out` is one of those that exist."""
     for path in inputs:
         if path is not None and Path(path).exists() and Path(path).resolve() == Path(out).resolve():
             raise OptionError("out", f"{out} is an input of this run. Write to another place.")

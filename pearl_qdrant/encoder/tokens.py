@@ -165,7 +165,7 @@ def _check_unicode(text: str, position: int) -> None:
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """Open a tokenizer.json, without padding and truncation. Raises CheckpointError if it is missing or cannot be read."""
+    """Open a tokenizer.json, without padding and truncation. Raises CheckpointError if that is not possible."""
     hint = "" if path.exists() else ". Save it with transformers' AutoTokenizer(...).save_pretrained(folder)"
     with tokenizer_errors(path, "not a readable tokenizer", hint):
         tokenizer = Tokenizer.from_file(str(path))
