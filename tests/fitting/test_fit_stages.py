@@ -1,18 +1,127 @@
-"""`train fit` and `train head` from files to checkpoints, by the command line and from Python."""
+"""The devices of the network and its teachers in `train fit`, with a stand-in for a machine with two GPUs.
+`train fit` and `train head` from files to checkpoints, by the command line and from Python.
+Inputs of the training commands: they are never overwritten, and keys of entities are distinct.
+"""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from cli_runner import Run
 from fit_cases import write_corpus
+from tiny_models import make_bert
 
+from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 from pearl_qdrant.encoder.type_head import predict_types
 from pearl_qdrant.phrase_types import PHRASE_TYPES
+from training.examples.files import read_examples, read_training_files
+from training.finetune import fit_model as stage
 from training.training_loop import read_log
+
+
+class TwoGpus:
+    """Stands for torch's GPUs, and records what was loaded on each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.current = 0
+        self.teachers: list[str] = []
+        self.loaded: list[str] = []
+        self.network: list[str] = []
+        for name, value in {
+            "is_available": lambda: True,
+            "device_count": lambda: 2,
+            "current_device": lambda: self.current,
+            "set_device": self._choose,
+        }.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(stage, "load_encoder", self._load)
+        monkeypatch.setattr(stage, "NetworkTeacher", self._teach)
+        monkeypatch.setattr(stage, "fit", lambda *words, **options: 0)
+        monkeypatch.setattr(PearlNetwork, "to", self._move)
+
+    def _choose(self, device: torch.device) -> None:
+        assert device.index is not None
+        self.current = device.index
+
+    def _load(self, model: str, *, device: str) -> Any:
+        self.loaded.append(resolve_cuda("cuda" if device == "auto" else device))
+
+    def _teach(self, network: Any, tokenizer: Any, *, device: str) -> Any:
+        self.teachers.append(device)
+
+    def _move(self, device: torch.device) -> None:
+        self.network.append(str(device))
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> TwoGpus:
+    """A machine with two GPUs."""
+    return TwoGpus(monkeypatch)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """The words of `train fit` with a teacher and with distilled phrases."""
+    (tmp_path / "base.tsv").write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
+    (tmp_path / "phrases.txt").write_text("NP__heart attack\t7\n", encoding="utf-8")
+    bert, base, phrases = make_bert(tmp_path / "bert"), tmp_path / "base.tsv", tmp_path / "phrases.txt"
+    words = ["train", "fit", "--base-model", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
+    return [*words, "--teacher", str(bert), "--distil", str(phrases)]
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
+def test_each_process_has_its_teachers_on_its_own_gpu(
+    run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    """Under torchrun, network and teachers of the second process are on the second GPU."""
+    monkeypatch.setenv("LOCAL_RANK", "1")
+
+    done = run(*words, "--device", device)
+
+    assert done.status == 0, done.err
+    assert gpus.network == ["cuda:1"]
+    assert gpus.teachers == ["cuda:1"], "one, for the teacher and the encoder that is distilled"
+
+
+def test_a_process_alone_uses_the_gpu_that_was_named(run: Run, gpus: TwoGpus, words: list[str]) -> None:
+    """Without torchrun the device is taken as given."""
+    assert run(*words, "--device", "cuda:1").status == 0
+
+    assert (gpus.network, gpus.teachers) == (["cuda:1"], ["cuda:1"])
+
+
+def test_a_teacher_with_a_tokenizer_of_its_own_gets_the_strings(run: Run, gpus: TwoGpus, words: list[str]) -> None:
+    """It is loaded as any encoder is, on the same GPU."""
+    path = Path(words[words.index("--base-model") + 1])
+    other = path.with_name("other")
+    shutil.copytree(path, other)
+    (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text("utf-8") + "\n", encoding="utf-8")
+    words[words.index("--teacher") + 1] = str(other)
+
+    assert run(*words, "--device", "cuda:1").status == 0
+    assert gpus.loaded == ["cuda:1"]
+    assert gpus.teachers == ["cuda:1"]
+
+
+def test_more_processes_than_gpus_are_refused(
+    run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two GPUs the third process raises an error before it reads anything."""
+    monkeypatch.setenv("LOCAL_RANK", "2")
+
+    done = run(*words, "--device", "cuda")
+
+    assert done.status == 1
+    assert "'cuda:2' was requested, but there are only 2" in done.err
+    assert not gpus.network
 
 
 def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: Path, run: Run) -> None:
@@ -81,3 +190,114 @@ def test_a_head_is_fitted_on_a_frozen_encoder(bert: Path, tmp_path: Path, run: R
     untyped = tmp_path / "freq.txt"
     untyped.write_text("NP__new york\t3\n", encoding="utf-8")
     assert "entity type" in run("train", "head", "--base-model", str(bert), "--phrases", str(untyped), "--out", "x").err
+
+
+ROWS = "id\tname\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tcity {i}\n" for i in range(6))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny plain encoder."""
+    return make_bert(tmp_path_factory.mktemp("bert") / "bert")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "average {model} {other} {model}",
+        "average {model} {other} {other}",
+        "export {model} {model}",
+        "love {model} {model}",
+        "fit --base-model {model} --aliases {base} --out {model}",
+        "head --base-model {model} --aliases {base} --out {model}",
+        "negatives --aliases {base} --model {model} --out {base}",
+    ],
+)
+def test_an_input_is_not_written_over(run: Run, bert: Path, tmp_path: Path, command: str) -> None:
+    """A path given twice by mistake gives an error, and the model or base is not lost."""
+    data = tmp_path / "data"
+    for name in ("model", "other"):
+        shutil.copytree(bert, data / name)
+    (data / "base.tsv").write_text(ROWS, encoding="utf-8")
+    before = contents(data)
+    places = {"model": data / "model", "other": data / "other", "base": data / "base.tsv"}
+
+    done = run("train", *(word.format(**places) for word in command.split()))
+
+    assert done.status == 2, done.err
+    assert "is an input of this run" in done.err
+    assert contents(data) == before
+
+
+def test_a_wordnet_that_is_not_there_is_reported(run: Run, bert: Path, tmp_path: Path) -> None:
+    """`train fit --wordnet` of a folder without one."""
+    (tmp_path / "base.tsv").write_text(ROWS, encoding="utf-8")
+    words = ["--base-model", str(bert), "--aliases", str(tmp_path / "base.tsv"), "--out", str(tmp_path / "out")]
+
+    done = run("train", "fit", *words, "--steps", "1", "--wordnet", str(tmp_path / "none"))
+    assert done.status == 1
+    assert "is not a WordNet folder" in done.err
+
+
+def test_a_corpus_of_a_base_alone_can_be_learnt_from(run: Run, tmp_path: Path) -> None:
+    """`train corpus --base` without texts writes entities.jsonl, and that is enough."""
+    base, corpus = tmp_path / "base.tsv", tmp_path / "corpus"
+    base.write_text(ROWS, encoding="utf-8")
+    assert run("train", "corpus", "--base", str(base), "--out", str(corpus)).status == 0
+
+    examples = read_examples([corpus], ReadReport())
+
+    assert {"new york w0", "city 0"} <= {name for example in examples for name in (example.name, *example.others)}
+
+
+def paris_and_insulin(folder: Path) -> tuple[Path, Path]:
+    """Two bases with one file name, in which "1" is not the same entity."""
+    for place, row in (("a", "1\tParis\tCity of Light\n"), ("b", "1\tInsulin\tHumulin\n")):
+        (folder / place).mkdir()
+        (folder / place / "names.tsv").write_text(f"id\tname\taliases\n{row}", encoding="utf-8")
+    return folder / "a" / "names.tsv", folder / "b" / "names.tsv"
+
+
+def test_bases_of_one_file_name_share_no_entity(tmp_path: Path) -> None:
+    """Entity 1 of a/names.tsv and entity 1 of b/names.tsv are two; given twice, a base is one."""
+    first, second = paris_and_insulin(tmp_path)
+    again = first.parent / ".." / "a" / "names.tsv"
+
+    examples = read_training_files((), (first, second, again), min_count=1, max_errors=0)
+
+    keys = {example.name: example.entity for example in examples}
+    assert keys["Paris"] != keys["Insulin"]
+    assert len({example.entity for example in examples if example.name == "Paris"}) == 1
+
+
+def test_corpora_of_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path) -> None:
+    """Corpora keep their bases apart too; a corpus and its base share their entities."""
+    first, second = paris_and_insulin(tmp_path)
+    for base in (first, second):
+        out = base.with_name("corpus")
+        assert run("train", "corpus", "--base", str(base), "--out", str(out)).status == 0
+    corpora = (first.with_name("corpus"), second.with_name("corpus"))
+
+    examples = read_training_files(corpora, (first,), min_count=1, max_errors=0)
+
+    keys: dict[str, set[str]] = {}
+    for example in examples:
+        keys.setdefault(example.name, set()).add(example.entity)
+    assert len(keys["Paris"]) == len(keys["Insulin"]) == 1
+    assert keys["Paris"] != keys["Insulin"]
+
+
+def test_a_base_called_name_shares_no_key_with_phrases(tmp_path: Path) -> None:
+    """The keys of phrases begin with "name:"; a base in name.tsv has others."""
+    base, phrases = tmp_path / "name.tsv", tmp_path / "freq_phrase.txt"
+    base.write_text("id\tname\taliases\nparis\tInsulin\tHumulin\n", encoding="utf-8")
+    phrases.write_text("NP__Paris\t7\n", encoding="utf-8")
+
+    examples = read_training_files((phrases,), (base,), min_count=1, max_errors=0)
+
+    assert len({example.entity for example in examples}) == 2

@@ -1,23 +1,37 @@
-"""The training loop on tiny random models: resuming, objectives, and what a run leaves behind."""
+"""The training loop on tiny random models: resuming, objectives, and what a run leaves behind.
+Augmentation, numbers, averaging and the type head, on tiny random data.
+The one training loop, with an objective of a single number.
+"""
 
 from __future__ import annotations
 
 import json
+import random
+import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fit_cases import config, losses_of, maker, new_network, run_script
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tiny_models import make_bert
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
 from pearl_qdrant.errors import TrainingError
+from training.augment.draw import abbreviate, augment, augment_or_abbreviate
+from training.examples.example import one_class
+from training.examples.numbers import number_names
 from training.finetune.objective import fit
+from training.head import fit_head, score_types
+from training.networks.checkpoints import average_weights
 from training.networks.phrase_vectors import pool_phrases
-from training.training_loop import read_log
+from training.training_loop import Objective, StepRecord, TrainingLoop, read_log
 
 VICTIM = """
 def pause(step, network):
@@ -171,3 +185,130 @@ def test_the_state_is_not_a_pickle(bert: Path, tokenizer: Any, tmp_path: Path) -
 
     assert metadata["step"] == "2"
     assert json.loads(metadata["identity"])["temperature"] == 0.07
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    """A seeded source of random numbers."""
+    return torch.Generator().manual_seed(seed)
+
+
+@given(st.text(min_size=1), st.integers(0, 2**32))
+def test_no_variant_is_ever_empty(phrase: str, seed: int) -> None:
+    """A variant is blank only if the phrase is."""
+    for make_variant in (augment, augment_or_abbreviate):
+        assert make_variant(phrase, random.Random(seed)).strip() or not phrase.strip()
+
+
+def test_proper_names_are_abbreviated_as_people_do() -> None:
+    """Short forms join initials and words; other phrases stay as they are."""
+    made = {abbreviate("The New York Times", random.Random(i)) for i in range(1000)}
+
+    assert {"NYTimes", "NY Times", "NYT", "nytimes.com"} <= made
+    assert abbreviate("heart attack", random.Random(0)) == "heart attack"
+
+
+def test_variants_are_seeded() -> None:
+    """The same seed gives the same training data."""
+    first = [augment("The New York Times", random.Random(i)) for i in range(50)]
+
+    assert first == [augment("The New York Times", random.Random(i)) for i in range(50)]
+    assert len(set(first)) > 10
+
+
+def test_numbers_are_written_in_many_ways() -> None:
+    """Each of the seven numeric types has many distinct names, the same for the same seed."""
+    made = list(number_names(500, random.Random(1)))
+
+    assert made == list(number_names(500, random.Random(1)))
+    for kind in ("CARDINAL", "DATE", "TIME", "MONEY", "PERCENT", "QUANTITY", "ORDINAL"):
+        assert len({name for name, t in made if t == kind}) > 100, kind
+    assert len(made) == len(set(made)), "each name occurs once for its type"
+    assert all(name == name.strip() != "" for name, _ in made)
+
+
+def test_numbers_are_well_formed() -> None:
+    """No unit is half of one, and the season after 1999 ends in 00."""
+    made = [name for name, _ in number_names(20_000, random.Random(2))]
+
+    assert not [name for name in made if name.endswith((" square", " cubic"))]
+    assert any(name.endswith(" square kilometres") for name in made)
+    seasons = [name for name in made if re.fullmatch(r"\d{4}-\d+", name)]
+    assert all(int(name[5:]) == (int(name[:4]) + 1) % 100 and len(name) == 7 for name in seasons)
+    assert any(name[2:4] == "99" for name in seasons)
+
+
+def test_averaging_mixes_the_encoders(tmp_path: Path) -> None:
+    """Half and half is the mean of the two; the ends are the encoders themselves."""
+    original = load_phrase_encoder(make_bert(tmp_path / "a", seed=1))
+    tuned = load_phrase_encoder(make_bert(tmp_path / "b", seed=2))
+    before = {k: v.clone() for k, v in tuned.state_dict().items()}
+    average_weights(original, tuned, ratio=0.25)
+
+    key = "encoder.layer.0.output.dense.weight"
+    expected = 0.25 * before[key] + 0.75 * original.state_dict()[key]
+    assert torch.allclose(tuned.state_dict()[key], expected, atol=1e-6)
+
+
+def test_a_head_learns_what_can_be_told_apart() -> None:
+    """The head separates two clouds of vectors, and the scores show it."""
+    vectors = torch.randn(400, 8, generator=generator())
+    vectors[:, 0] += torch.tensor([4.0, -4.0]).repeat_interleave(200)
+    allowed = torch.zeros(400, 95, dtype=torch.bool)
+    allowed[:200, list(one_class("NP", ["ORG"]))] = True
+    allowed[200:, list(one_class("NP", ["GPE"]))] = True
+    head = fit_head(vectors, allowed, weights=torch.ones(400), epochs=200, batch=64, generator=generator())
+    scores = score_types(head(vectors), [{"ORG"}] * 200 + [{"GPE", "LOC"}] * 200)
+
+    assert scores.accuracy > 0.98
+    assert scores.macro_f1 > 0.98
+    assert scores.n == 400
+
+
+@dataclass(frozen=True, slots=True)
+class Record(StepRecord):
+    """The error of a step."""
+
+    error: float
+
+
+class Towards3(Objective):
+    """One weight that moves towards 3."""
+
+    record = Record
+
+    def __init__(self) -> None:
+        self.network = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.zeros_(self.network.weight)
+        self.optimizer = torch.optim.Adam(self.network.parameters())
+
+    def rate(self, step: int, factor: float) -> float:
+        return 0.5 * factor
+
+    def backward(self, step: int, batch: int) -> dict[str, torch.Tensor | float]:
+        error = (self.network(torch.ones(1, 1)) - 3).square().sum()
+        torch.autograd.backward(error)
+        return {"error": error.detach()}
+
+
+def test_any_objective_is_trained_and_resumed(tmp_path: Path) -> None:
+    """A run in two parts ends where a run in one ends, and its log has the figures of the objective."""
+    whole, parts = Towards3(), Towards3()
+    TrainingLoop(name="whole", objective=whole, steps=12, folder=tmp_path / "whole").run()
+    TrainingLoop(name="parts", objective=Towards3(), steps=5, folder=tmp_path / "parts").run()
+    done = TrainingLoop(name="parts", objective=parts, steps=12, folder=tmp_path / "parts").run()
+
+    assert done == 12
+    assert torch.equal(whole.network.weight, parts.network.weight)
+    logs = [[(row["step"], row["error"]) for row in read_log(tmp_path / name)] for name in ("whole", "parts")]
+    assert logs[0] == logs[1]
+    assert logs[0][-1][1] < logs[0][0][1] == pytest.approx(9)
+
+
+def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is not to be resumed needs no folder."""
+    monkeypatch.chdir(tmp_path)
+    objective = Towards3()
+
+    assert TrainingLoop(name="none", objective=objective, steps=3, progress=False).run() == 3
+    assert objective.network.weight.item() > 0
+    assert list(tmp_path.iterdir()) == []

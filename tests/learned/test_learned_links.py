@@ -1,16 +1,179 @@
-"""A linker that learned: its links, at once and after it was opened again."""
+"""From the ledger to counts of a name.
+Counts and the model's probabilities as one probability.
+A linker that learned: its links, at once and after it was opened again.
+"""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import Entity, EntityLinker, Link, NilReason
 from pearl_qdrant.errors import EntityNotFoundError, LearningError, LinkerClosedError
 from pearl_qdrant.linking.learned import names
+from pearl_qdrant.linking.learned.counts import (
+    PRIOR_WEIGHT,
+    Counts,
+    Observation,
+    Outcome,
+    Seen,
+    letter_case,
+    name_of,
+    observations,
+    posterior,
+)
+from pearl_qdrant.linking.learned.ledger import LearnedRow
 from pearl_qdrant.linking.ranking.explain import explain_link
+
+
+def counts(*rows: tuple[str, str | None, int]) -> Counts:
+    """Counts of these rows."""
+    made = Counts()
+    made.add(LearnedRow(*row) for row in rows)
+    return made
+
+
+def test_other_spellings_of_a_name_are_known_apart_from_the_name_itself() -> None:
+    """`U.S.` knows of `US`, and what was seen of `U.S.` itself is kept apart."""
+    found = counts(("US", "Q30", 3), ("U.S.", "Q30", 1), ("US", None, 1)).evidence("U.S.")
+
+    assert found is not None
+    assert found.as_written.links == {"Q30": 1}
+    assert found.other_forms.links == {"Q30": 3, None: 1}
+    assert found.entity_ids() == ["Q30"]
+
+
+@pytest.mark.parametrize(
+    "seen, mention, is_heard",
+    [
+        ("US", "us", False),
+        ("Us", "us", False),
+        ("us", "US", False),
+        ("Turkey", "turkey", False),
+        ("turkey", "Turkey", True),
+        ("BRUSSELS", "Brussels", True),
+        ("Brussels", "BRUSSELS", True),
+        ("Iran", "IRAN", True),
+        ("the Gray Lady", "the gray lady", True),
+        ("東京", "東京", True),
+    ],
+)
+def test_letter_case_decides_which_forms_count(seen: str, mention: str, is_heard: bool) -> None:
+    """What was seen of a name in capitals says nothing of the word in small letters."""
+    assert (counts((seen, "Q1", 1)).evidence(mention) is not None) is is_heard
+
+
+def test_names_without_letters_are_themselves() -> None:
+    """An emoji and `++` have no spelling key, and are learned as they are."""
+    known = counts(("🦄", "horse", 1), ("++", "plus", 1))
+
+    assert known.evidence("🦄") is not None
+    assert known.evidence("🐎") is None
+    assert known.evidence("--") is None
+
+
+def test_equal_rows_of_several_batches_add_up() -> None:
+    """Accepting one link a thousand times makes one count of a thousand."""
+    known = Counts()
+    for _ in range(1000):
+        known.add([LearnedRow("NYC", "Q60", 1)])
+        known.add([LearnedRow("NYC", "Q60", 1)], are_rejections=True)
+    found = known.evidence("NYC")
+
+    assert found is not None
+    assert (found.as_written.links, found.as_written.rejections) == ({"Q60": 1000}, {"Q60": 1000})
+    assert [len(rows) for rows in known.rows()] == [2]
+
+
+@pytest.mark.parametrize("mention", [None, 3, "", "  ", "\ud800", "x" * 20_000])
+def test_what_is_no_text_has_no_name(mention: object) -> None:
+    """Nothing is looked up for what is no mention."""
+    assert name_of(mention) == ""
+
+
+def test_white_space_is_not_part_of_a_name() -> None:
+    """A mention over a line end is the same name."""
+    assert name_of(" New\n  York ") == "New York"
+    assert letter_case("new york") == "name"
+
+
+A, B = ("kb", "a"), ("kb", "b")
+
+
+def test_the_formula() -> None:
+    """The model is worth K observations: (n(e) + K p(e)) / (n + K)."""
+    after = posterior({A: 0.6, B: 0.3, None: 0.1}, [Observation(2, B), Observation(1)])
+
+    assert after[A] == pytest.approx(PRIOR_WEIGHT * 0.6 / (3 + PRIOR_WEIGHT))
+    assert after[B] == pytest.approx((2 + PRIOR_WEIGHT * 0.3) / (3 + PRIOR_WEIGHT))
+    assert after[None] == pytest.approx((1 + PRIOR_WEIGHT * 0.1) / (3 + PRIOR_WEIGHT))
+
+
+def test_one_observation_outweighs_the_model() -> None:
+    """A link that was accepted once is the answer from then on, whatever the model says."""
+    assert posterior({A: 1.0, B: 0.0, None: 0.0}, [Observation(1, B)])[B] > 0.5
+
+
+def test_a_rejection_goes_to_the_others_in_proportion() -> None:
+    """What a rejected entity loses, the others share as they stood."""
+    after = posterior({A: 0.6, B: 0.3, None: 0.1}, [Observation(1, excludes=frozenset((A,)).__contains__)])
+
+    assert after[A] == pytest.approx(PRIOR_WEIGHT * 0.6 / (1 + PRIOR_WEIGHT))
+    assert after[B] / after[None] == pytest.approx(3)
+
+
+def test_if_all_are_rejected_it_is_nil() -> None:
+    """If nothing else is left, a rejection speaks for NIL."""
+    after = posterior({A: 1.0, None: 0.0}, [Observation(1, excludes=frozenset((A,)).__contains__)])
+
+    assert after[None] == pytest.approx(1 / (1 + PRIOR_WEIGHT))
+
+
+outcomes = st.sampled_from([A, B, ("other", "c"), None])
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=4, max_size=4).filter(lambda values: sum(values) > 0.01),
+    st.lists(st.tuples(st.integers(1, 1000), outcomes, st.booleans()), max_size=8),
+)
+def test_probabilities_stay_probabilities(weights: list[float], seen: list[tuple[int, Outcome, bool]]) -> None:
+    """Whatever was seen, they are not negative and sum to 1."""
+    prior = {key: w / sum(weights) for key, w in zip([A, B, ("other", "c"), None], weights, strict=True)}
+    after = posterior(
+        prior,
+        [
+            Observation(n, excludes=frozenset((outcome,)).__contains__)
+            if rejects and outcome
+            else Observation(n, outcome)
+            for n, outcome, rejects in seen
+        ],
+    )
+
+    assert all(p >= 0 for p in after.values())
+    assert math.fsum(after.values()) == pytest.approx(1)
+
+
+def test_entities_that_do_not_count_are_no_observations() -> None:
+    """An entity without the wanted type, or that was deleted, says nothing; NIL does."""
+    found = observations(
+        Seen({"a": 2, "b": 1, None: 1}, {"b": 1}), "kb", is_only_base=True, counts=lambda key: key == "a"
+    )
+
+    assert [(one.count, one.outcome, one.excludes) for one in found] == [(2, A, None), (1, None, None)]
+
+
+def test_no_entity_in_one_of_several_bases_excludes_that_base() -> None:
+    """A mention without an entity in one collection may have one in another."""
+    found = observations(Seen({None: 1}), "kb", is_only_base=False, counts=lambda key: True)
+    after = posterior({A: 0.8, ("other", "c"): 0.1, None: 0.1}, found)
+
+    assert after["other", "c"] == pytest.approx(after[None])
+    assert after[A] == pytest.approx(PRIOR_WEIGHT * 0.8 / (1 + PRIOR_WEIGHT))
 
 
 def probability(link: Link, entity_id: str) -> float:

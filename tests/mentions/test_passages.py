@@ -1,9 +1,13 @@
-"""Mentions in running text, linked by exact names; a few tests use the shipped model."""
+"""Mentions in running text, linked by exact names; a few tests use the shipped model.
+Annotating against several bases: each link names its base.
+Texts of any length: in blocks, in bounded memory, by one process or several.
+"""
 
 from __future__ import annotations
 
+import tracemalloc
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 from effort import examples
@@ -11,13 +15,15 @@ from exact_linker import KNOWN, Everything, Names, found, mentions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pearl_qdrant import Candidate, Link, NilReason
+from pearl_qdrant import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_batch
+from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_batch, annotate_blocks
+from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
 from pearl_qdrant.linking.mention_detection.tokens import as_name, character_classes, split_words
+from pearl_qdrant.linking.options import AnnotateOptions
 
 
 @pytest.mark.parametrize(
@@ -265,3 +271,137 @@ def test_a_context_breaks_a_tie(shipped: Encoder) -> None:
     assert about("astronomy, planets and stars") == [("Mercury", "smallest planet of the solar system")]
     assert about("rock music and its singers") == [("Mercury", "British singer of a rock band")]
     assert about("\U0001f5de") == []
+
+
+class TwoCities:
+    """Two bases with a Springfield each, and one with the bird and the country."""
+
+    def link_batch(
+        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
+    ) -> Iterator[Link]:
+        known = {
+            "springfield": [("b", "Springfield"), ("a", "Springfield")],
+            "turkey": [("a", "turkey"), ("b", "Turkey")],
+        }
+        for mention in mentions:
+            found = known.get(mention.lower(), [])
+            candidates = tuple(
+                Candidate("1", kb, name, name, score=1.0, probability=0.48, tie=True) for kb, name in found
+            )
+            reason = NilReason.AMBIGUOUS if found else NilReason.NO_CANDIDATES
+            yield Link(mention, None, None, None, reason, candidates)
+
+
+@pytest.mark.parametrize(
+    "text, kb", [("We left Springfield.", "a"), ("She ate turkey there.", "a"), ("In Turkey.", "b")]
+)
+def test_a_broken_tie_names_the_base(text: str, kb: str) -> None:
+    """Whether the first id or letter case breaks a tie, the link names the base of the entity."""
+    (annotation,) = annotate(TwoCities(), text, on_tie="first")
+
+    assert (annotation.link.entity_id, annotation.link.kb) == ("1", kb)
+
+
+def test_nil_has_no_base() -> None:
+    """A span below the threshold has no entity, and so no base either."""
+
+    class Sure(TwoCities):
+        def link_batch(self, mentions: Iterable[str], **_: object) -> Iterator[Link]:  # type: ignore[override]
+            for mention in mentions:
+                candidate = Candidate("1", "a", "x", "x", score=1.0, probability=0.6)
+                yield Link(mention, "1", "x", 0.6, None, (candidate,), "a")
+
+    (annotation,) = annotate(Sure(), "We left Springfield.", spans=[(8, 19)], threshold=0.7, include_nil=True)
+
+    assert (annotation.link.entity_id, annotation.link.kb) == (None, None)
+
+
+def test_one_id_in_two_bases_is_two_entities() -> None:
+    """A span is not redundant because of another one with the same id in another base."""
+
+    def reading(start: int, kb: str, probability: float) -> SpanCandidate:
+        link = Link("y", "1", "x", probability, None, (Candidate("1", kb, "x", "x"),), kb)
+        return SpanCandidate(Span(start, 13, Shape.LOWER, 2 - start / 6), link, probability)
+
+    kept = select([reading(0, "a", 0.9), reading(6, "b", 0.95)], threshold=0.5)
+
+    assert [r.link.kb for r in kept] == ["a"]
+
+
+BASE = Names([("heart attack", "mi"), ("tumor necrosis factor", "tnf"), ("New York", "ny"), ("aspirin", "asa")])
+
+CHAPTER = (
+    "Chapter: in New York he had a heart attack. The TNF 🦄 was low. He denied another heart attack.\n"
+    "He took aspirin,\nand walked to New\nYork.\n\n"
+)
+BOOK = "We measured tumor necrosis factor (TNF) first.\n\n" + CHAPTER * 400
+
+
+def places(found: list[Annotation]) -> list[tuple[int, int]]:
+    """Where they are."""
+    return [(one.start, one.end) for one in found]
+
+
+def test_a_book_is_annotated_as_its_chapters_are() -> None:
+    """No mention is lost or cut between blocks, and abbreviations of the first page hold on the last one."""
+    options = AnnotateOptions()
+    assert len(list(read_blocks(BOOK, options))) > len(BOOK) / MOST > 5
+
+    found = annotate(BASE, BOOK, options)
+
+    assert all(BOOK[one.start : one.end] == one.text for one in found)
+    in_chapter = [one for one in found if one.start >= BOOK.index("Chapter")]
+    texts = ["New York", "heart attack", "TNF", "heart attack", "aspirin", "New\nYork"]
+    assert [one.text for one in in_chapter] == texts * 400
+    assert [one.assertion for one in in_chapter] == [*["affirmed"] * 3, "negated", *["affirmed"] * 2] * 400
+    assert {one.section for one in in_chapter} == {"Chapter"}
+    assert {BOOK[slice(*one.sentence)] for one in in_chapter if one.text == "TNF"} == {"The TNF 🦄 was low."}
+
+
+def test_offsets_of_a_book_count_what_is_before() -> None:
+    """Also in UTF-16 code units, over all blocks."""
+    units = BOOK.encode("utf-16-le")
+
+    last = annotate(BASE, BOOK, offsets="utf-16")[-1]
+
+    assert units[2 * last.start : 2 * last.end].decode("utf-16-le") == "New\nYork"
+
+
+def test_a_text_without_an_end_of_a_sentence_is_cut_between_words() -> None:
+    """Nor does one without any space fail."""
+    found = annotate(BASE, "took aspirin, " * 3000)
+    assert len(found) == 3000
+    assert annotate(BASE, "x" * (3 * MOST)) == []
+
+
+def test_a_book_takes_bounded_memory() -> None:
+    """Twice the text, but not twice the memory on top of the text."""
+    options = AnnotateOptions()
+    chapter = CHAPTER.replace("New York", "Old Town")
+
+    def peak(n_chapters: int) -> int:
+        blocks = read_blocks(chapter * n_chapters, options)
+        tracemalloc.start()
+        try:
+            for _ in annotate_blocks(Names([]), blocks, options):
+                pass
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(600) < 1.3 * peak(300) + 200_000
+
+
+def test_progress_counts_bytes_of_what_is_done() -> None:
+    """A bar can be drawn within one text, and over several."""
+    done: list[int] = []
+    texts = ["Zürich", BOOK]
+    options = AnnotateOptions()
+    blocks = (block for text in texts for block in read_blocks(text, options))
+
+    annotated = list(of_texts(blocks, lambda some: annotate_blocks(BASE, some, options), done.append))
+
+    assert annotated == list(annotate_batch(BASE, texts))
+    assert done[0] == len("Zürich".encode())
+    assert done[-1] == len("".join(texts).encode())
+    assert len(done) > 5

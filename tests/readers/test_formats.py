@@ -1,23 +1,45 @@
-"""Formats are detected by structure, work on the command line, and refuse options of other formats."""
+"""Formats are detected by structure, work on the command line, and refuse options of other formats.
+The pass before anything is encoded: counts, repeated names, scattered ids.
+From a base's own types to coarse types.
+"""
 
 from __future__ import annotations
 
+import gc
+import gzip
+import io
 import json
+import os
+import random
+import subprocess
+import sys
+import threading
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pyarrow
 import pytest
 from cli_runner import Run
+from effort import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import parquet
 from tables import workbook
 from umls_release import CONSO, atom
 from wikidata_items import item
 
+from ingest.base import type_map
+from ingest.base.scan import ScanResult, hash_texts, name_hash, scan
+from ingest.base.type_map import TypeMap
 from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
+from ingest.readers.columns import TableColumns
+from ingest.readers.table import TableReader
 from pearl_qdrant.cli.ingest import ingest
-from pearl_qdrant.errors import FormatError, SettingsError
+from pearl_qdrant.errors import FormatError, SettingsError, TooManyErrorsError
+from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.records import Entity
 
 TTL = (
     "@prefix yago: <http://yago-knowledge.org/resource/> .\n"
@@ -197,3 +219,186 @@ def test_other_files_beside_a_base_do_not_matter(tmp_path: Path) -> None:
     (folder / "notes").mkdir()
 
     assert detect_format([folder]) == "umls"
+
+
+def scan_text(text: str, report: ReadReport | None = None) -> tuple[ScanResult, list[Entity], ReadReport]:
+    """A scan, and the reading after it."""
+    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
+        result = scan(reader, report)
+        read_report = ReadReport()
+        return result, list(reader.read(read_report, scattered=result.scattered)), read_report
+
+
+def test_counts_are_those_of_the_entities() -> None:
+    """Entities, names, distinct names and names of several entities are counted before anything is encoded."""
+    result, entities, _ = scan_text("Q1\tParis\t\tPaname\nQ2\tParis\nQ3\tRome\t\tParis|Roma\nQ1\tLutetia\t\tParis\n")
+
+    assert (result.entities, result.names, result.distinct_names) == (3, 7, 5)
+    assert result.repeated_name_hashes.tolist() == [name_hash("Paris")]
+    assert result.scattered.tolist() == [name_hash("Q1")]
+    assert [entity.entity_id for entity in entities] == ["Q2", "Q3", "Q1"]
+
+
+def test_the_digest_is_that_of_what_is_read(tmp_path: Path) -> None:
+    """A resumed run notices any change of what is read; the same rows packed otherwise are the same input."""
+
+    def digest(text: str, *, limit: int | None = None, types: str | None = None, name: str = "a.tsv") -> str:
+        path = tmp_path / name
+        data = text.encode()
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        columns = TableColumns(id="1", name="2", types=(types,)) if types else None
+        with open_reader([path], "tsv", ReadOptions(columns=columns, limit=limit)) as reader:
+            return scan(reader).digest
+
+    text = "".join(f"Q{i}\tname {i}\tORG\n" for i in range(1000))
+    changed = {
+        text.replace("name 999", "name 998"),
+        text.replace("name 0\tORG", "name 0\tGPE"),
+        text + "Q1000\tname\n",
+        "".join(reversed(text.splitlines(keepends=True))),
+    }
+    digests = {digest(one) for one in changed} | {digest(text, limit=10), digest(text, types="2")}
+
+    assert len(digests) == 6
+    assert digest(text) not in digests
+    assert digest(text) == digest(text, name="b.tsv.gz")
+
+
+small_ids = st.sampled_from(["a", "b", "c", "d"])
+small_names = st.sampled_from(["x", "y", "z", "w", "v"])
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(rows=st.lists(st.tuples(small_ids, small_names, st.lists(small_names, max_size=3)), min_size=1, max_size=12))
+def test_scanning_agrees_with_reading(rows: list[tuple[str, str, list[str]]]) -> None:
+    """The counts of a scan equal those of reading, for any scattering of rows."""
+    text = "".join(f"{id_}\t{name}\tT\t{'|'.join(aliases)}\n" for id_, name, aliases in rows)
+    result, entities, report = scan_text(text)
+    counts = Counter(name for entity in entities for name in entity.names())
+
+    assert (result.entities, result.names, result.distinct_names) == (len(entities), counts.total(), len(counts))
+    repeated = sorted(name_hash(name) for name, count in counts.items() if count > 1)
+    assert result.repeated_name_hashes.tolist() == repeated
+    assert result.report == report
+    assert {entity.entity_id for entity in entities} == {id_ for id_, _, _ in rows}
+    for entity in entities:
+        mine = [(name, aliases) for id_, name, aliases in rows if id_ == entity.entity_id]
+        everything = dict.fromkeys(n for name, aliases in mine for n in (name, *aliases))
+        assert list(entity.names()) == list(everything)
+
+
+def test_reading_without_a_scan_gives_the_same() -> None:
+    """A reader finds scattered ids without a scan, and can be read again."""
+    rows = [f"Q{random.Random(i).randrange(40)}\tname {i}\n" for i in range(2000)]
+    text = "".join(rows)
+    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
+        first, second = list(reader.read(ReadReport())), list(reader.read(ReadReport()))
+
+    assert first == second == scan_text(text)[1]
+    assert [entity.entity_id for entity in first] == list(dict.fromkeys(row.split("\t")[0] for row in rows))
+
+
+def test_hashes_are_the_same_in_every_process() -> None:
+    """A reader in another process agrees about which names repeat."""
+    code = "from ingest.base.scan import name_hash; print(name_hash('Paris é'))"
+    root = Path(__file__).resolve().parents[2]
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+
+    assert int(other.stdout) == name_hash("Paris é") == hash_texts(["x", "Paris é"]).tolist()[1]
+
+
+def test_bad_rows_stop_the_scan() -> None:
+    """More bad rows than allowed end the run before anything is encoded."""
+    with pytest.raises(TooManyErrorsError):
+        scan_text("Q1\tParis\nQ2\nQ3\n", ReadReport(max_errors=1))
+
+
+def test_scattered_rows_do_not_wait_in_memory() -> None:
+    """A base whose ids are all scattered is merged on disk, in batches."""
+    text = "".join(f"Q{i % 10_000}\tname {i}\n" for i in range(20_000))
+    n_others = sum(type(thing) is Entity for thing in gc.get_objects())  # of other tests of this process
+    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
+        entities = reader.read(ReadReport())
+        next(entities)
+        n_alive = sum(type(thing) is Entity for thing in gc.get_objects()) - n_others
+        assert sum(1 for _ in entities) == 9_999
+
+    assert n_alive < 3_000
+
+
+def test_coarse_types_map_to_themselves() -> None:
+    """A base that has OntoNotes types already keeps them, in any spelling."""
+    type_map = TypeMap.load()
+
+    assert [type_map.map_types([name]) for name in ENTITY_TYPES] == [(name,) for name in ENTITY_TYPES]
+    assert type_map.map_types(["person", "Work of Art", "work-of-art"]) == ("PERSON", "WORK_OF_ART")
+
+
+def test_common_spellings_are_known() -> None:
+    """PER, LOCATION, organisation and their like have a coarse type; an unknown type has none."""
+    assert TypeMap.load().map_types(["PER", "Location", "organisation", "City", "country", "zorgon"]) == (
+        "PERSON",
+        "LOC",
+        "ORG",
+        "GPE",
+    )
+
+
+def test_own_rows_win_over_the_shipped_ones(tmp_path: Path) -> None:
+    """A table of one's own adds types, changes and removes them, and changes the version."""
+    path = tmp_path / "map.tsv"
+    path.write_text("# version: mine\nzorgon\tPRODUCT\nCITY\tloc\nCountry\t\n")
+    type_map = TypeMap.load(path)
+
+    assert type_map.map_types(["Zorgon", "city", "COUNTRY", "town"]) == ("PRODUCT", "LOC", "GPE")
+    assert type_map.version.startswith(f"{TypeMap.load().version}+mine-")
+    path.write_text(path.read_text() + "x\tORG\n")
+    assert TypeMap.load(path).version != type_map.version
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"A\tB\n", "map.tsv:1: 'B' is not a coarse type"),
+        (b"# x\nA\n", "map.tsv:2: expected"),
+        (b"a\tORG\nA\tGPE\n", "map.tsv:2: 'A' is mapped to both"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_a_faulty_table_says_where(tmp_path: Path, content: bytes, message: str) -> None:
+    """A row that makes no sense is an error with its line."""
+    (tmp_path / "map.tsv").write_bytes(content)
+
+    with pytest.raises(FormatError, match=message):
+        TypeMap.load(tmp_path / "map.tsv")
+
+
+def test_what_is_no_table_is_not_read_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device is refused, and of a file that is too large only so much is read as a table may have."""
+    with pytest.raises(FormatError, match="/dev/zero: the type map is a device"):
+        TypeMap.load("/dev/zero")
+    monkeypatch.setattr(type_map, "MAX_BYTES", 1000)
+    path = tmp_path / "map.tsv"
+    path.write_text("x\tORG\n" * 160)
+    assert TypeMap.load(path).map_types(["x"]) == ("ORG",)
+    path.write_text("x\tORG\n" * 170)
+
+    with pytest.raises(FormatError, match=r"map\.tsv: has over 1,000 bytes"):
+        TypeMap.load(path)
+
+
+def test_a_table_may_come_through_a_pipe(tmp_path: Path) -> None:
+    """Process substitution, as in <(grep ORG types.tsv), works."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_text("zorgon\tORG\n"))
+    writer.start()
+
+    assert TypeMap.load(path).map_types(["zorgon"]) == ("ORG",)
+    writer.join()
+
+
+def test_a_missing_table_says_so(tmp_path: Path) -> None:
+    """The error contains the given path."""
+    with pytest.raises(FormatError, match=r"nowhere\.tsv"):
+        TypeMap.load(tmp_path / "nowhere.tsv")

@@ -1,4 +1,6 @@
-"""The files of UMLS: every form of a release, damage, and what is not a release. Nothing in them is from UMLS."""
+"""The files of UMLS: every form of a release, damage, and what is not a release. Nothing in them is from UMLS.
+The UMLS reader: names, types and definitions. Nothing in these releases is from UMLS.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from umls_release import (
     DRUG,
     FORMS,
     HEART,
+    PLACE,
     RELEASE,
     STY,
     atom,
@@ -27,12 +30,16 @@ from umls_release import (
     write,
 )
 
+from ingest.base.scan import scan
+from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, detect_format
 from ingest.io import source
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
-from ingest.readers.umls import UmlsReader
-from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
+from ingest.readers import umls
+from ingest.readers.umls import COLUMNS, SemanticTypes, UmlsReader, umls_language
+from pearl_qdrant.errors import FormatError, InputError, SettingsError, TooManyErrorsError
+from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 
 
@@ -266,3 +273,253 @@ def test_any_bytes_are_a_typed_error_or_counted(tmp_path: Path, data: st.DataObj
     if table == "MRCONSO.RRF":
         n_lines = sum(1 for line in content.split(b"\n") if line.strip())
         assert report.rows == n_lines
+
+
+def test_what_options_leave_out_is_counted_by_reason(tmp_path: Path) -> None:
+    """Good rows that the options exclude are not errors, but they are counted."""
+    meta = write(tmp_path, RELEASE)
+
+    def count(**options: object) -> tuple[dict[str, int], list[str]]:
+        report = ReadReport(max_errors=0)
+        ids = [entity.entity_id for entity in read(meta, report=report, **options)]
+        assert report.rows == 7
+        return report.filtered, ids
+
+    assert count() == ({"other_language": 2, "suppressed": 1}, [HEART, DRUG])
+    assert count(languages=("en", "fi", "es")) == ({"suppressed": 1}, [HEART, DRUG, PLACE])
+    assert count(sabs=("other",))[0] == {"other_language": 2, "suppressed": 1, "other_source": 2}
+    assert count(srl_max=0)[0] == {"other_language": 2, "suppressed": 1, "restricted": 2}
+    assert count(semantic_types=("DISO",)) == ({"other_language": 2, "suppressed": 1, "semantic_type": 2}, [HEART])
+
+
+@pytest.mark.parametrize(
+    "wanted, expected",
+    [
+        ("T047", [HEART]),
+        ("disease or syndrome", [HEART]),
+        ("B2.2.1", [HEART]),
+        ("B", [HEART]),
+        ("Disorders", [HEART]),
+        ("chem", [DRUG]),
+        ("A1", [DRUG]),
+        ("A1.4.1", [DRUG]),
+        ("A", [DRUG, PLACE]),
+        ("T191", []),
+    ],
+)
+def test_semantic_types_are_chosen_in_any_spelling(tmp_path: Path, wanted: str, expected: list[str]) -> None:
+    """TUI, name, tree number (whole branches), group, in upper or lower case."""
+    found = read(write(tmp_path, RELEASE), languages=("en", "fi", "es"), semantic_types=(wanted,))
+
+    assert [entity.entity_id for entity in found] == expected
+
+
+@pytest.mark.parametrize(
+    "wanted, near", [("Diseases", "Disease or Syndrome"), ("T999", "T099"), ("B2.2.1.9", "B2.2.1")]
+)
+def test_an_unknown_semantic_type_lists_those_near_it(tmp_path: Path, wanted: str, near: str) -> None:
+    """A typing error is an error, and does not give an empty collection."""
+    with pytest.raises(SettingsError, match=f"'{wanted}' is not a semantic type.*{near}"):
+        read(write(tmp_path, RELEASE), semantic_types=(wanted,))
+
+
+def test_semantic_types_need_their_file(tmp_path: Path) -> None:
+    """Without MRSTY.RRF nothing can be chosen by type."""
+    with pytest.raises(FormatError, match=r"no MRSTY\.RRF"):
+        read(write(tmp_path, {"MRCONSO.RRF": CONSO.encode()}), semantic_types=("T047",))
+
+
+@pytest.mark.parametrize(
+    "given, code", [("en", "ENG"), ("EN-us", "ENG"), ("eng", "ENG"), ("hr", "SCR"), ("deu", "GER")]
+)
+def test_languages_are_given_as_one_likes(given: str, code: str) -> None:
+    """ISO 639-1, 639-2 and UMLS's own codes are understood."""
+    assert umls_language(given) == code
+
+
+@pytest.mark.parametrize("options", [{"languages": ("english",)}, {"srl_max": -1}])
+def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    """A wrong option is named before anything is read."""
+    with pytest.raises(SettingsError):
+        UmlsReader(["x"], ReadOptions(**options))  # type: ignore[arg-type]
+
+
+def test_the_preferred_name_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
+    """However the rows of an entity are shuffled, its canonical name is the same."""
+    rng = random.Random(0)
+    for _ in range(25):
+        rows = [
+            atom(
+                HEART, rng.choice("abcdef") * 2, f"A{i}", LAT=rng.choice(["ENG", "FIN"]), TS=rng.choice("PS"),
+                STT=rng.choice(["PF", "VO"]), ISPREF=rng.choice("YN"), TTY=rng.choice(["PT", "SY"]),
+            )
+            for i in range(rng.randint(1, 9))
+        ]  # fmt: skip
+        found = set()
+        for _ in range(4):
+            rng.shuffle(rows)
+            (entity,) = read_rows(tmp_path, rows, languages=("FIN", "ENG"))
+            found.add((entity.canonical_name, frozenset(entity.names())))
+        assert len(found) == 1
+
+
+def test_the_order_of_preference(tmp_path: Path) -> None:
+    """Requested language, then TS, STT, ISPREF, then rank, then string, then AUI."""
+    best_first = [
+        atom(HEART, "z1", LAT="FIN"),
+        atom(HEART, "z2"),
+        atom(HEART, "z3", ISPREF="N"),
+        atom(HEART, "z4", STT="VO"),
+        atom(HEART, "z6", TS="S", TTY="SY"),
+        atom(HEART, "z5", TS="S", TTY="PT"),
+        atom(HEART, "a7", TS="S", TTY="XX", ISPREF="N"),
+        atom(HEART, "b8", TS="S", TTY="XX", ISPREF="N"),
+    ]
+    write(tmp_path, {"MRRANK.RRF": b"0002|MADEUP|SY|N|\n0001|MADEUP|PT|N|\n"})
+    for n in range(len(best_first)):
+        rows = list(reversed(best_first[n:]))
+        (tmp_path / "MRCONSO.RRF").write_text("".join(rows))
+        (entity,) = read(tmp_path, languages=("fi", "en"))
+        assert f"|{entity.canonical_name}|" in best_first[n]
+
+
+def test_definitions_come_from_atoms_that_are_read(tmp_path: Path) -> None:
+    """A description must come from an allowed source and language, like the names; MSH is preferred."""
+    rows = "".join(
+        (
+            definition(HEART, "A10", "ZZZ", "By ZZZ."),
+            definition(HEART, "A11", "MSH", "By MSH."),
+            definition(HEART, "A11", "NCI", "By NCI."),
+            definition(HEART, "A13", "MSH", "Suomeksi."),
+            definition(HEART, "A10", "MSH", "Old.", "O"),
+            definition(DRUG, "", "OWN", "No atom."),
+            definition("C9777777", "A1", "MSH", "Of nobody."),
+        )
+    )
+    meta = write(tmp_path, RELEASE | {"MRDEF.RRF": rows.encode()})
+
+    def describe(**options: object) -> list[str | None]:
+        return [entity.description for entity in read(meta, report=None, **options)]
+
+    assert describe() == ["By MSH.", "No atom."]
+    assert describe(srl_max=0) == ["By ZZZ.", "No atom."]
+    assert describe(sabs=("NCI", "MADEUP", "OTHER")) == ["By NCI.", None]
+    assert describe(languages=("FIN",)) == ["Suomeksi."]
+    (meta / "MRDEF.RRF").write_text("".join(reversed(rows.splitlines(keepends=True))))
+    assert describe() == ["By MSH.", "No atom."]
+
+
+def test_a_type_that_no_table_has_is_taken_from_the_row(tmp_path: Path) -> None:
+    """A semantic type that is newer than the table still has its name and tree number."""
+    rows = sty(HEART, "T555", "A9.1", "Newest Type") + sty(HEART, "odd", "", "") + sty(HEART, "", "A", "x")
+
+    assert read(write(tmp_path, RELEASE | {"MRSTY.RRF": rows.encode()}))[0].kb_types == (
+        "T555", "Newest Type", "A9.1", "A9", "A", "odd",
+    )  # fmt: skip
+
+
+def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
+    """MRSTY.RRF need not be sorted, ids need not have eight characters, rows of an id need not be adjacent."""
+    ids = [f"C9{i:06}" for i in range(300)] + [f"CN{i:05}" for i in range(300)] + ["ä", "C" * 30]
+    types = list(SemanticTypes.load()._types.values())
+    rng = random.Random(1)
+    pairs = [(id_, rng.choice(types)) for id_ in ids for _ in range(3)]
+    rng.shuffle(pairs)
+    rng.shuffle(ids)
+    rows = "".join(sty(id_, t.tui, t.tree_number, t.name) for id_, t in pairs)
+    found = read(
+        write(
+            tmp_path, {"MRCONSO.RRF": "".join(atom(i, f"name {i}") for i in ids).encode(), "MRSTY.RRF": rows.encode()}
+        )
+    )
+
+    assert [entity.entity_id for entity in found] == ids
+    for entity in found:
+        expected = {one for id_, t in pairs if id_ == entity.entity_id for one in t.kb_types()}
+        assert set(entity.kb_types) == expected
+        assert len(entity.kb_types) == len(expected)
+
+
+def test_a_file_of_endless_types_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A MRSTY.RRF in which every row has another type does not fill the memory."""
+    monkeypatch.setattr(umls, "MAX_TYPES", 100)
+    rows = "".join(sty(f"C9{i:06}", f"X{i}", "A", "x") for i in range(200))
+
+    with pytest.raises(FormatError, match="semantic types"):
+        read(write(tmp_path, RELEASE | {"MRSTY.RRF": rows.encode()}))
+
+
+def test_scattered_rows_make_one_entity(tmp_path: Path) -> None:
+    """Scattered rows of one CUI are merged."""
+    rows = [atom(HEART, "a"), atom(DRUG, "b"), atom(HEART, "c")]
+
+    assert [(e.entity_id, e.aliases) for e in read_rows(tmp_path, rows)] == [(DRUG, ()), (HEART, ("c",))]
+
+
+def test_a_scan_counts_what_a_read_gives(tmp_path: Path) -> None:
+    """The pass before the load and the load agree."""
+    meta = write(tmp_path, RELEASE | {"MRSTY.RRF": STY.encode() + b"bad\n"})
+    with UmlsReader([meta], ReadOptions()) as reader:
+        result, report = scan(reader), ReadReport()
+        entities = list(reader.read(report, scattered=result.scattered))
+
+    assert (result.entities, result.names) == (len(entities), sum(1 + len(e.aliases) for e in entities))
+    assert result.report == report
+    assert report.skipped == {"too_few_columns": 1}
+    assert report.rows == 8
+
+
+def test_limit_ends_the_reading(tmp_path: Path) -> None:
+    """A first look at a base reads some entities."""
+    with UmlsReader([write(tmp_path, RELEASE)], ReadOptions(limit=1)) as reader:
+        assert len(list(reader.read(ReadReport()))) == 1
+
+
+def test_the_table_of_types_is_whole() -> None:
+    """127 types in 15 groups, a tree without gaps, and each of them mapped to a coarse type."""
+    types = SemanticTypes.load()._types
+    numbers = {found.tree_number for found in types.values()}
+
+    assert len(types) == len(numbers) == 127
+    assert len({found.group for found in types.values()}) == len({found.group_name for found in types.values()}) == 15
+    known = numbers | {"A", "B"}
+    # The tree has holes among chemicals alone, where types were retired.
+    gaps = {n.rpartition(".")[0] for n in numbers if n.rpartition(".")[0] and n.rpartition(".")[0] not in known}
+    assert gaps == set()
+    coarse = {tui: TypeMap.load().map_types(found.kb_types()) for tui, found in types.items()}
+    assert all(found and set(found) <= set(ENTITY_TYPES) for found in coarse.values())
+    assert coarse["T083"] == ("GPE", "LOC")
+    assert (coarse["T016"], coarse["T171"], coarse["T047"]) == (("PERSON",), ("LANGUAGE",), ("OTHER",))
+
+
+def naive(rows: list[list[str]]) -> dict[str, tuple[str, set[str]]]:
+    """The expected result for rows of MRCONSO.RRF with default options: preferred name, and all names."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+    place = {column: i for i, column in enumerate(COLUMNS["MRCONSO"])}
+    for cells in rows:
+        get = {column: cells[i] for column, i in place.items()}
+        if get["LAT"] == "ENG" and get["SUPPRESS"] == "N":
+            key = (get["TS"] != "P", get["STT"] != "PF", get["ISPREF"] != "Y", get["STR"].encode(), get["AUI"].encode())
+            found.setdefault(get["CUI"], []).append((*key, get["STR"].strip(" \t\v\f\r")))
+    return {id_: (str(min(keys)[-1]), {str(key[-1]) for key in keys}) for id_, keys in found.items()}
+
+
+CELL = st.text(st.characters(exclude_characters="|\n\r\0", exclude_categories=["Cs"]), max_size=6)
+ROW = st.builds(
+    lambda cui, name, **fields: atom(f"C9{cui:06}", "x" + name, **fields),
+    st.integers(0, 3), CELL, LAT=st.sampled_from(["ENG", "FIN", "E", ""]), TS=st.sampled_from(["P", "S", "PP", ""]),
+    STT=st.sampled_from(["PF", "VO", ""]), ISPREF=st.sampled_from(["Y", "N"]), aui=CELL,
+    SUPPRESS=st.sampled_from("NNO"), SAB=CELL, SRL=st.sampled_from(["0", "9", "", "10", "x"]),
+)  # fmt: skip
+
+
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(ROW, min_size=1, max_size=25))
+def test_the_reader_agrees_with_a_naive_one(tmp_path: Path, rows: list[str]) -> None:
+    """Reading by blocks gives what reading row by row would give."""
+    rows.sort(key=lambda row: row[:8])
+    found = {entity.entity_id: entity for entity in read_rows(tmp_path, rows, ReadReport(max_errors=0))}
+
+    assert {id_: (e.canonical_name, set(e.names())) for id_, e in found.items()} == naive(
+        [row.split("|") for row in rows]
+    )

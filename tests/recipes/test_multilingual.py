@@ -1,4 +1,7 @@
-"""The multilingual recipe: folds and hard negatives of names in many languages, its measure, and its commands."""
+"""The multilingual recipe: folds and hard negatives of names in many languages, its measure, and its commands.
+A finished model whose share of the characters grows, as `runs/pearl_mini_en.py share` makes it.
+Examples of the shipped model's recipe: WordNet, splits, typed names.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,44 @@ from pathlib import Path
 
 import multilingual_model as recipe
 import numpy as np
+import onnx
 import pytest
+import torch
+from character_models import make_trained
 from click.testing import CliRunner
 from development_suite import measure
+from mini_en.examples import (
+    alias_examples,
+    held_out_aliases,
+    prepositional_examples,
+    typed_examples,
+    without_strings,
+    wordnet_examples,
+)
+from mini_en.growing_share import grow_share
 from multilingual.data import _sorted, hard_negatives
 from multilingual.names import Entity, held_out_names, script_of
 from multilingual.tasks import multilingual_tasks
 from safetensors.numpy import load_file
-from tiny_models import NAMES, NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
+from tiny_models import DIM, NAMES, NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
+from tokenizers import Tokenizer
 
+from pearl_qdrant.encoder.checkpoint import ONNX_FILE, read_config
 from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.verify import verify
+from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.batches import ExampleSource
-from training.examples.example import DEVELOPMENT_SPLITS, TEST_SPLITS, TRAIN_SPLITS, Example, split_of
+from training.examples.example import (
+    DEVELOPMENT_SPLITS,
+    TEST_SPLITS,
+    TRAIN_SPLITS,
+    Example,
+    any_class,
+    name_key,
+    split_of,
+)
+from training.export.export_checkpoint import export_checkpoint
+from training.networks.checkpoints import read_network
 
 CYRILLIC = str.maketrans("abcdefghijklmnop", "абцдефгхийклмноп")
 
@@ -156,3 +185,88 @@ def test_the_recipe_goes_from_a_base_to_a_checkpoint(
     assert vectors.shape == before.shape
     assert np.linalg.norm(centred.mean(0)) < np.linalg.norm(before.mean(0))
     assert not np.allclose(vectors, centred, atol=1e-3)
+
+
+def test_the_share_of_a_finished_model_grows_and_its_weights_stay(tmp_path: Path) -> None:
+    """Both parts of a vector keep their direction; the characters get the share of the name, as torch computes it."""
+    trained, finished, grown = make_trained(tmp_path / "tiny"), tmp_path / "finished", tmp_path / "grown"
+    export_checkpoint(trained, finished, names=NAMES)
+    grow_share(finished, grown, share=0.1, continuation_share=0.6)
+    before, after = (load_encoder(str(folder)).encode(NAMES).vectors for folder in (finished, grown))
+    character = verify(grown).config.character
+    assert character is not None
+    assert (character.share, character.continuation_share) == (0.1, 0.6)
+    assert read_config(grown).weights_hash != read_config(finished).weights_hash
+
+    encoder = read_network(trained)[0].character_encoder
+    assert encoder is not None
+    encoder.config = character
+    tokenizer = Tokenizer.from_file(str(trained / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(read_config(trained).max_length)
+    for name, one, other in zip(NAMES, before, after, strict=True):
+        ids = torch.tensor([tokenizer.encode(name.strip()).ids])
+        if not one[DIM:].any():
+            continue
+        share = float(encoder.shares(ids, torch.ones_like(ids)))
+        assert 0.1 <= share <= 0.6
+        np.testing.assert_allclose(np.square(other[DIM:]).sum(), share, atol=1e-4)
+        np.testing.assert_allclose(other[:DIM] / (1 - share) ** 0.5, one[:DIM] / 0.7**0.5, atol=1e-4)
+        np.testing.assert_allclose(other[DIM:] / share**0.5, one[DIM:] / 0.3**0.5, atol=1e-4)
+
+    graph = onnx.load(str(grown / ONNX_FILE)).graph
+    used = {name for node in graph.node for name in node.input}
+    assert [tensor.name for tensor in graph.initializer if tensor.name not in used] == []
+    with pytest.raises(ValueError, match="whose share grows already"):
+        grow_share(grown, tmp_path / "again", share=0.1, continuation_share=0.6)
+
+
+@pytest.fixture
+def wordnet(tmp_path: Path) -> Path:
+    """Made-up synsets in WordNet's format, after lines of the licence."""
+    licence = "  1 This is a licence line.\n"
+    noun = "00000001 06 n 02 red_lorry 0 truck 0 001 @ 00000002 n 0000 | a made-up lorry\n"
+    person = "00000003 18 n 01 Jane_Q._Sample 0 001 @i 00000002 n 0000 | a made-up person\n"
+    adjective = "00000004 00 a 02 speedy(p) 0 rapid 0 000 | made up\n"
+    for part, lines in (("noun", noun + person), ("verb", ""), ("adj", adjective), ("adv", "")):
+        (tmp_path / f"data.{part}").write_text(licence + lines, encoding="utf-8")
+    return tmp_path
+
+
+def test_synsets_are_read_with_class_and_type(wordnet: Path) -> None:
+    """Lemmas have spaces and no markers; common nouns are OTHER, a named person is PERSON."""
+    found = {e.name: e for e in wordnet_examples(wordnet)}
+
+    assert found["red lorry"].others == ("truck",)
+    assert [PHRASE_TYPES[i] for i in found["red lorry"].allowed] == ["NP-OTHER"]
+    assert [PHRASE_TYPES[i] for i in found["Jane Q. Sample"].allowed] == ["NP-PERSON"]
+    assert [PHRASE_TYPES[i] for i in found["speedy"].allowed] == ["ADJP-OTHER"]
+
+
+def test_splits_are_by_entity_and_no_held_out_string_enters(tmp_path: Path) -> None:
+    """No alias of a held-out entity is in training, nor any string equal to one after case folding."""
+    rows = "".join(f"E{i}\tname {i}\tAlias {i}|shared {i % 3}\n" for i in range(60))
+    path = tmp_path / "base.tsv"
+    path.write_text(f"id\tname\taliases\n{rows}", encoding="utf-8")
+    held = held_out_aliases(path)
+    kept = without_strings(alias_examples(path, kb="b"), held)
+
+    assert {split_of(e.entity.partition(":")[2]) for e in kept} <= set(TRAIN_SPLITS)
+    assert not held & {name.casefold() for e in kept for name in (e.name, *e.others)}
+    assert "shared 0" in held
+    assert name_key("Route 66 ") == name_key("route 12")
+
+
+def test_typed_names_keep_all_their_types(tmp_path: Path) -> None:
+    """A name with two types allows either; test names are skipped."""
+    names = [f"place {chr(97 + i)}{chr(97 + j)}" for i in range(20) for j in range(5)]
+    path = tmp_path / "typed.tsv"
+    rows = "".join(f"{name}\tGPE\n{name}\tLOC\n" for name in names)
+    path.write_text(f"name\tonto_type\n{rows}", encoding="utf-8")
+    found = typed_examples(path)
+
+    assert 0 < len(found) < len(names)
+    assert all(split_of(name_key(e.name)) not in TEST_SPLITS for e in found)
+    assert found[0].allowed == any_class(["GPE", "LOC"])
+    prepositional = prepositional_examples(found, 5, random.Random(0))
+    assert {PHRASE_TYPES[i] for i in prepositional[0].allowed} == {"PP-GPE", "PP-LOC"}

@@ -1,18 +1,274 @@
-"""`pearl-qdrant resolve`."""
+"""What `resolve` asks: doubts, proposals, types, and a judge that answers.
+`pearl-qdrant resolve`.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cli_runner import Run
 from linker_base import ENTITIES, fill
+from resolution_names import LetterEncoder
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.resolution import Decision, NameRecord, Resolution, read_names, resolution, resolve
+from pearl_qdrant.resolution import Decision, NameRecord, Question, Resolution, read_names, resolution, resolve
+from pearl_qdrant.resolution.pairs.model import shipped_model
+from pearl_qdrant.resolution.records import Verdict
+
+
+def resolved(*names: str | NameRecord, **options: object) -> Resolution:
+    """Names resolved by their letters."""
+    return resolve(names, encoder=LetterEncoder(), **options)  # type: ignore[arg-type]
+
+
+def is_one(found: Resolution, one: str, other: str) -> bool:
+    """Whether two names have one node."""
+    nodes = {row.name: row.node_id for row in found.names}
+    return nodes[one] == nodes[other]
+
+
+def asked(found: Resolution) -> dict[frozenset[str], str]:
+    """The reasons of the pairs for review, by their names."""
+    return {frozenset((pair.name, pair.other)): pair.reason for pair in found.review}
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("the housemaid", "the housemaid's cousin"),
+        ("Harbour Commission", "Harbour Commission 7"),
+        ("Mrs. Lindqvist", "Lindqvist"),
+        ("Kovra", "Kowra"),
+    ],
+)
+def test_a_doubt_is_asked_and_not_merged(one: str, other: str) -> None:
+    """Owners, numbers, titles and short words that are spelt alike are for a person, however near the names are."""
+    found = resolved(NameRecord(one, "thing"), NameRecord(other, "thing"))
+    assert not is_one(found, one, other)
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("Weekly Listeners", "Monthly Listeners"),
+        ("closed circuit", "open circuit"),
+        ("hyperkalemia", "hypokalemia"),
+        ("stable isotope", "unstable isotope"),
+        ("verified account", "not verified account"),
+        ("Mr. Lindqvist", "Mrs. Lindqvist"),
+        ("Emil H. Berg", "Emil K. Berg"),
+        ("Emil Berg Jr.", "Emil Berg"),
+        ("Plan of 2019", "Plan of 2020"),
+        (".NET", "Net"),
+        ("50", "50%"),
+    ],
+)
+def test_contradictions_are_neither_merged_nor_asked(one: str, other: str) -> None:
+    """Names of which each has what excludes the other are two things."""
+    found = resolved(NameRecord(one, "person"), NameRecord(other, "person"), precision=0.5)
+    assert not is_one(found, one, other)
+    assert frozenset((one, other)) not in asked(found)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Aldermann Pharma", "Aldermann Pharma GmbH", "ALDERMANN PHARMA"),
+        ("Language Model", "Language Models", "the language model"),
+        ("COPD (chronic obstructive pulmonary disease)", "chronic obstructive pulmonary disease", "COPD"),
+        ("Emil Berg", "Mr. Emil Berg", "Berg, Emil"),
+    ],
+)
+def test_obvious_ones_merge(names: tuple[str, ...]) -> None:
+    """Legal forms, plurals, articles, case, titles, brackets with the long form, and another order of words."""
+    found = resolved(*names)
+    assert len({one.node_id for one in found.names}) == 1
+
+
+def test_unknown_and_coarser_types_do_not_separate() -> None:
+    """UNKNOWN, no type and `concept` match a special type; `location` matches `city`."""
+    found = resolved(
+        *(NameRecord("Design Sprint", type_) for type_ in ("method", "UNKNOWN", "", "concept")),
+        *(NameRecord("Lund", type_) for type_ in ("city", "location")),
+    )
+    assert len({one.node_id for one in found.names}) == 2
+
+
+def test_equal_names_of_types_that_differ_are_asked() -> None:
+    """The planet and the element stay two nodes, a name without a type joins neither, and all of it is asked."""
+    found = resolved(*(NameRecord("Mercury", type_) for type_ in ("planet", "element", "")))
+    assert len({one.node_id for one in found.names}) == 3
+    assert {pair.reason for pair in found.review} == {"equal names of different types"}
+    off = resolved(NameRecord("Mercury", "planet"), NameRecord("Mercury", "element"), type_mode="off")
+    assert len({one.node_id for one in off.names}) == 1
+
+
+def test_a_part_of_two_names_is_asked() -> None:
+    """`Emilia` beside two of them joins neither; beside one it would."""
+    names = [NameRecord(name, "person") for name in ("Emilia", "Emilia Berg", "Emilia Sandoval")]
+    found = resolved(*names, precision=0.5)
+    assert len({one.node_id for one in found.names}) == 3
+
+
+def test_a_part_of_one_thing_joins_it_last() -> None:
+    """Titles and a family name join the node of the only person that they fit, however that one is written."""
+    names = ["Angela Vindemark", "Angela Karin Vindemark", "Vindemark", "Chancellor Vindemark", "Oslo"]
+    found = resolved(*(NameRecord(name, "person") for name in names))
+    assert len({one.node_id for one in found.names if one.name != "Oslo"}) == 1
+    assert {one.reason for one in found.names if one.name == "Vindemark"} == {"part of the name"}
+
+
+OTHERS = [
+    f"{one} {two} {three}" for one in ("Blue", "Old", "Grand") for two in ("Harbour", "Elm") for three in ("Inn", "Ox")
+]
+
+
+@pytest.mark.parametrize(
+    "short, long", [("VQZ", "Vallen Quorn Zone"), ("V.Q.Z.", "Vallen Quorn Zone"), ("Z&Q", "Zellman and Quorn")]
+)
+def test_an_acronym_joins_the_one_thing_that_it_fits(short: str, long: str) -> None:
+    """Without sources, initials of one name of the list alone are its acronym, where chance would not give them."""
+    found = resolved(short, long, *OTHERS)
+    assert is_one(found, short, long)
+    assert {one.reason for one in found.names if one.name == short} == {"initials"}
+
+
+def test_an_acronym_that_chance_would_give_is_asked() -> None:
+    """Not merged: initials of two things of the list, or common ones."""
+    two = resolved("VQZ", "Vallen Quorn Zone", "Verdant Quay Zoo", *OTHERS)
+    assert not is_one(two, "VQZ", "Vallen Quorn Zone")
+    assert asked(two)[frozenset(("VQZ", "Vallen Quorn Zone"))] == "acronym of several names"
+    common = resolved("BHI", *OTHERS)
+    assert not is_one(common, "BHI", "Blue Harbour Inn")
+
+
+def test_names_with_acronyms_of_their_own_are_asked() -> None:
+    """Two names that are alike, each with another acronym, are not merged."""
+    found = resolved("GVDP", "Gross Vallen Domestic Product", "GVNP", "Gross Vallen National Product", precision=0.5)
+    assert not is_one(found, "GVDP", "GVNP")
+
+
+def test_a_list_with_several_names_a_thing_merges_more() -> None:
+    """The shift of the logits follows the share of right candidates, and a short list changes little."""
+    model = shipped_model()
+    probable, improbable = np.full(4000, 2.0), np.full(4000, -6.0)
+    assert model.shift(probable, 8000) > 0.5
+    assert model.shift(improbable, 8000) < -0.5
+    assert abs(model.shift(probable[:5], 60)) < abs(model.shift(probable, 8000))
+
+
+def test_a_proposal_merges_nothing() -> None:
+    """With `propose` every name has its own node, and what would be merged is for review with its probability."""
+    found = resolved("Aldermann Pharma", "aldermann pharma", "Aldermann Pharma GmbH", propose=True)
+    assert len({one.node_id for one in found.names}) == 3
+    assert len(found.review) == 2
+    assert all(pair.reason.startswith("would merge: ") and pair.probability > 0.9 for pair in found.review)
+
+
+def test_the_review_begins_with_what_changes_most(tmp_path: Path) -> None:
+    """Pairs of names that were given often come first, and the file says how often."""
+    names = [NameRecord("Mercury", type_) for type_ in ("planet", "element")]
+    often = [NameRecord("Saturn", type_) for type_ in ("planet", "god") for _ in range(5)]
+    found = resolved(*names, *often)
+    assert [(pair.name, pair.change) for pair in found.review] == [("Saturn", 5), ("Mercury", 1)]
+    found.write(tmp_path / "nodes.tsv", review=tmp_path / "review.tsv")
+    assert (tmp_path / "review.tsv").read_text().splitlines()[1].endswith("\t5")
+
+
+def test_answers_are_remembered(tmp_path: Path) -> None:
+    """What a person decided is in the nodes: a later run neither merges nor asks it again."""
+    names = [NameRecord("Mercury", type_) for type_ in ("planet", "element")]
+    found = resolved(*names)
+    found.write(tmp_path / "nodes.tsv", review=tmp_path / "review.tsv")
+    review = (tmp_path / "review.tsv").read_text().splitlines()
+    (tmp_path / "review.tsv").write_text("\n".join([review[0], "different" + review[1], ""]))
+    decided = resolved(previous=tmp_path / "nodes.tsv", decisions=tmp_path / "review.tsv")
+    assert not decided.review
+    again = resolved(*names, "Venus", previous=decided)
+    assert not again.review
+    assert len({one.node_id for one in again.names}) == 3
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("Government Library Foundation", "Goverment Library Foundation"),  # a letter less
+        ("Northern Railway Museum", "Northern Railwway Museum"),  # a letter more
+        ("Quarterly Climate Report", "Quarterly Clmiate Report"),  # two letters swapped
+        ("Institute for Economic Research", "Institute for Ecanomic Research"),  # another letter
+        ("National Theatre of Bergen", "National Theatr of Bergen"),
+        ("Harbour Commission", "Harbour Commision"),
+    ],
+)
+def test_a_canonical_name_is_not_the_misspelt_one(right: str, wrong: str) -> None:
+    """A slip does not name the node, however often it is given, or first, where English text has the other spelling."""
+    decided = [Decision(right, wrong, "same")]
+    for names in ([wrong, right], [wrong] * 5 + [right], [wrong, wrong, f"{wrong}s", right]):
+        found = resolved(*names, decisions=decided)
+        assert {one.canonical_name for one in found.names if one.name in (right, wrong)} == {right}
+
+
+def test_a_canonical_name_is_the_more_frequent_spelling_of_an_unknown_word() -> None:
+    """Where no text has either, the spelling that the list has more often counts, in other names too."""
+    decided = [Decision("Bergqvist Pharma", "Bergqvits Pharma", "same")]
+    found = resolved("Bergqvits Pharma", "Bergqvist Pharma", "Bergqvist Tower", decisions=decided)
+    assert {one.canonical_name for one in found.names if "Pharma" in one.name} == {"Bergqvist Pharma"}
+    often = resolved("the Harbour Commissions", *["Harbour Commission"] * 3)
+    assert {one.canonical_name for one in often.names} == {"Harbour Commission"}
+
+
+class Judge:
+    """Answers every question alike, and counts what it gets."""
+
+    def __init__(self, answer: Verdict | None) -> None:
+        self.answer = answer
+        self.asked: list[Question] = []
+
+    def __call__(self, questions: Sequence[Question]) -> list[Verdict | None]:
+        """The answer, once for each."""
+        self.asked += questions
+        return [self.answer] * len(questions)
+
+
+TYPED = [NameRecord("Mercury", "planet", context="It is near the sun."), NameRecord("Mercury", "element")]
+
+
+def test_a_judge_decides_the_review(tmp_path: Path) -> None:
+    """It gets names, types and descriptions; its answers merge or separate, and are kept in a file."""
+    judge, cache = Judge("same"), tmp_path / "answers.jsonl"
+    found = resolved(*TYPED, judge=judge, judge_cache=cache)
+    assert len({one.node_id for one in found.names}) == 1
+    assert not found.review
+    texts = {judge.asked[0].description, judge.asked[0].other_description}
+    assert texts == {"It is near the sun.", ""}
+    silent = Judge(None)
+    again = resolved(*TYPED, judge=silent, judge_cache=cache)
+    assert not silent.asked
+    assert len({one.node_id for one in again.names}) == 1
+    apart = resolved(*TYPED, judge=Judge("different"))
+    assert all(one.apart for one in apart.names if one.type == apart.names[0].type)
+
+
+def test_a_judge_has_a_budget_and_may_pass() -> None:
+    """Questions beyond the budget, and those without an answer, stay for a person."""
+    names = [NameRecord(name, type_) for name in ("Mercury", "Saturn") for type_ in ("planet", "god")]
+    judge = Judge("same")
+    found = resolved(*names, judge=judge, judge_budget=1)
+    assert (len(judge.asked), len(found.review)) == (1, 1)
+    assert len(resolved(*names, judge=Judge(None)).review) == 2
+
+
+@pytest.mark.parametrize("answers", [[], ["perhaps"]])
+def test_a_judge_that_does_not_answer_is_an_error(answers: list[Verdict | None]) -> None:
+    """Too few answers and unknown ones are refused."""
+    with pytest.raises(ValueError, match="judge"):
+        resolved(*TYPED, judge=lambda questions: answers)
 
 
 @pytest.fixture(scope="module")

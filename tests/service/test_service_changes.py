@@ -1,20 +1,31 @@
-"""The service follows changes of its collections, and makes those that it may make."""
+"""The service follows changes of its collections, and makes those that it may make.
+A service over a Qdrant server: the same answers, and what happens when the server is away or slow.
+The event loop is free: what takes time runs in threads, is bounded, and ends with the time of its request.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
-from linker_base import ENTITIES, fill
+from linker_base import ENTITIES, fill, fill_server
 from pydantic import SecretStr
+from qdrant_double import QdrantDouble
+from qdrant_double_http import Fault
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service import ServiceSettings, create_app, linking, requests
+from pearl_qdrant.service.errors import TimedOutError
+from pearl_qdrant.service.names import NameIndex
+from pearl_qdrant.service.reconcile import answers, queries
 from pearl_qdrant.service.settings import check_settings
 from pearl_qdrant.store import delete_collection
 
@@ -101,3 +112,193 @@ def test_several_workers_do_not_write_to_a_folder() -> None:
         check_settings(ServiceSettings(store="folder", workers=2, allow_writing=True, api_keys=KEYS))
     check_settings(ServiceSettings(store="http://localhost:6333", workers=2, allow_writing=True, api_keys=KEYS))
     check_settings(ServiceSettings(store="folder", workers=2))
+
+
+KEY = "0123456789abcdef-first"
+
+
+@pytest.fixture(scope="module")
+def server(model: Path) -> Iterator[QdrantDouble]:
+    """A server with the collection `base`, and one of another program."""
+    with QdrantDouble() as double:
+        fill_server(double.url, "base", str(model), ENTITIES)
+        double.client.create_collection("foreign", vectors_config={})
+        yield double
+
+
+@pytest.fixture(scope="module")
+def client(server: QdrantDouble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client of a service over that server, which may write."""
+    settings = ServiceSettings(
+        store=server.url,
+        cache=str(tmp_path_factory.mktemp("cache")),
+        allow_writing=True,
+        api_keys=(SecretStr(KEY),),
+        allowed_hosts=("testserver",),
+        reload_s=0.05,
+        server_reload_s=0.05,
+        store_wait_s=0.1,
+    )
+    with TestClient(create_app(settings), headers={"X-API-Key": KEY}) as opened:
+        wait_until(lambda: opened.get("/health/ready").status_code == 200)
+        yield opened
+
+
+def test_a_server_answers_as_a_folder(client: TestClient) -> None:
+    """Links, entities, suggestions and learned names work; collections of other programs are not served."""
+    link = client.post("/v1/link", json={"mentions": ["NYTimes"], "threshold": 0}).json()["links"][0]
+    wait_until(lambda: client.get("/v1/search", params={"q": "n"}).status_code == 200)
+
+    assert link["entity_id"] == "nyt"
+    assert client.get("/v1/entities/base/nyc").json()["aliases"] == ["Big Apple", "NYC"]
+    assert client.get("/v1/search", params={"q": "big ap"}).json()["results"][0]["entity_id"] == "nyc"
+    assert client.post("/v1/accept", json={"mention": "Gotham", "entity_id": "nyc"}).status_code == 200
+    assert client.post("/v1/link", json={"mentions": ["Gotham"]}).json()["links"][0]["entity_id"] == "nyc"
+    assert [one["collection"] for one in client.get("/v1/collections").json()["collections"]] == ["base"]
+
+
+def test_a_server_that_is_away_is_503_and_comes_back(client: TestClient, server: QdrantDouble) -> None:
+    """While the server does not answer, a request gets 503 with Retry-After; afterwards, the same answer as before."""
+    body = {"mentions": ["New York Post"], "threshold": 0}
+    before = client.post("/v1/link", json=body).json()["links"][0]
+    server.drop_every = 1
+    try:
+        gone = client.post("/v1/link", json=body)
+        not_ready = client.get("/health/ready")
+        assert client.get("/health/live").status_code == 200
+    finally:
+        server.drop_every = 0
+
+    assert (gone.status_code, gone.json()["error"]) == (503, "store_unavailable")
+    assert int(gone.headers["retry-after"]) >= 1
+    assert not_ready.status_code == 503
+    wait_until(lambda: client.get("/health/ready").status_code == 200)
+    after = client.post("/v1/link", json=body).json()["links"][0]
+    assert after["entity_id"] == before["entity_id"]
+    assert after["probability"] == pytest.approx(before["probability"])
+
+
+def test_a_request_that_fails_once_is_answered(client: TestClient, server: QdrantDouble) -> None:
+    """One fault of the server is not seen by clients, since the store tries again."""
+    server.faults.append(Fault("drop", r"POST /collections/base/points/(query|search)"))
+
+    assert client.post("/v1/link", json={"mentions": ["Big Apple"], "threshold": 0}).status_code == 200
+    assert server.faults == []
+
+
+def on_loop(call: Any, seen: list[bool]) -> Any:
+    """A function that also notes whether it runs on an event loop."""
+
+    def noted(*given: Any, **named: Any) -> Any:
+        try:
+            asyncio.get_running_loop()
+            seen.append(True)
+        except RuntimeError:
+            seen.append(False)
+        return call(*given, **named)
+
+    return noted
+
+
+def test_a_search_runs_in_a_thread(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are looked for beside the event loop, for type-ahead and for reconciliation."""
+    wait_until(lambda: client.get("/v1/search?q=n").status_code == 200)
+    seen: list[bool] = []
+    monkeypatch.setattr(NameIndex, "find", on_loop(NameIndex.find, seen))
+
+    assert client.get("/v1/search?q=new").json()["results"]
+    assert client.get("/reconcile/base/suggest/entity?prefix=new").json()["result"]
+    assert seen == [False, False]
+
+
+@pytest.mark.parametrize(
+    "path, body, where",
+    [
+        ("/v1/link", {"mentions": ["\ufdfa" * 6]}, "mentions"),
+        ("/v1/link", {"mentions": ["x"], "context": "\ufdfa" * 56}, "context"),
+        ("/v1/annotate", {"text": "\ufdfa " * 60}, "text"),
+        ("/v1/documents", {"text": "\ufdfa " * 60, "spans": []}, "text"),
+    ],
+)
+def test_characters_are_counted_after_normalisation(
+    client: TestClient, path: str, body: dict[str, Any], where: str
+) -> None:
+    """A character that stands for many counts as many, wherever characters are limited."""
+    answer = client.post(path, json=body)
+
+    assert (answer.status_code, answer.json()["where"]) == (422, where)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/search?q=", "/reconcile/base/suggest/entity?prefix=", "/reconcile/base/preview?id="],
+)
+def test_parameters_are_counted_after_normalisation(client: TestClient, path: str) -> None:
+    """The same holds for what a URL asks."""
+    assert client.get(path + "%EF%B7%BA" * 6).json()["limit"] == "max_mention_characters"
+    assert client.get(path + "e%CC%81" * 50).status_code != 422, "a letter and its accent count as both"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"mentions": [' + ",".join(["1"] * 5000) + "]}",
+        '{"mentions": ["x"], ' + ",".join(f'"x{i}": 1' for i in range(1500)) + "}",
+        '{"mentions": ["x"], "types": [' + ",".join(["1"] * 5000) + "]}",
+    ],
+)
+def test_a_body_with_many_errors_is_refused_at_the_first(
+    client: TestClient, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The errors of a body that is wrong throughout are not all collected."""
+    answer = client.post("/v1/link", content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code == 422
+    assert len(answer.json()["details"]) == 1
+
+
+def test_the_candidates_of_a_request_are_bounded_together(service_settings: ServiceSettings) -> None:
+    """Many mentions with many candidates each are refused, though each number is within its limit."""
+    with TestClient(create_app(service_settings.model_copy(update={"max_candidates": 100}))) as client:
+        link = {"mentions": ["x"] * 20, "limit": 20}
+        document = {"text": "xy", "spans": [{"start": 0, "end": 1}] * 10, "limit": 20}
+
+        assert client.post("/v1/link", json=link).json()["limit"] == "max_candidates"
+        assert client.post("/v1/documents", json=document).json()["limit"] == "max_candidates"
+
+
+def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a 504 the text is not annotated further, and the next one is answered."""
+    handle = client.app.state.collections._handles["base"]  # type: ignore[attr-defined]
+    annotate, ended = handle.linker.annotate, []
+
+    def endless(text: str, options: Any, **_: object) -> Any:
+        try:
+            for number in count():  # other words each time: what is known already takes no time
+                annotate(f"{text} Then Mrs. Word{number} came.", options)
+        except TimedOutError as error:
+            ended.append(error)
+            raise
+
+    with monkeypatch.context() as soon:
+        soon.setattr(handle._texts, "_timeout_s", 0.05)
+        soon.setattr(handle.linker, "annotate", endless)
+        late = client.post("/v1/annotate", json={"text": "She read the NYTimes."})
+
+    assert (late.status_code, late.json()["error"]) == (504, "timed_out")
+    assert client.post("/v1/annotate", json={"text": "She read the NYTimes."}).status_code == 200
+    assert len(ended) == 1
+
+
+def test_what_takes_long_is_made_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large bodies are read, and large answers are made, in threads."""
+    seen: list[bool] = []
+    monkeypatch.setattr(requests, "LARGE", 0)
+    for module, name in ((linking, "annotation_record"), (queries, "read_batch"), (answers, "answer_record")):
+        monkeypatch.setattr(module, name, on_loop(getattr(module, name), seen))
+    batch = {"queries": {"q0": {"query": "NYTimes"}}}
+
+    assert client.post("/v1/annotate", json={"text": "She read the NYTimes.", "threshold": 0}).json()["annotations"]
+    assert client.post("/reconcile/base", json=batch).json()["q0"]["result"]
+    assert len(seen) >= 3
+    assert not any(seen)

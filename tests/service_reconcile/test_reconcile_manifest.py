@@ -1,16 +1,32 @@
-"""The service manifest, cross-origin access and keys."""
+"""The service manifest, cross-origin access and keys.
+
+Matches and extensions in the form of the 1.0 draft.
+
+OpenRefine's sequence of requests, in the shape in which OpenRefine sends them.
+
+It reads the manifest in the browser, guesses types by a batch of ten names with three candidates each, sends batches
+with type_strict "should", sorts candidates by score and takes the first one if it is a match, and fetches columns.
+
+Data extension: values of properties, and which properties to propose.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+from edge_cases import wait_until
 from fastapi.testclient import TestClient
+from linker_base import fill
 from pydantic import SecretStr
-from reconcile_cases import ENDPOINT, post_form, serving
-from specification import Manifest, check
+from reconcile_cases import ENDPOINT, ENTITIES, LIGHTHOUSE, candidates, post_form, serving
+from specification import DraftExtension, DraftResultBatch, Extension, Manifest, Proposal, check
 
+from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.settings import read_settings
@@ -135,3 +151,256 @@ def test_a_method_that_a_path_does_not_take_is_told_those_that_it_takes(client: 
     assert answer.status_code == 405
     assert {"GET", "POST"} <= set(answer.headers["Allow"].split(", "))
     assert answer.json()["message"] == f"This path takes {answer.headers['Allow']}, not PUT."
+
+
+NAME = {"matchType": "name", "v": "Springfield"}
+
+
+def match(client: TestClient, *queries: Any) -> httpx.Response:
+    """The answer to a batch of queries."""
+    return client.post(f"{ENDPOINT}/match", json={"queries": list(queries)})
+
+
+def ids(client: TestClient, *conditions: dict[str, Any], **query: Any) -> list[str]:
+    """The ids of the candidates of one query."""
+    answer = check(DraftResultBatch, match(client, {"conditions": conditions, **query}))
+    return [one["id"] for one in answer["results"][0]["candidates"]]
+
+
+def test_queries_are_answered_in_their_order(client: TestClient) -> None:
+    """Results come in the order of the queries; one that is not valid has an error and no candidates."""
+    answer = check(
+        DraftResultBatch,
+        match(
+            client,
+            {"conditions": [{"matchType": "name", "v": "NYTimes"}], "limit": 1},
+            {"conditions": []},
+            {"conditions": [NAME], "type": "fiction", "lang": "en"},
+        ),
+    )
+    first, bad, third = answer["results"]
+
+    assert [(one["id"], one["match"]) for one in first["candidates"]] == [("nyt", True)]
+    assert bad["candidates"] == []
+    assert bad["error"]["code"] == "invalid"
+    assert third["candidates"][0]["id"] == "tv"
+
+
+def test_a_property_counts_or_is_required(client: TestClient) -> None:
+    """A property changes the order; one that is required leaves only entities that agree."""
+    state = {"matchType": "property", "pid": "state", "v": "Missouri"}
+
+    assert ids(client, NAME, state)[0] == "mo"
+    assert ids(client, NAME, {**state, "required": True}) == ["mo"]
+    assert "mo" not in ids(client, NAME, {**state, "required": True, "matchQuantifier": "none"})
+    both = {**state, "v": ["Missouri", "Illinois"]}
+    assert set(ids(client, NAME, {**both, "required": True})) == {"mo", "il"}
+    assert ids(client, NAME, {**both, "required": True, "matchQuantifier": "all"}) == []
+
+
+def test_an_id_is_a_condition(client: TestClient) -> None:
+    """A condition on the id gives that entity as a match, alone or beside a name; an unknown id gives nothing."""
+    by_id = {"matchType": "id", "v": "ma"}
+    answer = match(client, {"conditions": [by_id]}, {"conditions": [NAME, by_id]}).json()["results"]
+
+    for result in answer:
+        assert (result["candidates"][0]["id"], result["candidates"][0]["match"]) == ("ma", True)
+    assert [one["id"] for one in answer[0]["candidates"]] == ["ma"]
+    assert ids(client, {"matchType": "id", "v": "none"}) == []
+    assert ids(client, {"matchType": "id", "v": [LIGHTHOUSE, "nyt"]}) == [LIGHTHOUSE, "nyt"]
+
+
+def test_of_several_names_the_best_counts(client: TestClient) -> None:
+    """A condition with several names finds what the best of them finds."""
+    assert ids(client, {"matchType": "name", "v": ["qqqq zzzz", "NYTimes"]})[0] == "nyt"
+
+
+@pytest.mark.parametrize(
+    "condition, said",
+    [
+        ({"v": "x"}, "matchType"),
+        ({"matchType": "place", "v": "x"}, "matchType"),
+        ({"matchType": "name"}, "v"),
+        ({"matchType": "property", "v": "x"}, "pid"),
+        ({"matchType": "name", "v": "x", "matchQuantifier": "some"}, "matchQuantifier"),
+        ({"matchType": "name", "v": "x", "matchQualifier": "skos:exactMatch"}, "matchQualifier"),
+    ],
+)
+def test_a_condition_that_is_not_valid_is_an_error_of_its_query(
+    client: TestClient, condition: dict[str, Any], said: str
+) -> None:
+    """The error of the query names what is wrong."""
+    (result,) = match(client, {"conditions": [condition]}).json()["results"]
+
+    assert said in result["error"]["message"]
+
+
+def test_a_body_that_is_no_batch_is_refused(client: TestClient) -> None:
+    """No list of queries is 422, too many are 413."""
+    for body in ({}, [], {"queries": {}}, {"queries": None}):
+        assert client.post(f"{ENDPOINT}/match", json=body).status_code == 422
+    assert client.post(f"{ENDPOINT}/match", content=b"{").status_code == 422
+    assert match(client, *[{"conditions": [NAME]}] * 13).json()["limit"] == "reconcile_batch"
+
+
+def test_an_extension_has_rows_in_a_list(client: TestClient) -> None:
+    """The draft's rows are a list, in the order of the ids."""
+    asked = {"ids": ["ma", "nyt"], "properties": [{"id": "state"}]}
+    answer = check(DraftExtension, client.post(f"{ENDPOINT}/extend", json=asked))
+
+    assert answer["rows"] == [
+        {"id": "ma", "properties": [{"id": "state", "values": [{"str": "Massachusetts"}]}]},
+        {"id": "nyt", "properties": [{"id": "state", "values": []}]},
+    ]
+
+
+BROWSER = {
+    "Origin": "http://127.0.0.1:3333",
+    "Referer": "http://127.0.0.1:3333/project?project=1",
+    "Accept": "application/json, text/javascript, */*; q=0.01",
+}
+
+PROGRAM = {"User-Agent": "OpenRefine/3.9", "Accept-Encoding": "gzip, x-gzip, deflate"}
+
+
+def guess_types(client: TestClient, names: list[str]) -> list[str]:
+    """The types that OpenRefine shows for a column, most frequent first: it counts them by rank and position."""
+    queries = {f"q{i}": {"query": name, "limit": 3} for i, name in enumerate(names)}
+    counts: dict[str, tuple[int, float]] = {}
+    for answer in post_form(client, "queries", queries, **PROGRAM).json().values():
+        for rank, candidate in enumerate(answer["result"]):
+            types = candidate["type"]
+            for place, one in enumerate(types):
+                n, score = counts.get(one["id"], (0, 0.0))
+                counts[one["id"]] = n + 1, score + (len(types) - place) / len(types) / (1 + rank)
+    return sorted(counts, key=lambda one: (-counts[one][0], -counts[one][1]))
+
+
+def judge(result: list[dict[str, Any]]) -> str | None:
+    """The match that OpenRefine sets by itself."""
+    best = sorted(result, key=lambda one: -one["score"])
+    return best[0]["id"] if best and best[0]["match"] else None
+
+
+def test_the_sequence_of_openrefine(client: TestClient) -> None:
+    """A column is reconciled with a type and a second column, and two columns are fetched for it."""
+    manifest = client.get(ENDPOINT, headers=BROWSER).json()
+    types = guess_types(client, ["Springfield", "Springfield "])
+    proposed = manifest["extend"]["propose_properties"]
+    properties = client.get(f"{proposed['service_url']}{proposed['service_path']}?type={types[0]}", headers=BROWSER)
+    column = next(one["id"] for one in properties.json()["properties"] if one["name"] == "state")
+    query = {"query": "Springfield", "type": types[0], "type_strict": "should"}
+    queries = {
+        f"q{i}": {**query, "properties": [{"pid": column, "v": state}]}
+        for i, state in enumerate(("Illinois", "Massachusetts", "Missouri"))
+    }
+    answer = post_form(client, "queries", queries, **PROGRAM).json()
+    matches = [judge(answer[key]["result"]) for key in queries]
+    extension = {"ids": matches, "properties": [{"id": "founded"}, {"id": "links_to", "settings": {"limit": "0"}}]}
+    rows = post_form(client, "extend", extension, **PROGRAM).json()["rows"]
+
+    assert types[0] in ("city", "GPE")
+    assert matches == ["il", "ma", "mo"]
+    assert [rows[one]["founded"][0]["str"] for one in matches] == ["1821", "1636", "1838"]
+
+
+def test_names_of_all_scripts_arrive(client: TestClient) -> None:
+    """A form in UTF-8 with signs of every kind is read, and the answers are keyed as it was."""
+    names = ["Zürich & Söhne + 50 %", "東京", "مدينة", "🗞", 'a "quoted" name', "a\\b", "  spaces  "]
+    answer = post_form(client, "queries", {name: {"query": name} for name in names}).json()
+
+    assert list(answer) == names
+
+
+@pytest.mark.slow
+def test_a_changed_collection_has_its_new_properties(
+    reconcile_settings: ServiceSettings, tmp_path: Path, model: Path
+) -> None:
+    """After an edit by another process, new columns are suggested and count."""
+    store = str(tmp_path / "store")
+    fill(tmp_path / "store", "places", str(model), ENTITIES[:2], is_loaded=True)
+    changed = {"store": store, "cache": str(tmp_path / "cache"), "reload_s": 0.02}
+    with serving(reconcile_settings.model_copy(update=changed)) as client:
+        assert "river" not in client.get(f"{ENDPOINT}/suggest/property").text
+        with EntityLinker.open("places", store=store) as linker:
+            linker.add([Entity("or", "Springfield", (), ("city",), ("GPE",), None, {"river": "McKenzie"})])
+        wait_until(lambda: "river" in client.get(f"{ENDPOINT}/suggest/property").text)
+        found = candidates(client, query="Springfield", properties=[{"pid": "river", "v": "McKenzie"}])
+        assert found[0]["id"] == "or"
+
+
+ASKED = {
+    "ids": ["nyt", LIGHTHOUSE, "none"],
+    "properties": [{"id": "country"}, {"id": "links_to"}, {"id": "popularity"}, {"id": "no such"}],
+}
+
+
+def test_values_are_returned_for_each_entity_and_property(client: TestClient) -> None:
+    """A row has a list for each property, empty where nothing is known; links are entities, numbers are numbers."""
+    answer = check(Extension, post_form(client, "extend", ASKED))
+
+    assert [one["id"] for one in answer["meta"]] == ["country", "links_to", "popularity", "no such"]
+    assert answer["rows"]["nyt"] == {
+        "country": [{"str": "United States"}],
+        "links_to": [],
+        "popularity": [],
+        "no such": [],
+    }
+    assert answer["rows"][LIGHTHOUSE]["links_to"] == [
+        {"id": "nyt", "name": "The New York Times"},
+        {"id": "gone", "name": "gone"},
+    ]
+    assert answer["rows"][LIGHTHOUSE]["popularity"] == [{"float": 12.5}]
+    assert answer["rows"]["none"] == {one["id"]: [] for one in answer["meta"]}
+    assert answer == client.get(ENDPOINT, params={"extend": json.dumps(ASKED)}).json()
+    assert answer == client.post(ENDPOINT, json={"extend": ASKED}).json()
+
+
+def test_names_types_and_descriptions_can_be_fetched(client: TestClient) -> None:
+    """What every base has is a property, too; the setting limit bounds the values, also as a form sends it."""
+    own = ("name", "aliases", "description", "kb_types", "types")
+    asked = {"ids": ["nyt"], "properties": [{"id": one} for one in own]}
+    row = post_form(client, "extend", asked).json()["rows"]["nyt"]
+
+    assert {key: [value["str"] for value in values] for key, values in row.items()} == {
+        "name": ["The New York Times"],
+        "aliases": ["NYTimes", "Times of New York"],
+        "description": ["A daily newspaper"],
+        "kb_types": ["newspaper"],
+        "types": ["ORG"],
+    }
+    limited = {"ids": ["nyt"], "properties": [{"id": "aliases", "settings": {"limit": "1"}}]}
+    assert len(post_form(client, "extend", limited).json()["rows"]["nyt"]["aliases"]) == 1
+
+
+@pytest.mark.parametrize(
+    "asked, where",
+    [
+        ({}, "extend.ids"),
+        ([], "extend"),
+        ({"ids": [1], "properties": []}, "extend.ids.0"),
+        ({"ids": [], "properties": [{}]}, "extend.properties.0.id"),
+        ({"ids": [], "properties": [{"id": "a", "settings": {"limit": -1}}]}, "extend.properties.0.settings.limit"),
+        ({"ids": ["x"] * 51, "properties": []}, "ids"),
+        ({"ids": ["x"], "properties": [{"id": "a"}] * 7}, "properties"),
+    ],
+)
+def test_an_extension_that_is_not_valid_is_refused(client: TestClient, asked: object, where: str) -> None:
+    """The answer names the field, or the limit that was passed."""
+    answer = post_form(client, "extend", asked)
+
+    assert (answer.status_code, answer.json()["where"]) == (422, where)
+
+
+def test_properties_are_proposed_for_a_type(client: TestClient) -> None:
+    """A type proposes the properties that its entities have; no type, or one without a sample, proposes all."""
+    url = f"{ENDPOINT}/extend/propose"
+    of_city = check(Proposal, client.get(url, params={"type": "city", "limit": 10}))
+    of_all = check(Proposal, client.get(url, params={"type": ""}))
+
+    assert {"state", "founded"} <= {one["id"] for one in of_city["properties"]}
+    assert "country" not in {one["id"] for one in of_city["properties"]}
+    assert of_city["limit"] == 10
+    assert {"country", "links_to"} <= {one["id"] for one in of_all["properties"]}
+    assert len(client.get(url, params={"type": "", "limit": 1}).json()["properties"]) == 1
+    assert client.get(url, params={"limit": 21}).json()["limit"] == "max_limit"

@@ -1,12 +1,15 @@
-"""A base is cut by entity while it is scanned."""
+"""A base is cut by entity while it is scanned.
+Segments of parts become those of one collection.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from spread_cases import write_base
+from spread_cases import assert_equal, write_base
 
 from ingest.base.reader import Reader
 from ingest.base.scan import scan
@@ -14,8 +17,16 @@ from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread.cutting import BUCKETS, BucketReader, bucket_of, buckets_of, cut_and_scan
 from ingest.spread.driver import LEAST_NAMES, NAMES_PER_PART, count_parts
+from pearl_qdrant import load_base
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
+from pearl_qdrant.store.edge import joining, placing
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.content import read_index_state
+from pearl_qdrant.store.edge.joining import join_parts
+from pearl_qdrant.store.edge.store import EdgeStore
 
 
 @pytest.fixture
@@ -117,3 +128,77 @@ def test_a_folder_that_cannot_be_written_is_reported(base: Path, tmp_path: Path)
 def test_parts_are_a_multiple_of_the_workers(names: int, workers: int, expected: int) -> None:
     """A part has two million names at most and 25,000 at least; all workers get as many parts."""
     assert count_parts(names, workers) == expected
+
+
+@pytest.fixture(scope="module")
+def encoder(model: Path) -> Encoder:
+    """A tiny model."""
+    return load_encoder(str(model), device="cpu")
+
+
+@pytest.mark.slow
+def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part keeps its graph in the joined collection, and an update adds one more instead of merging them."""
+    monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
+    base, store = write_base(tmp_path / "base.tsv", 40), str(tmp_path / "store")
+    load_base(base, "parts", store=store, model=encoder, partitions=2)
+    folder = tmp_path / "store" / "parts"
+    opened = EdgeStore(tmp_path / "store")
+    with closing(opened.open("parts")) as collection:
+        status = collection.status()
+        before = graphs(folder)
+        assert (status.is_finalized, status.indexed_vectors, status.segments) == (True, status.vectors, 3)
+    write_base(base, 60)
+    load_base(base, "parts", store=store, model=encoder, update=True)
+
+    state = read_index_state(folder)
+    assert state is not None
+    assert state.parts == 2
+    assert len(before) == 2
+    assert before < graphs(folder)
+    load_base(base, "whole", kb="parts", store=store, model=encoder)
+    with closing(opened.open("parts")) as parts, closing(opened.open("whole")) as whole:
+        assert parts.status().is_finalized
+        query = encoder.encode(["w3 times", "new york 17", "late 7"]).vectors
+        ours = [[found.point.name for found in names] for names in parts.search(query, limit=5)]
+        theirs = [[found.point.name for found in names] for names in whole.search(query, limit=5)]
+        assert ours == theirs
+
+
+def graphs(folder: Path) -> set[str]:
+    """The segments with a graph."""
+    return {path.parent.parent.name for path in folder.glob("shard/segments/*/vector_index-dense/graph.bin")}
+
+
+@pytest.mark.slow
+def test_parts_are_copied_where_there_are_no_hard_links(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another disk than the store, the work folder's parts are copied; the collection is the same."""
+
+    def refuse(path: Path, target: Path) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    base, store = write_base(tmp_path / "base.tsv", 20), tmp_path / "store"
+    load_base(base, "whole", kb="kb", store=str(store), model=encoder)
+    monkeypatch.setattr(placing.Path, "hardlink_to", refuse)
+    load_base(base, "parts", kb="kb", store=str(store), model=encoder, partitions=2, work=tmp_path / "work")
+
+    assert_equal(store, "whole", "parts")
+    assert sorted(path.name for path in store.iterdir()) == ["parts", "whole"]
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of the file system while parts are joined are errors of the store."""
+    (tmp_path / "shard").mkdir()
+    (tmp_path / "part" / "shard").mkdir(parents=True)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(joining, "make_log", full)
+    (tmp_path / "part" / "shard" / "edge_config.json").write_text("{}")
+
+    with pytest.raises(edge_shard.StoreFullError, match="No space left for collection 'c'"):
+        join_parts(tmp_path, [tmp_path / "part"], "c")

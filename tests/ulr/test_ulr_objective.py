@@ -1,8 +1,12 @@
-"""The objective of ULR against a naive computation by transformers, sequence by sequence."""
+"""The MLM head: of a checkpoint that has one, made for one that has none, and written with the encoder.
+The objective of ULR against a naive computation by transformers, sequence by sequence.
+Scores of n-grams by the network in training.
+"""
 
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +14,135 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
+from tiny_models import DIM, as_sentence_transformers, make_bert, make_pearl, write_json
 from torch import Tensor
-from ulr_cases import config, make_masked_lm, open_base, views_of
+from ulr_cases import SENTENCES, config, make_encoder, make_masked_lm, open_base, views_of
 
-from training.ulr.drawing import Views
-from training.ulr.objective import HEAD_NAMES, backward, head_tensors, misad
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.errors import CheckpointError, ModelError
+from training.networks.checkpoints import open_base_model
+from training.ngrams.files import MarkedSequence, NgramSpan, choose_spans
+from training.ulr.drawing import NetworkScorer, TokenisedSequence, Views, tokenise
+from training.ulr.objective import HEAD_NAMES, backward, head_names, head_tensors, misad
+from training.ulr.train_ulr import UlrBase, write_encoder
+
+KINDS = (
+    *("bert", "albert", "electra"),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("roberta", "distilbert", "mpnet")),
+)
+"""The families of the paper, and others, which have the same code behind other names of weights."""
+
+IDS = torch.tensor([[2, 8, 9, 10, 3], [2, 11, 12, 13, 3]])
+MASK = torch.ones_like(IDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_head_of_a_checkpoint_is_used_and_written_back(kind: str, tmp_path: Path) -> None:
+    """The logits are those of transformers, for the checkpoint and for the folder that is written from it."""
+    folder = make_masked_lm(tmp_path / kind, kind)
+    base = open_base(folder)
+    assert base.has_head
+    theirs: Any = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        base.network.head.bias += 1.0
+        theirs.get_output_embeddings().bias += 1.0
+        ours = base.network.eval().logits(base.network.hidden(IDS, MASK))
+        torch.testing.assert_close(ours, theirs(IDS, MASK).logits, rtol=1e-4, atol=1e-4)
+
+        write_encoder(tmp_path / "out", base, training={"steps": 3})
+        again: Any = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
+        torch.testing.assert_close(again(IDS, MASK).logits, ours, rtol=1e-4, atol=1e-4)
+    assert open_base(tmp_path / "out").has_head
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_is_made_where_there_is_none(kind: str, tmp_path: Path) -> None:
+    """It is tied to the input embeddings, the same for the same seed, and the encoder is as it was."""
+    folder = make_encoder(tmp_path / kind, kind)
+    base, again, other = (open_base(folder, seed=seed) for seed in (1, 1, 2))
+
+    assert not base.has_head
+    assert torch.equal(base.network.head.dense.weight, again.network.head.dense.weight)
+    assert not torch.equal(base.network.head.dense.weight, other.network.head.dense.weight)
+    encoder: Any = base.network.encoder
+    hidden = base.network.eval().hidden(IDS, MASK)
+    assert base.network.logits(hidden).shape == (2, 5, len(encoder.get_input_embeddings().weight))
+    assert "decoder.weight" not in str(list(base.network.state_dict()))
+    torch.testing.assert_close(hidden, transformers.AutoModel.from_pretrained(folder).eval()(IDS, MASK)[0])
+
+
+def test_old_names_of_the_layer_norm_are_read(tmp_path: Path) -> None:
+    """The first checkpoints of BERT call its weights gamma and beta."""
+    folder = make_masked_lm(tmp_path / "bert", "bert")
+    tensors = load_file(folder / "model.safetensors")
+    norm = "cls.predictions.transform.LayerNorm"
+    wanted = tensors.pop(f"{norm}.weight")
+    tensors |= {f"{norm}.gamma": wanted, f"{norm}.beta": tensors.pop(f"{norm}.bias")}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    base = open_base(folder)
+
+    assert base.has_head
+    assert torch.equal(base.network.head.norm.weight, wanted)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_the_encoder_that_is_written_loads_as_a_plain_encoder(pooling: Any, tmp_path: Path) -> None:
+    """Its vectors are those of the network, with pooling and prefix of the start, and `train fit` can start from it."""
+    folder = as_sentence_transformers(make_encoder(tmp_path / "bert", "bert"), pooling=pooling, prompt="the ")
+    base = open_base(folder)
+    assert (base.network.pooling, base.prefix, base.max_length) == (pooling, "the ", 16)
+    write_encoder(tmp_path / "out", base, training={})
+
+    encoder = load_encoder(str(tmp_path / "out"), device="cpu", precision="fp32")
+
+    encoding = base.tokenizer.encode("the new york")
+    ids, mask = torch.tensor([encoding.ids]), torch.tensor([encoding.attention_mask])
+    with torch.no_grad():
+        wanted = torch.nn.functional.normalize(base.network.eval().pool(base.network.hidden(ids, mask), mask))
+    torch.testing.assert_close(torch.from_numpy(encoder.encode(["new york"]).vectors), wanted, rtol=1e-4, atol=1e-5)
+    assert encoder.info.pooling == pooling
+    assert open_base_model(str(tmp_path / "out"), name="next").config.dim == DIM
+
+
+def test_max_pooling_is_for_sentence_transformers_alone(tmp_path: Path) -> None:
+    """A folder with max pooling says so, and is refused where only mean and cls are known."""
+    base = open_base(make_encoder(tmp_path / "bert", "bert"), pooling="max")
+    write_encoder(tmp_path / "out", base, training={})
+
+    with pytest.raises(ModelError, match="its pooling is max"):
+        load_encoder(str(tmp_path / "out"), device="cpu")
+    assert open_base(tmp_path / "out", pooling="max").network.pooling == "max"
+
+
+def test_the_phrase_encoder_of_a_checkpoint_is_a_start(tmp_path: Path) -> None:
+    """A PEARL checkpoint with weights for torch can be trained; one without says how to get them."""
+    make_pearl(tmp_path / "pearl", onnx_graph=False)
+    make_pearl(tmp_path / "graph", torch_weights=False)
+
+    assert not open_base(tmp_path / "pearl").has_head
+    with pytest.raises(CheckpointError, match="models export"):
+        open_base(tmp_path / "graph")
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    """A token without an embedding would end the run in an error of torch."""
+    folder = make_encoder(tmp_path / "bert", "bert")
+    other = make_bert(tmp_path / "other", words=5)
+    (folder / "tokenizer.json").write_bytes((other / "tokenizer.json").read_bytes())
+    with pytest.raises(CheckpointError, match="belongs to another model"):
+        open_base(folder)
+
+
+def test_other_families_are_refused(tmp_path: Path) -> None:
+    """The message names the families that can be trained."""
+    with pytest.raises(ModelError, match="type 'gpt2' cannot be trained with ULR; these can: albert, bert"):
+        head_names("gpt2")
+    write_json(tmp_path / "config.json", {"model_type": "bert"})
+    with pytest.raises(CheckpointError, match=r"no model\.safetensors"):
+        open_base(tmp_path)
+
 
 WAYS: list[tuple[Any, bool, bool, int]] = [
     ("mean", False, False, 2),
@@ -161,3 +289,68 @@ def test_one_term_alone_can_be_trained(folders: Callable[[str], Path]) -> None:
     assert losses.mlm == pytest.approx(backward(network, whole, config()).mlm)
     assert all(parameter.grad is None for parameter in network.encoder.parameters())
     assert all(parameter.grad is not None for parameter in network.head.parameters())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT with its MLM head."""
+    return make_masked_lm(tmp_path_factory.mktemp("models") / "bert", "bert")
+
+
+@pytest.fixture
+def base(folder: Path) -> UlrBase:
+    """The same, opened to be trained."""
+    return open_base(folder)
+
+
+def read(base: UlrBase, max_tokens: int = 40) -> dict[str, TokenisedSequence]:
+    """The tokens of the sentences, by text."""
+    return {one.text: one for one in tokenise(base.tokenizer, SENTENCES, prefix="", max_tokens=max_tokens)}
+
+
+def naive_score(folder: Path, base: UlrBase, text: str, span: tuple[int, int]) -> float:
+    """One sequence at a time by transformers' own model: the mean probability of the tokens that were masked."""
+    from transformers import BertForMaskedLM
+
+    encoding = base.tokenizer.encode(text)
+    inside = [i for i, (a, b) in enumerate(encoding.offsets) if a < b and a < span[1] and b > span[0]]
+    ids = torch.tensor([[4 if i in inside else token for i, token in enumerate(encoding.ids)]])
+    with torch.no_grad():
+        chances = BertForMaskedLM.from_pretrained(folder).eval()(input_ids=ids).logits[0].softmax(-1)
+    return sum(float(chances[i, encoding.ids[i]]) for i in inside) / len(inside)
+
+
+def test_scores_are_those_of_one_sequence_at_a_time(folder: Path, base: UlrBase) -> None:
+    """Batches, padding and order make no difference to the score of section 3.3; the lowest one is chosen."""
+    scorer = NetworkScorer(base.network, read(base), mask_id=4, batch=2)
+    texts, spans = [SENTENCES[0], SENTENCES[4], SENTENCES[0], SENTENCES[2]], [(4, 12), (0, 10), (0, 3), (4, 9)]
+    naive = [naive_score(folder, base, *one) for one in zip(texts, spans, strict=True)]
+
+    assert scorer(texts, spans) == pytest.approx(naive, rel=1e-4)
+    assert scorer([], []) == []
+    found = (NgramSpan(4, 12, 2, 3.0), NgramSpan(0, 3, 1, 3.0))
+    marked = MarkedSequence(SENTENCES[0], found, 11)
+    lowest = found[0] if naive[0] < naive[2] else found[1]
+    assert choose_spans([marked], "lowest_score", rng=random.Random(0), score=scorer) == [lowest]
+
+
+def test_a_span_that_cannot_be_chosen_has_no_score(base: UlrBase) -> None:
+    """A span that was truncated, has no token or has all of them; the others of the sequence have a score."""
+    scorer = NetworkScorer(base.network, read(base, max_tokens=6), mask_id=4, batch=2)
+    text = next(iter(read(base, max_tokens=6)))
+    scores = scorer([text] * 4, [(0, 3), (len(text), len(text) + 5), (3, 4), (0, len(text))])
+
+    assert 0 < scores[0] < 1
+    assert all(score != score for score in scores[1:])
+
+
+def test_a_network_in_training_goes_on_training(base: UlrBase) -> None:
+    """Dropout is off while it scores, and on again afterwards; no gradient is kept."""
+    network = base.network.train()
+    modes: list[bool] = []
+    network.encoder.register_forward_hook(lambda module, *_: modes.append(module.training or torch.is_grad_enabled()))
+
+    NetworkScorer(network, read(base), mask_id=4, batch=2)([SENTENCES[0]], [(4, 12)])
+
+    assert modes == [False]
+    assert network.training

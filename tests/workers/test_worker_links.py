@@ -1,17 +1,73 @@
-"""Links that worker processes make are those of one process."""
+"""The option `--workers` of `link` and `annotate`.
+Links that worker processes make are those of one process.
+Parts of the workers: default number, packed links.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from worker_cases import assert_same
+from cli_runner import Run
+from worker_cases import CLOSE, assert_same
 
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import EntityLinker, cores
+from pearl_qdrant.cores import MAX_A_CORE, MAX_DEFAULT, count_workers, usable_cores
 from pearl_qdrant.errors import LinkerClosedError, OptionError, UnknownTypeError
-from pearl_qdrant.linking.workers import pool
+from pearl_qdrant.linking.workers import pool, process
+from pearl_qdrant.linking.workers.process import read_annotations, read_link
+from pearl_qdrant.records import Annotation, Candidate, LearnedCount, Link, NilReason
+
+ROWS = "id\tname\taliases\nnyc\tNew York\tNYC|Big Apple\nnyt\tThe New York Times\tNYTimes\nmi\theart attack\t\n"
+LINES = "NYC\n\nheart atack\nNYTimes\nnothing of it\nBig Apple\nNew York\nNYC\nnyt\n"
+
+
+@pytest.fixture
+def base(run: Run, tmp_path: Path, model: Path) -> None:
+    """The collection `base`."""
+    (tmp_path / "base.tsv").write_text(ROWS)
+    assert run("ingest", str(tmp_path / "base.tsv"), "--collection", "base", "--model", str(model)).status == 0
+
+
+def without_numbers(value: Any) -> Any:
+    """A JSON value with its floating-point numbers cut to what does not depend on the batch."""
+    if isinstance(value, float):
+        return round(value / CLOSE / 100)
+    if isinstance(value, dict):
+        return {key: without_numbers(one) for key, one in value.items()}
+    return [without_numbers(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.usefixtures("base")
+@pytest.mark.parametrize("command", ["link", pytest.param("annotate", marks=pytest.mark.slow)])
+def test_a_file_is_answered_the_same_by_workers(run: Run, tmp_path: Path, command: str) -> None:
+    """With --workers the command prints what it prints without."""
+    (tmp_path / "mentions.txt").write_text(LINES)
+    options = (command, "--file", str(tmp_path / "mentions.txt"), "--json", "--threshold", "0")
+
+    alone = run(*options, "--workers", "1")
+    found = run(*options, "--workers", "2")
+
+    assert (alone.status, found.status, found.err) == (0, 0, alone.err)
+    ours, theirs = ([json.loads(line) for line in out.splitlines()] for out in (found.out, alone.out))
+    assert without_numbers(ours) == without_numbers(theirs)
+    assert len(ours) > 3
+
+
+def test_workers_are_for_many_mentions(run: Run, tmp_path: Path) -> None:
+    """--workers without a file, with documents, or below 1 is a wrong use that says why."""
+    (tmp_path / "documents.jsonl").write_text("")
+
+    assert "--workers is for --file" in run("link", "NYC", "--workers", "2").err
+    assert "--workers is for --file" in run("annotate", "NYC", "--workers", "2").err
+    documents = run("link", "--file", str(tmp_path / "documents.jsonl"), "--workers", "2")
+    assert "documents are linked one after the other" in documents.err
+    assert run("link", "--file", "-", "--workers", "0").status == 2
 
 
 class Loud(str):
@@ -194,3 +250,58 @@ def test_a_closed_linker_has_no_workers(reader: EntityLinker) -> None:
         next(links)
     with pytest.raises(LinkerClosedError):
         next(linker.link_batch(MENTIONS, workers=2))
+
+
+@pytest.mark.parametrize(
+    "quota, expected",
+    [
+        ("max 100000\n", 12),
+        ("200000 100000\n", 2),
+        ("50000 100000\n", 1),
+        ("250000 100000", 3),
+        ("odd", 12),
+        (None, 12),
+    ],
+)
+def test_a_container_counts_its_own_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None, expected: int
+) -> None:
+    """A container that may use two of twelve cores has two workers."""
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota)
+
+    assert count_workers(quota=tmp_path / "cpu.max") == usable_cores(tmp_path / "cpu.max") == expected
+
+
+def test_a_large_machine_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default there are at most 16 workers."""
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(200)), raising=False)
+
+    assert count_workers(quota=tmp_path / "none") == MAX_DEFAULT == 16
+
+
+@pytest.mark.parametrize("wanted, expected", [(1, 1), (7, 7), (8, 8), (40, 8), (10**9, 8)])
+def test_more_than_four_workers_a_core_are_never_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int, expected: int
+) -> None:
+    """Whatever is requested, two cores have eight processes at most."""
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+
+    assert count_workers(wanted, tmp_path / "none") == expected <= 2 * MAX_A_CORE
+
+
+def test_links_are_unpacked_as_they_were(reader: EntityLinker) -> None:
+    """A link is the same after the way from a worker, with all that it may have."""
+    odd = Candidate(
+        "id", "kb", "Name", "name", ("a",), ("b",), popularity=2.0, features={"dense": 1.0}, document={"x": 2}
+    )
+    learned = Link(
+        "m", None, None, None, NilReason.AMBIGUOUS, (odd,), None, ("careful",), "r", (LearnedCount("e", "kb", 2),)
+    )
+    broken = replace(learned, canonical_name="\ud800", candidates=())
+    links = [*reader.link_batch(["NYC", "nothing", "", "\ud800"], workers=1), learned, broken]
+    annotations = [[Annotation("\ud800", 0, 1, learned, "long form"), Annotation("NYC", 2, 5, links[0])], []]
+
+    assert [read_link(process._pack(replace(one, mention="")), one.mention) for one in links] == links
+    assert [read_annotations(process._pack(one)) for one in annotations] == annotations
