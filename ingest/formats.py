@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.reader import Format, FormatOption, PathLike, read_head
+from ingest.base.format import Format, FormatOption, PathLike, read_head
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ingest.base.scan import ScanResult
     from ingest.base.type_map import make_entity
     from ingest.formats import ReadOptions
-    from ingest.load.results import LoadEvents, LoadResult
+    from ingest.load.events import LoadEvents
+    from ingest.load.results import LoadResult
     from ingest.load_base import load_base, read_entities, scan_base
     from ingest.readers.columns import TableColumns
     from pearl_qdrant.errors import (
@@ -155,7 +156,7 @@ _MODULE_OF = {
     "HeadOptions": "training.options",
     "Link": "pearl_qdrant.records",
     "LinkOptions": "pearl_qdrant.linking.options",
-    "LoadEvents": "ingest.load.results",
+    "LoadEvents": "ingest.load.events",
     "LoadResult": "ingest.load.results",
     "LoveConfig": "training.options",
     "MiningConfig": "training.options",

@@ -19,7 +19,7 @@ from ingest.io.streams import open_sources
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ingest.base.reader import PathLike
+    from ingest.base.format import PathLike
     from pearl_qdrant.records import Entity
 
 

@@ -36,8 +36,9 @@ import numpy as np
 from ingest.base.reader import Hashes, Reader
 from ingest.base.scan import ScanResult, hash_texts
 from ingest.io.report import ReadReport
+from ingest.load.events import LoadEvents
 from ingest.load.inventory import BATCH, Inventory, Named
-from ingest.load.results import LoadEvents, LoadResult
+from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable

@@ -12,9 +12,10 @@ from itertools import islice
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
+from ingest.load.events import LoadEvents
 from ingest.load.inventory import stored_points
 from ingest.load.pipeline import MayRemove, ingest
-from ingest.load.results import LoadEvents, LoadResult
+from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.learned.aliases import sync_aliases

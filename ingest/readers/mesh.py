@@ -21,7 +21,7 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
-    from ingest.base.reader import Head, PathLike
+    from ingest.base.format import Head, PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 

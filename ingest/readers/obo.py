@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.base.reader import Head
+from ingest.base.format import Head
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, TOO_MANY_ROWS, ReadReport

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.reader import Head
+from ingest.base.format import Head
 from ingest.io.report import NO_ID, NO_NAME, NUL_CHARACTER, ReadReport
 from ingest.readers.json_records import read_values
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, OntologyReader, Term, clean, short_id

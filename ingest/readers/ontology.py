@@ -21,7 +21,7 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
 if TYPE_CHECKING:
-    from ingest.base.reader import PathLike
+    from ingest.base.format import PathLike
     from ingest.formats import ReadOptions
     from ingest.io.source import ByteSource
 

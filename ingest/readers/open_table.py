@@ -21,7 +21,7 @@ from ingest.readers.layouts import Base, find_shape, known_bases
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 
 if TYPE_CHECKING:
-    from ingest.base.reader import Head
+    from ingest.base.format import Head
     from ingest.formats import ReadOptions
 
 _N_SAMPLE = 200  # rows by which layouts, separators and suspicions are found

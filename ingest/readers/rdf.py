@@ -30,8 +30,9 @@ import msgspec
 import numpy as np
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
 
+from ingest.base.format import Head, PathLike
 from ingest.base.merge import RowStore, store_scattered
-from ingest.base.reader import Hashes, Head, PathLike
+from ingest.base.reader import Hashes
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES

@@ -17,8 +17,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ingest.base.format import read_head
 from ingest.base.merge import RowStore
-from ingest.base.reader import read_head
 from ingest.base.reader_base import ReaderBase
 from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding
 from ingest.io.report import ReadReport, ReadWarning, make_excerpt
@@ -37,7 +37,7 @@ from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
-    from ingest.base.reader import PathLike
+    from ingest.base.format import PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 

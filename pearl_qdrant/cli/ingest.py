@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, all_options
-from ingest.load.results import LoadEvents, reading_counts
+from ingest.load.events import LoadEvents
+from ingest.load.results import reading_counts
 from pearl_qdrant.cli.common.options import (
     device_option,
     json_option,
@@ -29,7 +30,7 @@ from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUA
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.base.reader import FormatOption
+    from ingest.base.format import FormatOption
     from ingest.base.scan import ScanResult
     from ingest.load.results import LoadResult
     from pearl_qdrant.encoder.protocol import Encoder

@@ -219,7 +219,7 @@ def _in_documents(
     linker: EntityLinker, file: BinaryIO, options: LinkOptions, without: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, object], Link]]:
     """The links of all mentions of the documents of a file, with the id or line of the document and the place."""
-    from pearl_qdrant.linking.documents.files import read_document_lines
+    from pearl_qdrant.linking.documents.mentions import read_document_lines
 
     for passage in read_document_lines(file, name_of(file)):
         document: dict[str, object] = {"line": passage.line} if passage.id is None else {"id": passage.id}

@@ -22,9 +22,8 @@ from pearl_qdrant.linking.learned.learner import Learner
 from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.linking.lifetime import Lifetime, Reloader, encoder_of
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
-from pearl_qdrant.linking.mention_detection.blocks import Block, of_texts, read_blocks
+from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.name_windows import names_in
-from pearl_qdrant.linking.mention_detection.passages import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.mentions import check_are_many, take_async
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold

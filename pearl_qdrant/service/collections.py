@@ -21,7 +21,7 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_detection.passages import GivenSpan
+from pearl_qdrant.linking.mention_detection.blocks import GivenSpan
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.service.errors import (

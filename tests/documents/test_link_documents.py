@@ -14,8 +14,8 @@ from linker_base import fill
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.cli.link import link
 from pearl_qdrant.errors import FormatError, UnknownTypeError
-from pearl_qdrant.linking.documents.files import read_document_lines
 from pearl_qdrant.linking.documents.linking import capitalised_names
+from pearl_qdrant.linking.documents.mentions import read_document_lines
 from pearl_qdrant.linking.documents.model import PARTS
 
 TEXT = "Bill Clinton met the mayor of Gotham. Later Clinton left the National Security Agency (NSA)."

@@ -24,7 +24,8 @@ from pearl_qdrant.errors import CheckpointError, ModelError
 from training.networks.checkpoints import open_base_model
 from training.ngrams.files import MarkedSequence, NgramSpan, choose_spans
 from training.ulr.drawing import NetworkScorer, TokenisedSequence, Views, tokenise
-from training.ulr.objective import HEAD_NAMES, backward, head_names, head_tensors, misad
+from training.ulr.network import HEAD_NAMES, head_names, head_tensors
+from training.ulr.objective import backward, misad
 from training.ulr.train_ulr import UlrBase, write_encoder
 
 KINDS = (

@@ -20,7 +20,8 @@ from pearl_qdrant.errors import OptionError
 from training.finetune.objective import fit
 from training.training_loop import read_log
 from training.ulr.drawing import TextSequences, UlrData, ViewDrawer, open_masking
-from training.ulr.objective import UlrNetwork, UlrTerms, backward, open_head
+from training.ulr.network import UlrNetwork, open_head
+from training.ulr.objective import UlrTerms, backward
 from training.ulr.request import UlrConfig
 
 WEIGHTS: dict[str, Any] = {"misad_weight": 30.0, "mlm_weight": 0.5}

@@ -11,7 +11,7 @@ from worker_cases import assert_same
 
 from pearl_qdrant import Annotation, EntityLinker
 from pearl_qdrant.errors import UnknownTypeError
-from pearl_qdrant.linking.mention_detection.passages import DocLike
+from pearl_qdrant.linking.mention_detection.blocks import DocLike
 from pearl_qdrant.linking.workers import pool
 
 TEXTS = [

@@ -36,7 +36,7 @@ from training.examples.files import opened_sources, read_texts
 from training.networks.phrase_vectors import autocast, device_of, find_precision, pad
 from training.ngrams.files import MarkedSequence, MarkedSequences, NgramCorpus, choose_spans, split_sentences
 from training.options import TrainingEvents, as_paths
-from training.ulr.objective import UlrNetwork
+from training.ulr.network import UlrNetwork
 from training.ulr.request import UlrConfig, UlrRequest
 
 Span = tuple[int, int]

@@ -30,7 +30,8 @@ from training.networks.checkpoints import find_device, open_for_torch, phrase_te
 from training.options import TrainingEvents, as_paths, refuse_overwriting
 from training.training_loop import shard_of_environment
 from training.ulr.drawing import open_data
-from training.ulr.objective import UlrNetwork, UlrRecord, fit_ulr, head_names, head_tensors, open_head
+from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
+from training.ulr.objective import UlrRecord, fit_ulr
 from training.ulr.request import Pooling, UlrConfig, UlrRequest, UlrResult
 
 _TOKENIZER_FILES = (

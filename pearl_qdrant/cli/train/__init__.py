@@ -9,9 +9,8 @@ import click
 
 _COMMANDS_OF = {
     "data": ("corpus", "ngrams", "paraphrase", "synonyms", "negatives"),
-    "fit": ("love", "fit", "ulr"),
+    "fit": ("love", "fit", "ulr", "refresh"),
     "finish": ("average", "head", "export"),
-    "refresh": ("refresh",),
 }
 """The commands of each module in this folder."""
 

@@ -47,7 +47,7 @@ from pearl_qdrant.linking.documents.model import (
 from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.mention_detection.assertions import with_assertions
-from pearl_qdrant.linking.mention_detection.passages import GivenSpan
+from pearl_qdrant.linking.mention_detection.blocks import GivenSpan
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention

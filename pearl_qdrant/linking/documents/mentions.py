@@ -24,7 +24,8 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.documents.model import COLUMN, FEATURES, NIL_COLUMN, NIL_FEATURES, FloatArray
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.mention_detection.abbreviations import expand, find_abbreviations, find_uses
-from pearl_qdrant.linking.mention_detection.passages import GivenSpan, Passage, read_passages, read_spans
+from pearl_qdrant.linking.mention_detection.blocks import GivenSpan, read_spans
+from pearl_qdrant.linking.mention_detection.passages import Passage, read_passages
 from pearl_qdrant.linking.mention_detection.tokens import as_name
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.rules import BONUS

@@ -17,10 +17,9 @@ from pearl_qdrant.linking.documents.model import FloatArray, check_parts
 from pearl_qdrant.linking.documents.word_types import Passages
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.blocks import Block, finished
+from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, read_text
 from pearl_qdrant.linking.mention_detection.in_process import InProcessLinker
 from pearl_qdrant.linking.mention_detection.name_windows import spelled_in
-from pearl_qdrant.linking.mention_detection.passages import DocLike, GivenSpan, read_text
 from pearl_qdrant.linking.mentions import check_are_many
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration

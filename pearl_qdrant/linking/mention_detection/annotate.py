@@ -20,10 +20,9 @@ from pearl_qdrant.linking.mention_detection.abbreviations import (
     expand,
     find_uses,
 )
-from pearl_qdrant.linking.mention_detection.blocks import Block, finished, of_texts, read_blocks
+from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
-from pearl_qdrant.linking.mention_detection.passages import DocLike, GivenSpan
 from pearl_qdrant.linking.mention_detection.selection import (
     SpanCandidate,
     as_nil,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
-from pearl_qdrant.linking.mention_detection.name_policy import (
+from pearl_qdrant.linking.mention_detection.tokens import (
     ARTICLES,
     COMMON_WORDS,
     CONNECTORS,
@@ -21,8 +21,12 @@ from pearl_qdrant.linking.mention_detection.name_policy import (
     HAN_PARTICLES,
     ROLES,
     STOP_WORDS,
+    TITLES,
+    Gap,
+    Word,
+    character_classes,
+    split_words,
 )
-from pearl_qdrant.linking.mention_detection.tokens import TITLES, Gap, Word, character_classes, split_words
 
 MAX_WORDS = 6
 """Words of a phrase. A fully capitalised one may have `MAX_CAPITALISED`, as long names of organisations do."""

@@ -20,8 +20,7 @@ from typing import Any
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.installing import install_command
-from pearl_qdrant.resolution.graphs.records import Edge, Graph, Merge, Node, Rules, Value
-from pearl_qdrant.resolution.graphs.resolving import ADDED
+from pearl_qdrant.resolution.graphs.records import ADDED, Edge, Graph, Merge, Node, Rules, Value
 
 _ENTITIES = ("entities.parquet", "create_final_entities.parquet")
 _RELATIONSHIPS = ("relationships.parquet", "create_final_relationships.parquet")
