@@ -61,7 +61,7 @@ def print_formats(context: click.Context, parameter: click.Parameter, is_asked: 
     every = (*FORMATS, *known_bases())
     width = max(len(one.name) for one in every)
     for one in every:
-        click.echo(f"{one.name:<{width}}  {one.title}: {one.what}")
+        echo(f"{one.name:<{width}}  {one.title}: {one.what}")
     context.exit()
 
 
