@@ -7,7 +7,7 @@ NIL where the base has none); --train and --develop name the parts in `corpus`. 
 without its document. An answer is right if it is one of the gold ids, or NIL where the base has none.
 
 With --halves the training part alone is used: the linker learns one half of its documents and is measured on the other,
-for several weights of the model's probabilities (`linking.learned.posterior.PRIOR_WEIGHT`).
+for several weights of the model's probabilities (`linking.learned.counts.PRIOR_WEIGHT`).
 """
 
 from __future__ import annotations

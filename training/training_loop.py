@@ -267,7 +267,7 @@ class TrainingLoop:
     """A run: the steps of an objective.
 
     With a folder it writes state.safetensors (to resume), log.csv and evaluation.csv. With several
-    processes (`distributed.process_group`) all run the same loop, and the first one writes. On Ctrl-C or SIGTERM a
+    processes (`process_group`) all run the same loop, and the first one writes. On Ctrl-C or SIGTERM a
     single process finishes its step and writes its state before it stops.
 
     Attributes:

@@ -1,19 +1,15 @@
-"""Encode each distinct name once, with bounded memory.
+"""One load: what a collection has of a base stays, what it lacks is encoded and written, what is gone is deleted.
 
 Names of a base repeat: 538,036 of 571,078 are distinct in a general base of 450,000 entities. The encoder encodes a
 name once within a window; across windows, the vectors of names that the scan found to repeat are kept here.
-
-Run a generator in its own thread, so that it works at the same time as its consumer.
-
-One load: what a collection has of a base stays, what it lacks is encoded and written, what is gone is deleted.
 
 A first load, one that goes on after a kill, one that mends what a store has lost, and an update to a newer release are
 the same pass. An empty collection has nothing to compare. Otherwise the base is compared first
 (`ingest.load.inventory`); what lacks waits in a temporary file. An update also deletes what the base has no longer.
 
 Three threads work at once, joined by queues of `QUEUE` windows: one reads names, one encodes a window of them, one
-turns the last window into points and writes it. Almost all time is spent in the encoder. Each distinct name is encoded
-once (`ingest.load.pipeline`). Every `FLUSH_S` seconds the store is flushed, so that a kill loses no more.
+turns the last window into points and writes it. Almost all time is spent in the encoder. Every `FLUSH_S` seconds the
+store is flushed, so that a kill loses no more.
 
 On a server, several processes can load several inputs of one base into one collection: each notes that it loads, and
 the last one to finish builds the graph.

@@ -1,6 +1,4 @@
-"""Semantic types of UMLS (`umls_semantic_types.tsv`): names, tree numbers and groups, and those that a user names.
-
-Read UMLS and RxNorm in Rich Release Format (RRF): an entity for each CUI or RXCUI, with names from MRCONSO.RRF.
+"""Read UMLS and RxNorm in Rich Release Format (RRF): an entity for each CUI or RXCUI, with names from MRCONSO.RRF.
 
 RRF is UTF-8, one row a line; each field ends with a bar; there is no quoting and no header. These files are read; those
 of RxNorm are named RXNCONSO.RRF and so on:

@@ -1,4 +1,6 @@
-"""The work folder of a load over several workers: what was cut, what is built, and what is left to do.
+"""A worker of a load in parts, and the folder that all workers share.
+
+The work folder of a load over several workers: what was cut, what is built, and what is left to do.
 
     WORK/.lock            locked while a driver works
     WORK/plan.json        what is built; written when the cut is complete

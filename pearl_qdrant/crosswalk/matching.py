@@ -1,4 +1,6 @@
-"""One to one: the matches of the highest sum of probabilities in which no entity of either base occurs twice.
+"""`crosswalk`: the entities of one base that another one has, too.
+
+One to one: the matches of the highest sum of probabilities in which no entity of either base occurs twice.
 
 An entity may stay without a partner, which is worth nothing.
 
@@ -18,8 +20,6 @@ Each name of the entity is linked. For each entity of the other base that is a c
 
 A logistic model adds them up. Its coefficients are set by hand: those that `runs/resolution/crosswalk.py` fits to
 entities whose canonical names are hidden count names that agree against a match (docs/experiments/resolution.md).
-
-`crosswalk`: the entities of one base that another one has, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Distinct names of a stream, grouped to forms: names that differ in case, accents, spaces and punctuation alone.
+"""The names of a list: forms, their types, and the name that a node is called by.
+
+Distinct names of a stream, grouped to forms: names that differ in case, accents, spaces and punctuation alone.
 
 A form is what is compared. Names of one spelling key (`lexical.keys`) and type are one form, unless their key is so
 short that punctuation tells them apart (`C`, `C++`, `C#`). Memory grows with the distinct names, not with the stream.

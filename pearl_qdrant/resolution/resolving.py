@@ -62,7 +62,7 @@ def resolve(  # long: each of its arguments has its line and its text
         encoder: Makes the vectors. Default: that of the linker, else `model`.
         model: Shipped name, folder or hub id of the encoder.
         device: Device of the encoder.
-        type_mode: "hard" keeps names of types that differ apart, but not of unknown and coarser ones (`types.py`);
+        type_mode: "hard" keeps names of types that differ apart, but not of unknown and coarser ones (`names.py`);
             "off" ignores types.
         precision: Share of the merges that should be right, in [0, 1]; what is less certain is asked.
         propose: Merge nothing; what would have been merged is asked.

@@ -1,13 +1,11 @@
 """Variants of a phrase: edits and spellings that need no files, and the draw of one as in the paper.
 
-Variants that need no files: one edited character, or another spelling of the phrase as people use them.
-
 Only letters are edited, and only in words of at least three letters: another digit is another number, and an edit of
 "US" is another country. The first letter of a phrase is kept. All are seeded and never empty.
 
 Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
 
-Draw variants of a phrase as in the paper: one level of augmentation, with fallbacks if it has no variant.
+The draw: one level of augmentation, with fallbacks if it has no variant.
 
     character 0.10, synonym 0.30, paraphrase 0.50, word swap 0.05, unchanged 0.05
 

@@ -1,7 +1,5 @@
 """The parts of the exported graph: nodes and constants, matrices in 8 bits, the character encoder.
 
-What both graphs are built with: nodes and constants, and matrices in 8 bits.
-
 Matrices are quantised from the network only: no text is needed.
 
 Three measures keep the error small; mean 1 - cosine to fp32 of all-MiniLM-L6-v2, all products in 8 bits:

@@ -53,7 +53,7 @@ class Label:
 
 
 def read_pairs(path: Path) -> list[Label]:
-    """Read pairs of mention and entity id from a file, as `learned.labelled` describes; repeated pairs count once.
+    """Read pairs of mention and entity id from a file, as `learned.learning` describes; repeated pairs count once.
 
     Raises:
         FormatError: If the file cannot be read or is not UTF-8, or a line is too long or has another form.

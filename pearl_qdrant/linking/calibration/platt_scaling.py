@@ -1,4 +1,6 @@
-"""Projected Newton steps for the few parameters that are fitted here, each within bounds.
+"""The fits of a calibration: coefficients of the ranking, slope and NIL bias, and the threshold.
+
+Projected Newton steps for the few parameters that are fitted here, each within bounds.
 
 Each step solves information * step = gradient for the free parameters, where the Fisher information stands for the
 Hessian: it is always positive definite, so the step goes downhill. The step is halved until the loss falls, and clipped
@@ -18,7 +20,7 @@ Fits a calibration: slope and NIL bias by maximum likelihood, and the threshold 
 
 The threshold is below the precision of exact names (`ranking.rules`), so that a calibration never loses them; among
 the thresholds that reach the precision it is the one with the most right minus wrong links.
-On labelled pairs the coefficients of the ranking are fitted first (`fit_coefficients.py`). They are kept if they give
+On labelled pairs the coefficients of the ranking are fitted first. They are kept if they give
 better answers for mentions that they were not fitted on.
 
     loss = - mean of log P(first candidate is right or not) + log P(mention is NIL or not)

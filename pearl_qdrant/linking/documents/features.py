@@ -18,7 +18,7 @@ Learned names in documents: how often a mention meant each entity in labelled te
     log(1 + n / 0.3)        n: uses of the very same string, and 0.3 for each use of another form of it
 
 It is 0 for an entity that the mention never meant. So one use says something, and many say more. Where the base has no
-popularity, counts change the probabilities of names before (`linking.learned.posterior`). Rejections count after the
+popularity, counts change the probabilities of names before (`linking.learned.counts`). Rejections count after the
 document.
 
 Partial names: a mention whose words are a part of a longer mention of the same document takes its entities.

@@ -3,7 +3,7 @@
     {"id": "report-7", "text": "She left NYC.", "mentions": [{"start": 9, "end": 12}]}
 
 The id may be missing. Offsets count characters from 0. Further keys are ignored, so that a file of labelled documents
-(`learned.labelled`) can be linked too.
+(`learned.learning`) can be linked too.
 
 The mentions of a document: where they are, and by which string each is looked up.
 

@@ -9,17 +9,17 @@ them and documents the data. A coefficient has the sign that its feature's meani
 
 Features of a candidate:
     names           the logit of the ranking model, without what rules add, where the base has popularity
-    popularity      log(1 + popularity)                                                     `popularity.py`
+    popularity      log(1 + popularity)                                                     `features.py`
     rules           the logit of the ranking model and its rules, where the base has no popularity; as it is
-    learned         log(1 + n / 0.3), n how often the mention meant it in labelled text      `learned_names.py`
-    word_type       log probability of its type by the words around, less the highest one    `word_types.py`
-    passage         cosine of the passage to its description, else to its canonical name     `passages.py`
-    surname         probability of the person whose longer name ends with the mention       `partial_names.py`
+    learned         log(1 + n / 0.3), n how often the mention meant it in labelled text
+    word_type       log probability of its type by the words around, less the highest one
+    passage         cosine of the passage to its description, else to its canonical name
+    surname         probability of the person whose longer name ends with the mention
     first_name      the same, where the longer name begins with it
     part_of_name    the same for an entity that is no person
     acronym         the same, where the mention has the initials of the longer name
     other_form      the same, where the other mention is of the same stem: Israeli, Israel
-    same_entity     probability that another string of the document means it                `coherence.py`
+    same_entity     probability that another string of the document means it
     linked          how many of the entities of the document are linked to it
     shared_links    how many links they have in common with it
 

@@ -1,11 +1,9 @@
 """Learned names: labelled, accepted and rejected mentions change the probabilities of the same names from then on.
 
 ledger.py      what was learned, in batches that are only ever appended
-labelled.py    files of labelled mentions
-counts.py      the ledger as counts of a name and its entities
-posterior.py   counts and the model's probabilities as one probability
+counts.py      the ledger as counts of a name and its entities, and their probabilities
 names.py       the decision of a linker with what its collections learned
-learning.py    learning and undoing, one batch a call
+learning.py    learning from files of labelled mentions and undoing, one batch a call
 learner.py     the same as methods of `EntityLinker`
 aliases.py     learned names that become names of the base
 """

@@ -1,4 +1,6 @@
-"""From the ledger to counts: which entities a name meant, how often, as it was written and in other spellings.
+"""What a ledger says of a name: counts, and the probabilities that follow.
+
+From the ledger to counts: which entities a name meant, how often, as it was written and in other spellings.
 
 Names are looked up by their spelling key (`lexical.keys`), so that `U.S.` knows of `US`. What was seen of the very same
 string is kept apart from what was seen of other forms, and not every form speaks for another: letter case does.

@@ -1,4 +1,6 @@
-"""Reads labelled mentions: tab-separated pairs, or JSON Lines with documents or pairs.
+"""Learning: labelled mentions, accepted and rejected links become batches of a collection's ledger; an undo too.
+
+Labelled mentions are tab-separated pairs, or JSON Lines with documents or pairs:
 
     NYC<TAB>Q60                                                    a mention and an entity id
     the University<TAB>NIL                                         NIL or nothing: the base has no entity for it
@@ -7,8 +9,6 @@
 
 The first line of tab-separated pairs may be a header. Further columns and keys are ignored; `entity_id` is another name
 of `id`. Offsets count characters from 0.
-
-Learning: labelled mentions, accepted and rejected links become batches of a collection's ledger; an undo too.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _shown(value: object) -> str:
 
 
 Labelled = str | os.PathLike[str] | Iterable[tuple[str, str | None]]
-"""A file of labelled mentions (`learned.labelled`), or pairs of a mention and an entity id, None for no entity."""
+"""A file of labelled mentions (`learned.learning`), or pairs of a mention and an entity id, None for no entity."""
 
 _CHUNK = 256  # ids looked up at once
 _NAMES_AN_ENTITY = 40

@@ -1,6 +1,6 @@
 """Annotates running text: finds mentions, links them, and keeps a set without overlaps.
 
-Candidate spans come from the shapes of words (`spans.py`) or from the caller (`given_spans.py`). Abbreviations that the
+Candidate spans come from the shapes of words (`spans.py`) or from the caller (`blocks.py`). Abbreviations that the
 passage defines are looked up by their long form (`abbreviations.py`). Each distinct string is linked once, and the most
 probable spans are kept (`selection.py`).
 """

@@ -1,4 +1,6 @@
-"""Reads spans that somebody else found: a start, an end, and maybe a label.
+"""A text as it is annotated: its blocks, its markup, and the spans that somebody else found.
+
+Reads spans that somebody else found: a start, an end, and maybe a label.
 
 They may be tuples, mappings or objects, of any recogniser. Offsets are `start` and `end`, or `start_char` and
 `end_char` (spaCy, Stanza). The label is `label` (GLiNER, spaCy), `entity_group` (Transformers), `entity_type`

@@ -1,4 +1,6 @@
-"""How a base writes its names: as words (`aspirin`, `Diabetes mellitus`), or as proper names (`Leipzig`).
+"""What of a text can be a name: by how the base writes its names, and by the words themselves.
+
+How a base writes its names: as words (`aspirin`, `Diabetes mellitus`), or as proper names (`Leipzig`).
 
 It is measured from a sample of the base when a linker first annotates, not from a passage, for each coarse type:
 

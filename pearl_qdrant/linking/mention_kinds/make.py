@@ -1,4 +1,6 @@
-"""The kinds of everyday mentions, and the share of each in the mixture that the ranking and calibration are fitted on.
+"""Everyday mentions made from a base: their kinds, and mentions of each.
+
+The kinds of everyday mentions, and the share of each in the mixture that the ranking and calibration are fitted on.
 
 The shares are an estimate of what programs send: most mentions are names of the base as they stand or nearly so, a
 fifth has no entity. No public log of queries gives these shares; figures are therefore reported by kind, and a kind

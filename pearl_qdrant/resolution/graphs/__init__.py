@@ -5,7 +5,7 @@
     merged = resolve_graph("rag_storage")          # a working folder of LightRAG
     print(merged.report.to_text())
 
-`merging.py` merges, `resolving.py` recognises a format; `tables.py`, `graphml.py`, `folders.py`, `parquet.py` and
+`records.py` merges, `resolving.py` recognises a format; `tables.py`, `graphml.py`, `folders.py`, `parquet.py` and
 `neo4j.py` read and write one each.
 """
 

@@ -1,4 +1,6 @@
-"""Vectors of single words: how alike the words are in which two names differ.
+"""What two names say of each other: strings, and vectors of the words in which they differ.
+
+Vectors of single words: how alike the words are in which two names differ.
 
 `carcinoma` and `cancer` are near, `submandibular` and `sublingual` are not, while the names that have them are equally
 near.

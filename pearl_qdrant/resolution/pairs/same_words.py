@@ -1,4 +1,6 @@
-"""How many names of a list have something else in the place where two of them differ.
+"""Names with the same words, and names that many others vary.
+
+How many names of a list have something else in the place where two of them differ.
 
     Berg's hand, Berg's voice, Berg's hat                three fillers of "Berg's ...": they are parts of one thing
     Acme Cloud, Acme Cloud License, ...                  many names begin with the first one

@@ -140,7 +140,7 @@ _TRAINING_NAMES = 10_000
 
 @cache
 def training_keys() -> frozenset[str]:
-    """Keys (`splits.name_key`) of the names that the training rules make."""
+    """Keys (`example.name_key`) of the names that the training rules make."""
     return frozenset(name_key(name) for name, _ in number_names(_TRAINING_NAMES, random.Random(0)))
 
 
