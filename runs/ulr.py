@@ -41,8 +41,8 @@ from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.encoder.loading import load_encoder
 from training.evaluation.data import FolderData, Row
 from training.evaluation.methods import EncoderMethod
-from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate
+from training.evaluation.tasks import find_tasks
 from training.evaluation.tasks.analogy import LEVELS
 from training.evaluation.tasks.analogy import PATH as ANALOGIES
 from training.evaluation.tasks.retrieval import GEOGRANNO

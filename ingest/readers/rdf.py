@@ -51,7 +51,7 @@ from ingest.readers.rdf_entities import (
 )
 from ingest.readers.rdf_profiles import ONTOLOGY, SKOS, TRUTHY, YAGO_PROFILE, Profile, entity_id, type_name
 from ingest.readers.rdf_syntax import check_syntax, find_syntax, read_triples
-from ingest.readers.wikidata_classes import ClassTypeFinder, item_number
+from ingest.readers.wikidata import ClassTypeFinder, item_number
 from pearl_qdrant.errors import FormatError, OptionError
 
 if TYPE_CHECKING:

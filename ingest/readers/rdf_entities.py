@@ -16,7 +16,7 @@ from ingest.io.report import NO_NAME, ReadReport
 from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id
 from ingest.readers.rdf_profiles import TRUTHY, Profile, entity_id, type_name
-from ingest.readers.wikidata_classes import (
+from ingest.readers.wikidata import (
     FALLBACK,
     MULTILINGUAL,
     NO_LABEL,

@@ -145,7 +145,7 @@ def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str 
     """Ask for the entities of the mentions that would tell most, and add each answer to the file of pairs at once."""
     from pearl_qdrant.linking.calibration.labels import choose_to_label
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.linking.text_lines import read_text_lines
+    from pearl_qdrant.linking.mentions import read_text_lines
 
     known = {label.mention for label in _read_labels(pairs)} if pairs.exists() else set()
     with mentions.open("rb") as file:

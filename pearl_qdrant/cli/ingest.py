@@ -1,9 +1,4 @@
-"""The options of `pearl-qdrant ingest` that control how files are read, from the registry of formats.
-
-The output of `pearl-qdrant ingest`: skipped rows, the model, progress and counts. Only counts go to stdout.
-
-`pearl-qdrant ingest`.
-"""
+"""`pearl-qdrant ingest`: its options, those of the formats from their registry, and what it prints."""
 
 from __future__ import annotations
 

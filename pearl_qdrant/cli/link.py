@@ -235,7 +235,7 @@ def _read_mentions(file: BinaryIO) -> Iterator[str]:
     """The mentions of a file, one for each line; an empty line is an empty mention, so that answers match lines. Raises
     FormatError at a line that is not UTF-8 or too long; the batches of mentions before it are printed by then.
     """
-    from pearl_qdrant.linking.text_lines import read_text_lines
+    from pearl_qdrant.linking.mentions import read_text_lines
 
     return (line for _, line in read_text_lines(file, name_of(file)))
 

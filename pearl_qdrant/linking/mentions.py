@@ -2,6 +2,8 @@
 
 - Cleaned before they are searched: white space, broken Unicode, wrongly decoded UTF-8, excessive length.
 - In batches that are bounded in number and in total length, from plain and from asynchronous iterables.
+
+Reads files of mentions line by line: UTF-8 with or without a byte order mark, in constant memory.
 """
 
 from __future__ import annotations
@@ -9,6 +11,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from typing import BinaryIO
+
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.settings import MAX_LINE_BYTES
 
 MAX_CHARACTERS = 10_000
 """Maximum length of a mention. The longest real names, of chemicals and laboratory tests, have a few thousand."""
@@ -128,3 +134,19 @@ async def take_async(mentions: Iterable[str] | AsyncIterable[str], n: int) -> As
 def n_characters(mention: object) -> int:
     """Length of a mention; 0 for anything that is not text."""
     return len(mention) if isinstance(mention, str) else 0
+
+
+def read_text_lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
+    r"""Yield line numbers, from 1, and lines without their ending (``\n`` or ``\r\n``). Raises FormatError at a line
+    that is not UTF-8, or longer than `MAX_LINE_BYTES`.
+    """
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            raise FormatError(name, number, f"longer than {MAX_LINE_BYTES:,} bytes. Is this a text with short lines?")
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise FormatError(name, number, "not UTF-8. Convert the file, as with iconv") from error
+        yield number, text.rstrip("\r\n")

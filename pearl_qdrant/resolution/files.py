@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from pearl_qdrant.cells import is_null, join_list, split_list, table_line, text_of
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.text_lines import read_text_lines
+from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, Verdict
 
 NAME_COLUMNS = ("name", "title", "entity", "entity_name", "mention")

@@ -28,9 +28,9 @@ from training.evaluation.linking.sets import (
     read_joins,
     read_set,
 )
-from training.evaluation.registry import TASKS as OTHERS
-from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate, report_as_text
+from training.evaluation.tasks import TASKS as OTHERS
+from training.evaluation.tasks import find_tasks
 from training.evaluation.tasks.linking import LINKING, LINKING_TASKS
 from training.examples.example import split_of
 from training.options import EvaluationOptions

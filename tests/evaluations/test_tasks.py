@@ -15,8 +15,8 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.outcome import mean_outcome, nmi_outcome, paired_bootstrap, pearson_outcome
-from training.evaluation.registry import TASKS, find_tasks
 from training.evaluation.run import evaluate
+from training.evaluation.tasks import TASKS, find_tasks
 from training.evaluation.tasks.classification import probe, split_rows
 from training.evaluation.tasks.phrases import dictionary, one_edit
 

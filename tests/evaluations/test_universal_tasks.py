@@ -22,8 +22,8 @@ from training.evaluation.data import Data, FolderData, HubData
 from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.methods import Bm25Method, EncoderMethod, StringMethod
 from training.evaluation.outcome import Outcome
-from training.evaluation.registry import find_tasks
 from training.evaluation.run import evaluate, report_as_text
+from training.evaluation.tasks import find_tasks
 from training.evaluation.tasks.classification import f1, matthews
 from training.evaluation.tasks.entity_types import (
     balanced_names,

@@ -34,8 +34,8 @@ from pearl_qdrant import (
 from pearl_qdrant.encoder.loading import load_encoder
 from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod, StringMethod
-from training.evaluation.registry import TASKS
 from training.evaluation.run import as_record, evaluate
+from training.evaluation.tasks import TASKS
 from training.examples.example import Phrase
 from training.finetune.objective import fit
 from training.hard_negatives import mine_hard_negatives

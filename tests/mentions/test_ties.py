@@ -11,7 +11,7 @@ from pearl_qdrant.encoder.protocol import Encoded, FloatArray
 from pearl_qdrant.lexical.idf import BUCKETS, IdfTable
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.linking.candidates import SearchTarget, find_candidates
-from pearl_qdrant.linking.mention_detection.tie_breaking import ContextChooser
+from pearl_qdrant.linking.mention_detection.selection import ContextChooser
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.scoring import LinkQuery, Scorer
 from pearl_qdrant.records import Candidate

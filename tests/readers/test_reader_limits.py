@@ -36,7 +36,7 @@ from ingest.io.streams import Source
 from ingest.readers import umls
 from ingest.readers.obo import plain_value, quoted_value
 from ingest.readers.umls import UmlsReader
-from ingest.readers.wikidata_classes import MAX_KB_TYPES
+from ingest.readers.wikidata import MAX_KB_TYPES
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity

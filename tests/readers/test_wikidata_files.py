@@ -23,8 +23,7 @@ from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, detect_format
 from ingest.io.report import ReadReport
-from ingest.readers.wikidata import MAX_LINKS, WikidataReader
-from ingest.readers.wikidata_classes import MAX_KB_TYPES
+from ingest.readers.wikidata import MAX_KB_TYPES, MAX_LINKS, WikidataReader
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 

@@ -13,8 +13,8 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod, Similarity
 from training.evaluation.outcome import Outcome
-from training.evaluation.registry import find_tasks
 from training.evaluation.run import Report, evaluate
+from training.evaluation.tasks import find_tasks
 from training.options import EvaluationOptions
 
 OPTIONS = EvaluationOptions(n_seeds=2, n_distractors=3, max_epochs=2)

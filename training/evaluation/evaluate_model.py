@@ -140,13 +140,13 @@ def list_tasks() -> tuple[Task, ...]:
         SettingsError: If a library of the extra `train` is missing.
     """
     check_installed()
-    from training.evaluation.registry import ON_REQUEST, TASKS
+    from training.evaluation.tasks import ON_REQUEST, TASKS
 
     return (*TASKS, *ON_REQUEST)
 
 
 def _choose_tasks(names: Sequence[str], data: Data) -> tuple[Task, ...]:
-    from training.evaluation.registry import find_tasks
+    from training.evaluation.tasks import find_tasks
     from training.evaluation.tasks.linking import EVERYDAY, LINKING, everyday_task, own_base_tasks
 
     try:

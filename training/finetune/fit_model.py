@@ -195,8 +195,8 @@ def _evaluator(request: FitRequest, base: BaseModel) -> Evaluate | None:
         return None
     from training.evaluation.data import FolderData, HubData
     from training.evaluation.methods import EncoderMethod
-    from training.evaluation.registry import find_tasks
     from training.evaluation.run import evaluate
+    from training.evaluation.tasks import find_tasks
 
     try:
         tasks = find_tasks(tuple(request.evaluation_tasks))

@@ -42,9 +42,9 @@ from pearl_qdrant.linking.calibration.metrics import (
 )
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of
-from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_PRECISION
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store

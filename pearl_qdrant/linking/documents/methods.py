@@ -18,7 +18,7 @@ from pearl_qdrant.linking.documents.word_types import Passages
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, read_text
-from pearl_qdrant.linking.mention_detection.in_process import InProcessLinker
+from pearl_qdrant.linking.mention_detection.name_policy import InProcessLinker
 from pearl_qdrant.linking.mention_detection.name_windows import spelled_in
 from pearl_qdrant.linking.mentions import check_are_many
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions

@@ -36,7 +36,7 @@ from pearl_qdrant.linking.learned.ledger import (
     read_ledger,
 )
 from pearl_qdrant.linking.mention_detection.blocks import read_spans
-from pearl_qdrant.linking.text_lines import read_text_lines
+from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection
 

@@ -24,21 +24,19 @@ from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenS
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.selection import (
+    Choose,
+    ContextChooser,
     SpanCandidate,
     as_nil,
+    break_by_case,
     can_reach,
+    decide_namesakes,
     is_name,
     select,
     select_nil,
     span_probability,
 )
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
-from pearl_qdrant.linking.mention_detection.tie_breaking import (
-    Choose,
-    ContextChooser,
-    break_by_case,
-    decide_namesakes,
-)
 from pearl_qdrant.linking.mention_detection.tokens import as_name
 from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.records import Annotation, Link

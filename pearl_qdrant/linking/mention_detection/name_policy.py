@@ -18,25 +18,28 @@ Decides whether a span can mention a name at all: by its letter case, by how com
   are mentions too (`Paris France`); titles and roles are no part of a name (`German Chancellor Angela Merkel`).
 - **Likeness.** One word that is not a name as it stands must be a form of one: `cardiomyopathies`, not `cup` for a cup
   of coffee.
+
+A linker without workers, for what is itself a part of a batch.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
 from typing import Protocol
 
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
-from pearl_qdrant.records import Candidate
+from pearl_qdrant.records import Candidate, Link
 
 SAMPLE = 4_000
 """Points read of each collection. Their ids are hashes, so the first ones are a random sample."""
@@ -303,3 +306,22 @@ def is_whole(span: Span, writing: Writing, others: Iterable[Span]) -> bool:
 def _uncovered(run: Run, spans: Sequence[Span]) -> list[str]:
     """The words of a run outside some spans."""
     return [word for start, end, word in run.words if not any(one.start <= start and end <= one.end for one in spans)]
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessLinker:
+    """What `mention_detection.annotate` needs of a linker.
+
+    Attributes:
+        encoder: The model that encodes mentions.
+        link_batch: Links mentions in this process.
+        known_names: Those of some strings that are names, under types.
+        name_case: How the base writes its names.
+        known_spellings: Those of some strings that are names but for case, spaces and punctuation, under types.
+    """
+
+    encoder: Encoder
+    link_batch: Callable[..., Iterator[Link]]
+    known_names: Callable[..., set[str]]
+    name_case: Callable[[], NameCase]
+    known_spellings: Callable[..., set[str]]

@@ -10,8 +10,8 @@ from typing import BinaryIO, Literal
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.linking.mention_detection.blocks import Utf16, read_spans
 from pearl_qdrant.linking.mention_detection.spans import Span
+from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.linking.options import OffsetUnit
-from pearl_qdrant.linking.text_lines import read_text_lines
 from pearl_qdrant.settings import MAX_PASSAGE_BYTES
 
 PassageFormat = Literal["lines", "jsonl", "whole"]
