@@ -1,4 +1,4 @@
-"""The tasks of the evaluation, in the order of the tables of both papers; a new one is a module here and an entry below."""
+"""The tasks of the evaluation, in the order of the tables of both papers; a new one is a module here and an entry."""
 
 from __future__ import annotations
 
