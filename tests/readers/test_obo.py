@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 from pathlib import Path
 
 import pytest
-from effort import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from obo_terms import TOES, read
 
 from ingest.base.ancestors import ClassGraph
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
-from pearl_qdrant.errors import FormatError, InputError, OptionError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
 
@@ -218,51 +214,3 @@ def test_ancestors_come_nearest_first_and_once() -> None:
     assert graph.walk_up([7, 9, 7], 9) == ([7, 9], [0, 0])
     assert graph.walk_up([], 9) == ([], [])
     assert ClassGraph([], []).walk_up([5], 9) == ([5], [0])
-
-
-_TAG = st.sampled_from(
-    [
-        "id: A:1",
-        "id:",
-        "name: n",
-        "name:",
-        "is_a: A:1",
-        "is_a: A:2 ! x",
-        "is_a:",
-        '"',
-        "synonym:",
-        'synonym: "s" EXACT []',
-    ]
-)
-_LINE = st.one_of(
-    st.sampled_from([b"[Term]", b"[Typedef]", b"[]", b"[", b"", b"!", b"is_obsolete: true", b"replaced_by: A:2"]),
-    _TAG.map(str.encode),
-    st.builds(lambda tag, value: tag.encode() + b" " + value, _TAG, st.binary(max_size=20)),
-    st.text('\\"{}=! :,a[]\n', max_size=30).map(lambda text: f"synonym: {text}".encode()),
-    st.text('\\"{}=! :,a[]', max_size=30).map(lambda text: f"name: {text}".encode()),
-)
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(st.lists(_LINE, max_size=25), st.booleans())
-def test_whatever_the_lines_the_answer_is_typed(lines: list[bytes], crlf: bool) -> None:
-    """Any lines give entities with names, counted skips, or an error of ours; reading twice gives the same."""
-    data = (b"\r\n" if crlf else b"\n").join([b"[Term]", *lines])
-    report = ReadReport(max_errors=None)
-    try:
-        entities = read(data, report=report)
-    except InputError:
-        return
-
-    assert all(entity.entity_id and entity.canonical_name for entity in entities)
-    assert all(len(set(entity.names())) == 1 + len(entity.aliases) for entity in entities)
-    assert all(entity.entity_id not in entity.kb_types[:-1] for entity in entities)
-    assert entities == read(data, report=ReadReport(max_errors=None))
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(st.binary(max_size=300))
-def test_any_bytes_give_a_typed_answer(data: bytes) -> None:
-    """No bytes at all lead to another error than ours."""
-    with contextlib.suppress(InputError):
-        read(data, report=ReadReport(max_errors=None))

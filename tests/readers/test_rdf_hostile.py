@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from effort import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from rdf_bases import OWL, PEOPLE, PREFIXES, SYNTAXES, read, rows
+from rdf_bases import PEOPLE, PREFIXES, read, rows
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from ingest.readers import rdf_entities, rdf_syntax
 from ingest.readers.ontology import ClassTree
-from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.errors import FormatError
 
 XML = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:x="http://x/">'
 START = f'{XML}<rdf:Description rdf:about="u:a">'
@@ -189,26 +185,6 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
 
     for is_scattered in (False, True):
         assert peak(40_000, is_scattered=is_scattered) < peak(5_000, is_scattered=is_scattered) + 35_000 * 100
-
-
-_GOOD = [text.encode() for text in (*SYNTAXES.values(), OWL)]
-_SCRAPS = st.sampled_from(
-    [b"\0", b"\xff", b'"', b"\\", b"<", b".", b"\n", b"\t", b"t:", b"[", b"(", b"]", b"{", b"&a;", b"<!--"]
-)
-
-
-@given(st.data())
-@settings(deadline=None, max_examples=examples(150))
-def test_any_damage_gives_a_typed_answer(data: st.DataObject) -> None:
-    """A base with some bytes changed or cut off is read, counted, or refused in words; each id comes once."""
-    good = data.draw(st.sampled_from(_GOOD))
-    at = data.draw(st.integers(0, len(good)))
-    change = data.draw(st.one_of(st.binary(max_size=4), st.lists(_SCRAPS, max_size=6).map(b"".join)))
-    bad = good[:at] + change + good[at + data.draw(st.integers(0, 40)) :]
-    with contextlib.suppress(InputError):
-        entities = read(bad, report=ReadReport(max_errors=None), kind="rdf")
-        assert len({entity.entity_id for entity in entities}) == len(entities)
-        assert all(entity.canonical_name and entity.canonical_name not in entity.aliases for entity in entities)
 
 
 def test_a_sound_base_is_read_after_all_this() -> None:

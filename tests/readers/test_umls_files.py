@@ -247,34 +247,6 @@ def _kind(path: Path) -> str:
         return ""
 
 
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), table=st.sampled_from(["MRCONSO.RRF", "MRSTY.RRF", "MRDEF.RRF", "MRRANK.RRF"]))
-def test_any_bytes_are_a_typed_error_or_counted(tmp_path: Path, data: st.DataObject, table: str) -> None:
-    """Noise in any of the files ends in an error of ours, or in rows that are counted; never in a traceback."""
-    noise = st.one_of(
-        st.binary(max_size=60),
-        st.lists(st.sampled_from([b"|", b"\n", b"C9000001", b"\0", b"\xff", b"T047", b"x", b"|\r\n"])).map(b"".join),
-    )
-    original = RELEASE | {
-        "MRDEF.RRF": definition(HEART, "A10", "MSH", "x").encode(),
-        "MRRANK.RRF": b"0002|MADEUP|SY|N|\n",
-    }
-    content = original[table]
-    at = data.draw(st.integers(0, len(content)))
-    content = content[:at] + data.draw(noise) + content[data.draw(st.integers(at, len(content))) :]
-    meta = write(tmp_path / "META", original | {table: content})
-    report = ReadReport(max_errors=None)
-
-    try:
-        entities = read(meta, report=report, languages=("en", "fi", "es"))
-    except InputError:
-        return
-    assert all(entity.entity_id and entity.canonical_name for entity in entities)
-    if table == "MRCONSO.RRF":
-        n_lines = sum(1 for line in content.split(b"\n") if line.strip())
-        assert report.rows == n_lines
-
-
 def test_what_options_leave_out_is_counted_by_reason(tmp_path: Path) -> None:
     """Good rows that the options exclude are not errors, but they are counted."""
     meta = write(tmp_path, RELEASE)

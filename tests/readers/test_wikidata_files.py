@@ -5,7 +5,6 @@ The Wikidata reader: names, classes and filters. The items are made up, in the f
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import io
 import json
@@ -24,7 +23,7 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, detect_format
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import MAX_KB_TYPES, MAX_LINKS, WikidataReader
-from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
 
@@ -220,27 +219,6 @@ def test_any_json_is_an_item_or_a_counted_row(key: str, value: Any, line: Any) -
     assert all(entity.canonical_name.strip() and entity.entity_id for entity in entities)
     kept = report.rows - report.n_skipped - sum(report.filtered.values()) - report.merged_rows
     assert len(entities) == kept
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(st.lists(st.binary(max_size=40) | st.sampled_from(dump(ADA).splitlines())))
-def test_any_bytes_give_a_typed_answer(lines: list[bytes]) -> None:
-    """No bytes at all lead to another error than ours, and reading twice gives the same."""
-    data = b"\n".join(lines)
-    with contextlib.suppress(InputError):
-        entities = read(data, report=ReadReport(max_errors=None))
-        assert entities == read(data, report=ReadReport(max_errors=None))
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(st.data())
-def test_any_damage_gives_a_typed_answer(data: st.DataObject) -> None:
-    """A dump with some bytes changed or cut off is read, counted or refused."""
-    good = data.draw(st.sampled_from([dump(ADA, item(1, above=[2])), gzip.compress(dump(ADA), mtime=0)]))
-    at = data.draw(st.integers(0, len(good)))
-    bad = good[:at] + data.draw(st.binary(max_size=4)) + good[at + data.draw(st.integers(0, 40)) :]
-    with contextlib.suppress(InputError):
-        read(bad, report=ReadReport(max_errors=None))
 
 
 OLD = {"mainsnak": {"snaktype": "value", "datavalue": {"value": {"entity-type": "item", "numeric-id": 5}}}}

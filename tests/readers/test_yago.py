@@ -9,9 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from effort import examples
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from yago_files import (
     CAFE,
     ELVIS,
@@ -32,7 +29,7 @@ from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
-from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
 
@@ -268,28 +265,3 @@ def test_classes_of_schema_org_have_coarse_types() -> None:
     assert [TypeMap.load().map_types([name]) for name in names] == [
         ("WORK_OF_ART",), ("GPE",), ("LOC",), ("FAC",), ("ORG",), ("OTHER",), ()
     ]  # fmt: skip
-
-
-_LINES = (PREFIXES + turtle(FACTS).removeprefix(PREFIXES)).encode().splitlines(keepends=True)
-_SCRAPS = st.sampled_from([*_LINES, b"\0", b"\xff", b'"', b"\\", b"<", b".", b"\n", b"\t", b"yago:", b"rdfs:label"])
-
-
-@given(
-    st.sampled_from(["yago-facts.ttl", "yago-labels.ttl", "yago-taxonomy.ttl", "yago-wd-labels.nt", "yago-tiny.ttl"]),
-    st.one_of(st.binary(max_size=100), st.lists(_SCRAPS, max_size=25).map(b"".join)),
-)
-@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_bytes_break_it(tmp_path: Path, name: str, content: bytes) -> None:
-    """Any bytes in any file give entities, counted rows, or an error that explains what is wrong."""
-    for old in tmp_path.iterdir():
-        old.unlink()
-    write(tmp_path, {"yago-facts.ttl": turtle(FACTS)})
-    (tmp_path / name).write_bytes(content)
-    try:
-        entities = read(tmp_path, report=ReadReport(max_errors=None))
-    except InputError:
-        return
-    assert len({entity.entity_id for entity in entities}) == len(entities)
-    for entity in entities:
-        assert entity.canonical_name
-        assert entity.canonical_name not in entity.aliases

@@ -12,18 +12,14 @@ import numpy as np
 import pyarrow
 import pytest
 from cli_runner import Run
-from effort import examples
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyarrow import parquet
 from tables import WRITERS, arrow_table
 
-from ingest.base.scan import scan
 from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers import arrow_rows
 from ingest.readers.columns import TableColumns
-from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
 
@@ -210,40 +206,3 @@ def test_a_wrong_offset_inside_a_column_is_damage(tmp_path: Path) -> None:
 
     with pytest.raises(FormatError, match="the Arrow data is damaged"):
         read(path)
-
-
-@pytest.mark.parametrize("form", WRITERS)
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_any_damage_gives_a_typed_answer(tmp_path: Path, form: str, data: st.DataObject) -> None:
-    """Cut, changed or inserted bytes end in entities and skips, or in an error that names the file."""
-    path = tmp_path / "x"
-    WRITERS[form](arrow_table(), path)
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(8, len(content) - 1))
-        match data.draw(st.sampled_from(["flip", "byte", "cut", "insert"])):
-            case "flip":
-                content[place] ^= 1 << data.draw(st.integers(0, 7))
-            case "byte":
-                content[place] = data.draw(st.integers(0, 255))
-            case "cut":
-                del content[place : place + data.draw(st.integers(1, 40))]
-            case _:
-                content[place:place] = data.draw(st.binary(min_size=1, max_size=9))
-        if len(content) < 10:
-            break
-    path.write_bytes(content)
-    report, error = ReadReport(max_errors=None), None
-    try:
-        with open_reader([path], "parquet") as reader:
-            entities = list(reader.read(report))
-            result = scan(reader, ReadReport(max_errors=None))
-    except InputError as caught:
-        error = caught
-    if error is not None:
-        assert str(path) in str(error)
-        return
-
-    assert all(name for entity in entities for name in entity.names())
-    assert result.report == report

@@ -12,7 +12,6 @@ from cli_runner import Run
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import check_reads_or_refuses
 
 from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
@@ -213,18 +212,3 @@ def test_what_the_csv_module_writes_is_read_back(rows: Sequence[tuple[str, str]]
         return " ".join(part for part in text.split(" ") if part)
 
     assert [clean(entity.canonical_name) for entity in found] == [clean(f"n{name}n") for name, _ in rows]
-
-
-pieces = st.lists(
-    st.binary(max_size=20) | st.sampled_from([b",", b'"', b'""', b"\n", b"Q1", b"id,name\n", b"\r\n", b'",', b',"']),
-    max_size=12,
-).map(b"".join)
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(data=pieces, delimiter=st.sampled_from([None, ",", ";"]))
-def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes, delimiter: str | None) -> None:
-    """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""
-    check_reads_or_refuses(
-        lambda: TableReader(["-"], ReadOptions(delimiter=delimiter), kind="csv", stdin=io.BytesIO(b"id,name\n" + data))
-    )

@@ -11,7 +11,6 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tables import check_reads_or_refuses
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport, Skip
@@ -328,23 +327,6 @@ def test_what_is_written_in_the_documented_form_reads_back_equal(
     assert [(e.entity_id, *e.names(), e.kb_types, e.description, dict(e.extra)) for e in found] == [
         (e.entity_id, *e.names(), e.kb_types, e.description, dict(e.extra)) for e in entities
     ]
-
-
-pieces = st.lists(
-    st.binary(max_size=20)
-    | st.sampled_from([b"\t", b"\n", b"Q1", b"id\tname\n", b"\r\n", b"\x1f\x8b\x08", b"BZh91AY&SY"]),
-    max_size=12,
-).map(b"".join)
-archives = st.sampled_from([lambda data: data, gzip.compress])
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(data=pieces, archive=archives, cut=st.integers(0, 40))
-def test_no_bytes_give_anything_but_entities_skips_or_an_input_error(data: bytes, archive: object, cut: int) -> None:
-    """Arbitrary files end in counted skips or an error about the input, and scanning agrees with reading."""
-    content = archive(data)  # type: ignore[operator]
-    content = content[: max(0, len(content) - cut)] if cut > 20 else content
-    check_reads_or_refuses(lambda: TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(content)))
 
 
 def test_a_header_is_known_by_numbered_columns_too(tmp_path: Path) -> None:
