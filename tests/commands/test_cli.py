@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from contextlib import closing
@@ -186,28 +185,6 @@ def test_mentions_come_from_a_file_or_stdin(loaded: Run, tmp_path: Path) -> None
     assert from_stdin == from_file
 
 
-def test_a_type_filter_restricts_answers(loaded: Run) -> None:
-    """With `--type`, only entities of that type are candidates."""
-    (link,) = loaded("link", "NYTimes", "--type", "city", "--json", "--threshold", "0").lines()
-
-    assert link["entity_id"] == "nyc"
-
-
-def test_ingest_reads_compressed_files_and_stdin(run: Run, tmp_path: Path, model: Path) -> None:
-    """A .gz file is decompressed, and `-` reads a pipe."""
-    path = tmp_path / "names.tsv.gz"
-    path.write_bytes(gzip.compress(BASE.encode()))
-
-    assert run("ingest", str(path), "--model", str(model)).status == 0
-    piped = run("ingest", "-", "--collection", "piped", "--model", str(model), "--json", stdin=BASE.encode())
-
-    assert piped.status == 0, piped.err
-    assert piped.lines()[0]["points"] == 7
-    listed = run("collections", "list", "--json").lines()
-    assert [(one["collection"], one["names"]) for one in listed] == [("names", 7), ("piped", 7)]
-    assert run("ingest", "-", stdin=BASE.encode()).status == 2, "standard input has no name"
-
-
 def test_a_dry_run_only_counts(run: Run, base: Path) -> None:
     """`--dry-run` needs no model and writes nothing."""
     base.write_text(BASE + "\tno id\tORG\t\t\n", encoding="utf-8")
@@ -227,16 +204,6 @@ def test_too_many_bad_rows_stop_the_run_before_anything_is_written(run: Run, bas
     assert outcome.status == 1
     assert f"{base}:5" in outcome.err
     assert run("collections", "list").out == ""
-
-
-def test_columns_can_be_named(run: Run, tmp_path: Path, model: Path) -> None:
-    """A file with other headers is read by naming its columns."""
-    path = tmp_path / "odd.tsv"
-    path.write_text("Label\tKind\tQID\nThe New York Times\tORG\tQ1\n", encoding="utf-8")
-    options = ["--id-column", "QID", "--name-column", "Label", "--type-column", "Kind"]
-
-    assert run("ingest", str(path), *options, "--model", str(model)).status == 0
-    assert run("entities", "show", "Q1", "--json").lines()[0]["types"] == ["ORG"]
 
 
 def test_restart_loads_again(loaded: Run, base: Path, model: Path) -> None:
@@ -410,15 +377,6 @@ def test_the_quantization_of_a_collection_cannot_change(loaded: Run, base: Path,
 
     assert outcome.status == 2
     assert "keeps its vectors as int8" in outcome.err
-
-
-def test_an_invalid_mention_does_not_stop_the_others(loaded: Run) -> None:
-    """A mention that is not Unicode is NIL, and its bytes are shown escaped."""
-    outcome = loaded("link", "bad\udcff", "NYC", "--limit", "1")
-
-    assert outcome.status == 0, outcome.err
-    assert "bad\\udcff  ->  NIL (no candidates)" in outcome.out
-    assert "NYC  ->" in outcome.out
 
 
 def test_deleting_an_unknown_entity_is_reported(loaded: Run) -> None:

@@ -174,17 +174,6 @@ def test_without_other_mentions_and_popularity_the_order_stays() -> None:
     assert [e.point.entity_id for e in rescored(one, MODEL, limit=2).found] == ["a", "b"]
 
 
-def test_parts_that_are_off_leave_their_features_zero() -> None:
-    """Each part of the model can be switched off."""
-    full = mention("Bill Clinton", entity("bill", "Bill Clinton", 20.0, popularity=900.0))
-    short = mention("Clinton", entity("town", "Clinton, Iowa", 2.0, kind="GPE", popularity=900.0), start=30)
-
-    set_features([full, short], MODEL, without=frozenset(("partial names", "popularity", "coherence")))
-
-    assert len(short.entities) == 1
-    assert not short.values[:, COLUMN["popularity"] :].any()
-
-
 def test_a_popular_exact_name_alone_is_no_nil() -> None:
     """A document of one mention has no coherence, and its coefficients do not count on it."""
     model = shipped_document_model("no_coherence")

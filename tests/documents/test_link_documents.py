@@ -53,14 +53,6 @@ def test_one_link_for_each_span_in_its_order(linker: EntityLinker) -> None:
     assert found[0].long_form == "National Security Agency"
 
 
-def test_partial_names_can_be_switched_off(linker: EntityLinker) -> None:
-    """Without partial names and coherence the surname is linked as a mention alone."""
-    found = linker.link_document(TEXT, SPANS[2:3])
-    switched = linker.link_document(TEXT, SPANS, without=["partial names", "coherence"])
-
-    assert switched[2].link.candidates[0].entity_id == found[0].link.candidates[0].entity_id
-
-
 def test_an_empty_document_has_no_links(linker: EntityLinker) -> None:
     """No spans give no annotations."""
     assert linker.link_document("", []) == []

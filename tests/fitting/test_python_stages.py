@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,16 @@ from fit_cases import write_corpus
 
 from pearl_qdrant import (
     CharacterWidths,
-    CorpusOptions,
     FitRequest,
     HeadOptions,
     LoveConfig,
-    MiningConfig,
-    SynonymOptions,
     TrainingEvents,
     average_checkpoint,
     export_checkpoint,
-    find_synonyms,
     fit_model,
-    make_corpus,
-    mine_negatives,
     pretrain_character_encoder,
     train_head,
 )
-from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import OptionError
@@ -109,39 +101,6 @@ def test_a_default_that_is_given_contradicts_the_paper_settings_too(bert: Path, 
         fit_model(request(bert, base, tmp_path / "out", paper_settings=True), given={"mask"})
 
 
-def test_hard_negatives_are_mined_and_used(bert: Path, base: Path, tmp_path: Path) -> None:
-    """Mining writes a file from a base, and fine-tuning reads it."""
-    path, heard = tmp_path / "deep" / "hard_negatives.jsonl", Heard()
-    n_rows = mine_negatives(
-        path, aliases=base, model=bert, config=MiningConfig(max_cosine=1.0), device="cpu", events=heard
-    )
-    result = fit_model(request(bert, base, tmp_path / "fitted", hard_negatives=path))
-
-    assert n_rows == len(path.read_text("utf-8").splitlines()) > 0
-    assert heard.encoded["encode"] > 0
-    assert read_config(result.checkpoint).training["fit"]["has_negatives"]
-
-
-def test_a_corpus_is_made_from_a_base(base: Path, tmp_path: Path) -> None:
-    """A base alone makes a corpus of entities."""
-    report = make_corpus((), tmp_path / "corpus", CorpusOptions(bases=base))
-
-    assert report.entities == 12
-    assert (tmp_path / "corpus" / "entities.jsonl").exists()
-    with pytest.raises(OptionError, match="nothing to read"):
-        make_corpus((), tmp_path / "corpus")
-
-
-def test_synonyms_are_found_for_a_corpus(tmp_path: Path) -> None:
-    """Words of a corpus that have near vectors are written beside it."""
-    corpus, vectors = write_corpus(tmp_path / "corpus"), tmp_path / "tiny.vec"
-    vectors.write_text("heart 1 0\nattack 0.9 0.1\nyork 0 1\n", encoding="utf-8")
-    written = find_synonyms(corpus, vectors, options=SynonymOptions(threshold=0.8))
-
-    assert written.path == corpus / "word_neighbours.jsonl"
-    assert written.rows == 2
-
-
 def test_a_character_encoder_is_pretrained_and_joins_a_network(bert: Path, base: Path, tmp_path: Path) -> None:
     """The folder that pre-training writes is an argument of fine-tuning."""
     rng = random.Random(0)
@@ -202,14 +161,3 @@ def test_a_plain_encoder_is_averaged_as_one(bert: Path, tmp_path: Path) -> None:
     assert all(torch.allclose(found[f"bert.{name}"], tensor + 0.25) for name, tensor in encoder.items())
     assert not (out / "model.onnx").exists()
     assert load_encoder(str(out), device="cpu").encode(["new york"]).vectors.shape[0] == 1
-
-
-def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:
-    """`train fit` and `FitRequest` cannot disagree: the options are the fields, with the same defaults."""
-    options = {parameter.name: parameter.default for parameter in train.commands["fit"].params}
-    expected = {field.name: field.default for field in fields(FitRequest)}
-
-    assert options.keys() == expected.keys()
-    for name, default in expected.items():
-        if name not in ("base_model", "out") and default not in (None, (), False):
-            assert options[name] == default, name

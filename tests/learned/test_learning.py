@@ -110,12 +110,6 @@ def test_rubbish_is_counted_and_left_out() -> None:
     assert ledger.n_unreadable == 5
 
 
-def test_a_later_format_is_an_error() -> None:
-    """A ledger of a later release is not read by half: the error says to update."""
-    with pytest.raises(LearningError, match=r"later version of pearl-qdrant \(format 2.*Update"):
-        parse(batch("a", 1, format=2))
-
-
 def test_an_undone_batch_does_not_count_until_the_undo_is_undone() -> None:
     """An undo can be undone, and that too."""
     first, second, third = batch("a", 1, ("x", "Q1", 1)), undo("b", 2, "a"), undo("c", 3, "b")

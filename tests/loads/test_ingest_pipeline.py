@@ -33,17 +33,6 @@ def test_every_name_becomes_a_point(tmp_path: Path, store: EdgeStore, encoder: E
     assert all(point.phrase_type and point.types == ("ORG",) for point in points.values())  # type: ignore[attr-defined]
 
 
-def test_ingesting_twice_changes_nothing(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
-    """Running the same command again leaves the same points."""
-    path = write_base(tmp_path / "base.tsv", 30)
-    load(path, store, encoder)
-    before = contents(store)
-    again = load(path, store, encoder)
-
-    assert again.points == 60
-    assert contents(store) == before
-
-
 def test_the_seconds_of_the_graph_are_those_of_the_graph(
     tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

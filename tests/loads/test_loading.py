@@ -100,47 +100,6 @@ def test_the_environment_names_the_store(
     assert EdgeStore(tmp_path / "elsewhere").collections() == ["names"]
 
 
-def test_an_interrupted_load_resumes(tmp_path: Path, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored is not encoded again, and what is done is reported."""
-    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 10)
-    monkeypatch.setattr("ingest.load.pipeline.FLUSH_S", 0.0)
-    store = tmp_path / "store"
-
-    class Stopped(Heard):
-        def entities_stored(self, entities: int) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        load_base(base, "base", store=store, model=str(model), events=Stopped())
-    resumed = Heard()
-    result = load_base(base, "base", store=store, model=str(model), events=resumed)
-
-    assert f"resumed {result.resumed_at}" in resumed.calls
-    assert 0 < result.resumed_at < 20
-    assert result.points == 40
-
-
-def test_a_newer_release_is_compared(tmp_path: Path, base: Path, model: Path) -> None:
-    """Names that it lacks go if the program agrees."""
-    store = tmp_path / "store"
-    load_base(base, "base", store=store, model=str(model), kb_version="1")
-    base.write_text(base.read_text("utf-8").replace("w3 post", "w3 mail"), encoding="utf-8")
-    asked: list[tuple[int, int]] = []
-
-    def refuse(removed: int, total: int) -> bool:
-        asked.append((removed, total))
-        return False
-
-    kept = load_base(base, "base", store=store, model=str(model), may_remove=refuse, update=True)
-    result = load_base(base, "base", store=store, model=str(model), kb_version="2", update=True)
-
-    assert asked == [(1, 41)]
-    assert (kept.added, kept.kept) == (1, 1)
-    assert (result.added, result.removed, result.points) == (0, 1, 40)
-    with closing(EdgeStore(store).open("base")) as collection:
-        assert collection.manifest.kb_version == "2"
-
-
 def test_a_base_is_counted_without_model_and_store(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run, with the options of the command."""
     options = ReadOptions(limit=5, columns=TableColumns(id="1", name="2"))

@@ -15,7 +15,7 @@ from exact_linker import KNOWN, Everything, Names, found, mentions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pearl_qdrant import Annotation, Candidate, Link, NilReason
+from pearl_qdrant import Candidate, Link, NilReason
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_batch, annotate_blocks
@@ -259,20 +259,6 @@ def shipped() -> Encoder:
     return load_encoder("pearl-mini-en", device="cpu")
 
 
-def test_a_context_breaks_a_tie(shipped: Encoder) -> None:
-    """The context chooses between entities with the same name; without it the mention is skipped."""
-    names = Names([("Mercury", "smallest planet of the solar system"), ("Mercury", "British singer of a rock band")])
-    text = "A film about Mercury is out."
-
-    def about(context: str) -> list[tuple[str, str | None]]:
-        return found(annotate(names, text, context=context, encoder=shipped))
-
-    assert annotate(names, text, encoder=shipped) == []
-    assert about("astronomy, planets and stars") == [("Mercury", "smallest planet of the solar system")]
-    assert about("rock music and its singers") == [("Mercury", "British singer of a rock band")]
-    assert about("\U0001f5de") == []
-
-
 class TwoCities:
     """Two bases with a Springfield each, and one with the bird and the country."""
 
@@ -335,11 +321,6 @@ CHAPTER = (
     "He took aspirin,\nand walked to New\nYork.\n\n"
 )
 BOOK = "We measured tumor necrosis factor (TNF) first.\n\n" + CHAPTER * 400
-
-
-def places(found: list[Annotation]) -> list[tuple[int, int]]:
-    """Where they are."""
-    return [(one.start, one.end) for one in found]
 
 
 def test_a_book_is_annotated_as_its_chapters_are() -> None:

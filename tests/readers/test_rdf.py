@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import zstandard
-from cli_runner import Run
 from rdf_bases import OBO, PEOPLE, PREFIXES, SYNTAXES, T, read, rows
 
 from ingest.base.scan import scan
@@ -359,21 +358,6 @@ def test_other_files_are_not_taken_for_rdf(tmp_path: Path, content: str) -> None
     path.write_text(content)
 
     assert detect_format([path]) != "rdf"
-
-
-def test_rdf_is_ingested_from_the_command_line(run: Run, tmp_path: Path) -> None:
-    """The options have flags, and the notes say how the file was understood."""
-    path = tmp_path / "toys.ttl"
-    path.write_text(SKOS)
-
-    outcome = run("ingest", str(path), "--dry-run", "--json", "--language", "fi", "--label-property", "skos:altLabel")
-    refused = run("ingest", str(path), "--dry-run", "--label-property", "altLabel")
-
-    assert outcome.status == 0, outcome.err
-    assert outcome.lines()[0]["entities"] == 4
-    assert "Turtle, thesaurus (SKOS)" in outcome.err
-    assert refused.status == 2
-    assert "not a property: altLabel" in refused.err
 
 
 def test_wikidata_is_read_as_from_json(tmp_path: Path) -> None:

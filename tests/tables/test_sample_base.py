@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -12,16 +10,10 @@ import pytest
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
-from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATH = EXAMPLES / "sample_base.tsv"
-COLUMNS = ["id", "name", "type", "aliases", "description", "popularity"]
-MIN_OF_EACH_TYPE = 12
-MIN_OF_LARGE_TYPES = 40
-LARGE_TYPES = ("PERSON", "ORG", "GPE", "LOC", "WORK_OF_ART", "PRODUCT", "EVENT")
-MAX_DESCRIPTION_WORDS = 12
 
 
 @pytest.fixture(scope="module")
@@ -52,33 +44,6 @@ def find(entities: dict[str, Entity], name: str, wanted_type: str | None = None)
     }
 
 
-def test_it_is_a_plain_table() -> None:
-    """The file is UTF-8 in NFC, with a header, six columns, newlines and no other control or format characters."""
-    data = PATH.read_bytes()
-    text = data.decode("utf-8")
-    assert data.endswith(b"\n")
-    assert unicodedata.is_normalized("NFC", text)
-    assert {c for c in text if unicodedata.category(c) in ("Cc", "Cf")} == {"\t", "\n"}
-    lines = text.removesuffix("\n").split("\n")
-    assert lines[0].split("\t") == COLUMNS
-    assert [line for line in lines if line.count("\t") != len(COLUMNS) - 1] == []
-
-
-def test_no_cell_has_stray_space(rows: list[list[str]]) -> None:
-    """No cell begins or ends with a space or has two in a row, and only aliases may be empty."""
-    for row in rows:
-        for column, cell in zip(COLUMNS, row, strict=True):
-            assert " ".join(cell.split()) == cell
-            assert cell or column in ("aliases", "popularity"), row
-
-
-def test_ids_are_unique_slugs(rows: list[list[str]]) -> None:
-    """An id is a readable slug, and no two rows share one."""
-    ids = [row[0] for row in rows]
-    assert [id_ for id_ in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id_)] == []
-    assert len(set(ids)) == len(ids)
-
-
 def test_the_reader_skips_and_merges_nothing(
     rows: list[list[str]], entities: dict[str, Entity], report: ReadReport
 ) -> None:
@@ -95,52 +60,6 @@ def test_aliases_survive_reading_unchanged(rows: list[list[str]], entities: dict
         assert join_list(entity.aliases) == aliases
         assert len(set(entity.names())) == 1 + len(entity.aliases)
         assert "|".join(entity.kb_types) == types
-
-
-def test_it_is_large_enough(entities: dict[str, Entity]) -> None:
-    """There are 500 entities besides medicine, and 100 diseases and drugs, at least 40 of each."""
-    medicine = Counter(t for entity in entities.values() for t in entity.kb_types if t in ("disease", "drug"))
-    assert min(medicine["disease"], medicine["drug"]) >= 40
-    assert medicine.total() >= 120
-    assert len(entities) - medicine.total() >= 560
-
-
-def test_every_coarse_type_is_there(entities: dict[str, Entity]) -> None:
-    """All 18 OntoNotes types and OTHER occur often enough for a filter to mean something."""
-    counts = Counter(entity.kb_types[0] for entity in entities.values())
-    assert set(counts) == set(ENTITY_TYPES)
-    assert {t: n for t, n in counts.items() if n < MIN_OF_EACH_TYPE} == {}
-    assert {t: counts[t] for t in LARGE_TYPES if counts[t] < MIN_OF_LARGE_TYPES} == {}
-
-
-def test_types_are_one_coarse_and_one_fine(entities: dict[str, Entity]) -> None:
-    """Each entity has a coarse type and a finer one that the shipped type map does not contradict."""
-    fine: Counter[str] = Counter()
-    for entity in entities.values():
-        coarse, native = entity.kb_types
-        assert entity.types == (coarse,), entity
-        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", native)
-        fine[native] += 1
-    assert {t: n for t, n in fine.items() if n < 3} == {}
-
-
-def test_a_fine_type_has_one_coarse_type(entities: dict[str, Entity]) -> None:
-    """Filtering by a finer type never mixes coarse types."""
-    pairs = {entity.kb_types for entity in entities.values()}
-    fine = Counter(native for _, native in pairs)
-    assert {t: n for t, n in fine.items() if n > 1} == {}
-
-
-def test_most_entities_have_aliases(entities: dict[str, Entity]) -> None:
-    """Three in four entities have another name."""
-    assert sum(bool(entity.aliases) for entity in entities.values()) / len(entities) >= 0.75
-
-
-def test_descriptions_are_short(entities: dict[str, Entity]) -> None:
-    """A description is a phrase of a dozen words at most."""
-    for entity in entities.values():
-        assert entity.description is not None
-        assert 1 <= len(entity.description.split()) <= MAX_DESCRIPTION_WORDS, entity
 
 
 def test_figure_1_is_there(entities: dict[str, Entity]) -> None:

@@ -148,15 +148,6 @@ def test_text_comes_compressed_and_through_standard_input(
         assert list(opened.read(ReadReport())) == ENTITIES
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_table_is_ingested_from_the_command_line(run: Run, tmp_path: Path, form: str) -> None:
-    """The format is found and the counts are right, without an option."""
-    outcome = run("ingest", str(write(tmp_path, form)), "--dry-run", "--json")
-
-    assert outcome.status == 0, outcome.err
-    assert outcome.lines()[0]["names"] == 6
-
-
 @pytest.mark.parametrize("form", ["tsv", "jsonl", "parquet"])
 def test_a_delimiter_is_for_csv_alone(run: Run, tmp_path: Path, form: str) -> None:
     """An option of another format is refused by its flag."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tiny_models import as_sentence_transformers
 from ulr_cases import SENTENCES, config, make_encoder, open_base, write_text
 
 from pearl_qdrant import UlrRequest, find_ngrams, train_ulr
-from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.ngrams.files import MarkedSequence, NgramSpan
@@ -27,7 +25,6 @@ from training.ulr.objective import UlrRecord, fit_ulr
 from training.ulr.request import UlrConfig
 from training.ulr.train_ulr import UlrBase
 
-STATE = "training/state.safetensors"
 Request = Callable[..., UlrRequest]
 
 
@@ -297,14 +294,3 @@ def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> No
     assert refused.status == 2
     assert "needs --ngrams" in refused.err
     assert run(*words).status == 2
-
-
-def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:
-    """`train ulr` and `UlrRequest` cannot disagree: the options are the fields, with the same defaults."""
-    options = {parameter.name: parameter.default for parameter in train.commands["ulr"].params}
-    expected = {field.name: field.default for field in fields(UlrRequest)}
-
-    assert options.keys() - {"as_json"} == expected.keys()
-    for name, default in expected.items():
-        if name not in ("base", "out") and default not in (None, (), False):
-            assert options[name] == default, name
