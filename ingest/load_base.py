@@ -1,10 +1,5 @@
 """Load a base from files into a collection in one call, as `pearl-qdrant ingest` does.
 
-    from pearl_qdrant import load_base
-
-    result = load_base("umls.tsv", "umls")
-    print(result.points)
-
 `scan_base` only reads and counts, `read_entities` only reads.
 """
 

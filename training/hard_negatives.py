@@ -30,10 +30,6 @@ Cost: linear in the number of phrases; a million take a few minutes besides the 
 phrase, of which 768 bytes are its vector in half precision.
 
 Source: PEARL (Chen et al. 2024), section 3.4; 12 kept and 2 drawn as in its published code.
-
-from pearl_qdrant import mine_negatives
-
-mine_negatives("corpus/hard_negative.txt", phrases="corpus")
 """
 
 from __future__ import annotations

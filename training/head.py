@@ -4,10 +4,6 @@ It is a softmax regression on phrase vectors with the marginal type loss.
 
 Each name is encoded once, which is most of the cost: an epoch over 200,000 vectors takes a few seconds. A tenth of the
 names, chosen by their hash, is held out to measure the head on names that it never saw.
-
-from pearl_qdrant import train_head
-
-train_head("averaged/", "typed/", typed_names="names.tsv")
 """
 
 from __future__ import annotations

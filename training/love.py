@@ -13,10 +13,6 @@ Cost: a step of 128 words takes about 30 ms on one core; 22,000 words and 20 epo
 
 Source: LOVE (Chen et al. 2022), sections 4.2 and 4.3: NT-Xent at 0.07, three hard negatives, Adam at 2e-3 decaying by
 0.97 an epoch, 20 epochs. Our batches are larger than the 32 of the paper.
-
-from pearl_qdrant import pretrain_character_encoder
-
-pretrain_character_encoder("all-MiniLM-L6-v2/", "love/")
 """
 
 from __future__ import annotations

@@ -5,11 +5,6 @@ phrase. Rows are appended as they are made, so that an interrupted run resumes.
 
 Synonyms are neighbours of words among word vectors, from a `.vec` file of FastText (or GloVe's text format): comparing
 50,000 words of 300 dimensions takes 1.5 x 10^12 operations, in blocks of 1,024 words.
-
-from pearl_qdrant import find_synonyms, paraphrase_corpus
-
-paraphrase_corpus("corpus")
-find_synonyms("corpus", "crawl-300d-2M.vec")
 """
 
 from __future__ import annotations

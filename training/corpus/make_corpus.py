@@ -5,10 +5,6 @@
 
 Everything streams: memory holds the parser, the typed names (9 bytes each) and `max_keys` counts; more are spilled to
 sorted runs in temporary files and merged. A file appears under its name when it is complete.
-
-    from pearl_qdrant import CorpusOptions, make_corpus
-
-    make_corpus("articles.jsonl.gz", "corpus", CorpusOptions(wordnet="/usr/share/wordnet"))
 """
 
 from __future__ import annotations

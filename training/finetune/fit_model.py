@@ -1,9 +1,4 @@
-"""Fine-tuning from files to a checkpoint in one call: what `pearl-qdrant train fit` does.
-
-from pearl_qdrant import FitRequest, fit_model
-
-fit_model(FitRequest(base_model="all-MiniLM-L6-v2/", phrases="corpus", out="fitted"))
-"""
+"""Fine-tuning from files to a checkpoint in one call: what `pearl-qdrant train fit` does."""
 
 from __future__ import annotations
 

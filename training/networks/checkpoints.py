@@ -14,10 +14,6 @@ The fine-tuned head loses a few points on the averaged vectors (`training.head` 
 was not trained (type_weight 0) fits the averaged vectors better.
 
 Source: PEARL (Chen et al. 2024), section 3.4.
-
-from pearl_qdrant import average_checkpoint
-
-average_checkpoint("all-MiniLM-L6-v2/", "fitted/", "averaged/")
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""N-grams of a corpus from files to a folder in one call: what `pearl-qdrant train ngrams` does.
-
-from pearl_qdrant import find_ngrams
-
-find_ngrams("articles.jsonl.gz", "ngrams/")
-"""
+"""N-grams of a corpus from files to a folder in one call: what `pearl-qdrant train ngrams` does."""
 
 from __future__ import annotations
 

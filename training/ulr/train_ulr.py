@@ -2,10 +2,6 @@
 
 The folder written is one of sentence-transformers: transformer, pooling and normalisation. Its weights are those of the
 model with its MLM head, under the names of transformers, so that a later run has a head to start from.
-
-from pearl_qdrant import UlrRequest, train_ulr
-
-train_ulr(UlrRequest(base="all-MiniLM-L6-v2/", texts="articles.jsonl.gz", out="ulr/"))
 """
 
 from __future__ import annotations
