@@ -1,4 +1,7 @@
-"""What README and docs say is so: commands, variables, examples, links."""
+"""What README and docs say is so: commands, variables, examples, links.
+docs/troubleshooting.md speaks of messages and exceptions that exist.
+docs/getting-started.md, done as it says.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from pathlib import Path
 
 import click
 import pytest
+from cli_runner import Run
 
+from pearl_qdrant import errors
 from pearl_qdrant.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]

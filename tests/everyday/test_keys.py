@@ -1,14 +1,21 @@
-"""Keys of names: which spellings are one key, and that they are found in a collection."""
+"""Keys of names: which spellings are one key, and that they are found in a collection.
+Parts of names: what one or two edits leave as it was.
+Names one edit away are found whatever the edit and however short the name.
+"""
 
 from __future__ import annotations
+
+import string
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pearl_qdrant.lexical.keys import key_rows, name_keys, stored_rows
+from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_feature, stored_rows
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
+from pearl_qdrant.lexical.parts import FIRST, MAX_LETTERS, mention_parts, part_rows
+from pearl_qdrant.lexical.slips import KEY_WEIGHT, SHORT_LETTERS, slip_features
 from pearl_qdrant.lexical.spelling_variants import variant_word
 
 
@@ -99,3 +106,128 @@ def test_stored_rows_are_n_grams_with_keys_on_top(names: list[str]) -> None:
         of_keys = set(wanted.row(i)[0].tolist())
         for index, value in zip(*(part.tolist() for part in grams.row(i)), strict=True):
             assert index in of_keys or found[index] == value
+
+
+LETTERS = st.text(alphabet=string.ascii_lowercase, min_size=4, max_size=MAX_LETTERS)
+LONG = st.text(alphabet=string.ascii_lowercase, min_size=11, max_size=MAX_LETTERS)
+
+
+def shared(mention: str, name: str) -> set[int]:
+    """The parts that a mention asks for and a name has."""
+    return mention_parts(mention) & set(part_rows([name]).indices.tolist())
+
+
+def edited(name: str, place: int, kind: str) -> str:
+    """A name with one edit."""
+    place %= len(name)
+    rest = name[place + 1 :]
+    if kind == "left out":
+        return name[:place] + rest
+    if kind == "added":
+        return name[:place] + "q" + name[place:]
+    if kind == "replaced":
+        return name[:place] + "q" + rest
+    return name[:place] + rest[:1] + name[place] + rest[1:]
+
+
+KINDS = st.sampled_from(("left out", "added", "replaced", "swapped"))
+
+
+@given(LETTERS, st.integers(0, 100), KINDS)
+def test_one_edit_leaves_a_part(name: str, place: int, kind: str) -> None:
+    """A half, or the outer thirds, are as they were; in a very short name a swap in the middle may change all."""
+    if len(name) < 6 and kind == "swapped":
+        return
+    assert shared(edited(name, place, kind), name)
+
+
+@given(LONG, st.tuples(st.integers(0, 100), KINDS), st.tuples(st.integers(0, 100), KINDS))
+def test_two_edits_leave_a_part_of_a_long_name(name: str, first: tuple[int, str], second: tuple[int, str]) -> None:
+    """One of three thirds is as it was, unless a swap crosses the end of one."""
+    if "swapped" in (first[1], second[1]):
+        return
+    assert shared(edited(edited(name, *first), *second), name)
+
+
+def test_another_name_shares_nothing() -> None:
+    """Names of other letters, or of a length that no slip explains, have no part in common with a mention."""
+    assert not shared("winchester", "manchester united")
+    assert not shared("winchester", "dorchester abbey")
+    assert shared("winchetser", "winchester")
+
+
+@pytest.mark.parametrize("key", ["", "abc", "a" * (MAX_LETTERS + 1)])
+def test_short_and_very_long_names_have_no_parts(key: str) -> None:
+    """Three letters fit too many names; what long names have in common is found by n-grams."""
+    assert len(part_rows([key]).indices) == 0
+
+
+def test_features_are_the_same_in_every_release() -> None:
+    """Stored features must not change: they are the highest numbers of 32 bits, six of a long name."""
+    (row, values), others = part_rows(["winchester"]).row(0), stored_rows(["Winchester"]).row(0)[0]
+
+    assert row.tolist() == sorted(row.tolist())
+    assert len(row) == 6
+    assert row.min() >= FIRST
+    assert np.isin(row, others).all()
+    assert (values == 0.25).all()
+    assert row[0] == GOLDEN
+
+
+GOLDEN = 4294106965
+"""The first feature of winchester, noted when the features were made."""
+
+
+SHORT = st.text(alphabet=string.ascii_lowercase, min_size=3, max_size=SHORT_LETTERS)
+ANY = st.text(alphabet=string.ascii_lowercase, min_size=3, max_size=MAX_LETTERS)
+
+
+def certain(mention: str) -> set[int]:
+    """The features that only names one edit away have."""
+    indices, values = slip_features(mention)
+    return set(indices[values == KEY_WEIGHT].tolist())
+
+
+@given(SHORT, st.integers(0, SHORT_LETTERS), st.sampled_from(string.ascii_lowercase))
+def test_all_edits_of_a_short_mention(mention: str, place: int, letter: str) -> None:
+    """A letter less, more, or replaced."""
+    place %= len(mention)
+    for name in (
+        mention[:place] + mention[place + 1 :],
+        mention[:place] + letter + mention[place:],
+        mention[:place] + letter + mention[place + 1 :],
+        mention + letter,
+    ):
+        assert name == mention or spelling_feature(name) in certain(mention)
+
+
+@given(ANY, st.integers(0, MAX_LETTERS))
+def test_swaps_of_any_mention(mention: str, place: int) -> None:
+    """Two neighbours in another order, also in the middle, where no part stays as it was."""
+    place %= len(mention) - 1
+    name = mention[:place] + mention[place + 1] + mention[place] + mention[place + 2 :]
+
+    assert name == mention or spelling_feature(name) in certain(mention)
+
+
+@pytest.mark.parametrize("mention", ["", "ab", "a" * (MAX_LETTERS + 3)])
+def test_nothing_is_searched_for_very_short_and_very_long_ones(mention: str) -> None:
+    """Two letters fit too many names."""
+    assert len(slip_features(mention)[0]) == 0
+
+
+def test_features_are_those_of_stored_names() -> None:
+    """The spelling key is folded, and its feature is the one that a store keeps."""
+    spelling = name_keys(fold_name("Köln-Süd"))[0]
+
+    assert spelling_feature(spelling) in stored_rows(["Köln-Süd"]).indices.tolist()
+    assert spelling_feature(spelling) in certain("koldnsud")
+
+
+def test_indices_ascend() -> None:
+    """A sparse vector has each index once, in order."""
+    indices, values = slip_features("winchster")
+
+    assert (indices[1:] > indices[:-1]).all()
+    assert len(indices) == len(values)
+    assert len(set(values.tolist())) == 2

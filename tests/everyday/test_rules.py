@@ -1,7 +1,11 @@
-"""Rules before the ranking: exact names, namesakes by popularity, canonical name and letter case, entity ids."""
+"""Rules before the ranking: exact names, namesakes by popularity, canonical name and letter case, entity ids.
+Words that exclude each other by how they are built, though they are an edit or two apart.
+Mentions made from a base: each kind is what it says, and its right answer is certain.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +13,10 @@ import pytest
 from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
+from pearl_qdrant.lexical.opposites import exclude_each_other
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
+from pearl_qdrant.linking.mention_kinds.make import NameOwners, spelling_key
+from pearl_qdrant.linking.mention_kinds.rewrites import slip
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.rules import CANONICAL_SHARE, EXACT_CERTAINTY, ID_CERTAINTY, shares
@@ -156,3 +164,157 @@ def test_probabilities_sum_to_less_than_one(linker: EntityLinker) -> None:
     """What is left is the probability of NIL, with and without a rule."""
     for mention in ("chickenpox", "Paris", "Springfield", "DOID:5844", "nothing like it"):
         assert 0 <= sum(c.probability or 0 for c in linker.link(mention, limit=50).candidates) <= 1
+
+
+OTHERS = ["Kiruna Iron Mine", "Blue Danube Waltz", "Hoover Dam", "Sahara Desert", "Panama Canal", "Standard Oil"]
+
+
+@pytest.mark.parametrize(
+    "word, other",
+    [
+        ("hyperthyroidism", "hypothyroidism"),
+        ("intracellular", "extracellular"),
+        ("tachycardia", "bradycardia"),
+        ("asymptomatic", "symptomatic"),
+        ("irregular", "regular"),
+        ("prediabetes", "diabetes"),
+        ("arthritis", "arthrosis"),
+        ("nitrite", "nitrate"),
+        ("ethyl", "methyl"),
+    ],
+)
+def test_prefixes_endings_and_negations_exclude(word: str, other: str) -> None:
+    """Neither word is a slip of the other, whichever comes first."""
+    assert exclude_each_other(word, other)
+    assert exclude_each_other(other, word)
+
+
+@pytest.mark.parametrize(
+    "word, other",
+    [
+        ("merican", "american"),
+        ("nternational", "international"),
+        ("hypertension", "hypertenson"),
+        ("infraction", "infarction"),
+        ("tumor", "tumour"),
+        ("united", "unitde"),
+        ("1990", "1991"),
+        ("same", "same"),
+    ],
+)
+def test_slips_and_spellings_do_not(word: str, other: str) -> None:
+    """A letter that is missing, swapped or spelt otherwise makes no other word."""
+    assert not exclude_each_other(word, other)
+
+
+@pytest.mark.parametrize(
+    "name, other",
+    [
+        ("hypertension", "hypotension"),
+        ("hyperglycemia", "hypoglycemia"),
+        ("typical autism", "atypical autism"),
+        ("stable angina", "unstable angina"),
+        ("organic chemistry", "inorganic chemistry"),
+        ("aerobic exercise", "anaerobic exercise"),
+        ("hernia with obstruction", "hernia without obstruction"),
+        ("small cell lung carcinoma", "non-small cell lung carcinoma"),
+        ("HER2+ breast carcinoma", "HER2- breast carcinoma"),
+        ("Hepatitis A", "Hepatitis B"),
+    ],
+)
+def test_the_opposite_of_a_name_is_not_linked(name: str, other: str) -> None:
+    """A base that has one of the two answers NIL for the other."""
+    for stored, mention in ((name, other), (other, name)):
+        entities = [Entity("it", stored), *(Entity(one, one) for one in OTHERS)]
+        with EntityLinker.build(entities) as linker:
+            assert linker.link(stored).entity_id == "it"
+            assert linker.link(mention).entity_id is None
+
+
+ENTITIES_MENTION_KINDS = [
+    NamedEntity("1", ("type 2 diabetes mellitus", "T2DM", "adult onset diabetes"), ("OTHER",)),
+    NamedEntity("2", ("type 1 diabetes mellitus", "juvenile diabetes")),
+    NamedEntity("3", ("left lung tumor", "neoplasm of the left lung")),
+    NamedEntity("4", ("right lung tumor",)),
+    NamedEntity("5", ("Albert Einstein", "Einstein"), ("PERSON",)),
+    NamedEntity("6", ("The Coca-Cola Company", "Coca-Cola", "Coke"), ("ORG",)),
+    NamedEntity("7", ("chronic anemia", "Coke")),  # shares a name with 6
+    NamedEntity("8", ("New York City", "Big Apple"), ("GPE",)),
+    NamedEntity("9", ("Libido (1974 film)",), ("WORK_OF_ART",)),
+    NamedEntity("10", ("Marie Curie",), ("PERSON",)),
+]
+OWNERS = NameOwners((entity.entity_id, name) for entity in ENTITIES_MENTION_KINDS for name in entity.names)
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, list[MadeMention]]:
+    """Mentions of each kind."""
+    found: dict[str, list[MadeMention]] = {kind.name: [] for kind in KINDS}
+    for one in make_mentions(ENTITIES_MENTION_KINDS, OWNERS, per_kind=40, seed=3):
+        found[one.kind].append(one)
+    return found
+
+
+def test_the_shares_of_the_kinds_sum_to_one() -> None:
+    """They are the weights of the mixture."""
+    assert sum(kind.share for kind in KINDS) == pytest.approx(1.0)
+
+
+def test_every_kind_is_made(made: dict[str, list[MadeMention]]) -> None:
+    """Even a base of ten entities gives mentions of each."""
+    assert [kind for kind, mentions in made.items() if not mentions] == []
+
+
+def test_no_mention_is_a_name_of_another_entity(made: dict[str, list[MadeMention]]) -> None:
+    """So its right answer is certain; a NIL mention is a name of none that is left in the base."""
+    for mention in (one for mentions in made.values() for one in mentions):
+        owners = {
+            entity.entity_id
+            for entity in ENTITIES_MENTION_KINDS
+            for name in entity.names
+            if spelling_key(name) == spelling_key(mention.mention) and not mention.excludes(entity.entity_id, name)
+        }
+        assert owners <= {mention.entity_id}
+
+
+def test_nil_mentions_have_no_entity(made: dict[str, list[MadeMention]]) -> None:
+    """And the others have one."""
+    for kind in KINDS:
+        assert all((one.entity_id is None) is kind.is_nil for one in made[kind.name])
+
+
+def test_an_alias_excludes_its_own_string_alone(made: dict[str, list[MadeMention]]) -> None:
+    """The other names of its entity stay."""
+    for one in made["alias"]:
+        assert one.excludes(str(one.entity_id), one.mention)
+        assert not one.excludes("other", one.mention)
+        canonical = next(entity.names[0] for entity in ENTITIES_MENTION_KINDS if entity.entity_id == one.entity_id)
+        assert not one.excludes(str(one.entity_id), canonical)
+
+
+def test_a_removed_entity_is_excluded_with_all_that_share_a_name(made: dict[str, list[MadeMention]]) -> None:
+    """Coca-Cola and anemia share a name here, so neither is left."""
+    for one in made["nil removed"]:
+        if one.mention in ("The Coca-Cola Company", "Coca-Cola"):
+            assert one.excludes("6", "Coke")
+            assert one.excludes("7", "chronic anemia")
+
+
+def test_mentions_are_seeded() -> None:
+    """The same seed gives the same mentions, another one others."""
+    first, again, other = (make_mentions(ENTITIES_MENTION_KINDS, OWNERS, per_kind=5, seed=seed) for seed in (1, 1, 2))
+
+    assert first == again
+    assert first != other
+
+
+def test_a_slip_changes_one_longer_word_and_no_number() -> None:
+    """Digits and short words stay."""
+    rng = random.Random(0)
+    for _ in range(300):
+        changed = slip("type 2 diabetes of 12 men", rng)
+        assert changed is not None
+        assert changed.split()[1] == "2"
+        assert "12 men" in changed
+
+    assert slip("HIV 2", rng) is None

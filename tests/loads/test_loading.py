@@ -1,12 +1,21 @@
-"""Loading a base from Python: what `pearl-qdrant ingest` does, in one call."""
+"""Loading a base from Python: what `pearl-qdrant ingest` does, in one call.
+Messages of `ingest` about what is stored, after a failure.
+Rows that share an id and have different names: they become one entity, and the load says so.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import re
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from cli_runner import Run
 
+from ingest.base.scan import scan
+from ingest.formats import open_reader
 from ingest.load_base import collection_name
 from pearl_qdrant import (
     EntityLinker,
@@ -25,8 +34,11 @@ from pearl_qdrant.errors import (
     ModelMismatchError,
     OptionError,
     SettingsError,
+    StoreError,
     TooManyErrorsError,
 )
+from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
+from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Placement
 
@@ -184,3 +196,155 @@ def test_what_has_no_name_is_asked_for() -> None:
         load_base("-")
     with pytest.raises(OptionError, match="at least one"):
         load_base([], "base")
+
+
+KEPT = "stored and kept"
+
+
+@pytest.fixture
+def told_base(tmp_path: Path) -> Path:
+    """A base of 60 entities."""
+    path = tmp_path / "base.tsv"
+    path.write_text("".join(f"E{i}\tw{i} times\n" for i in range(60)), encoding="utf-8")
+    return path
+
+
+def test_nothing_is_said_to_be_kept_where_nothing_was_stored(
+    run: Run, told_base: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that fails before anything is stored does not claim that something is kept."""
+
+    def refuse(store: EdgeStore, manifest: object, placement: object) -> EdgeCollection:
+        raise StoreError("The store cannot be written.")
+
+    monkeypatch.setattr(EdgeStore, "create", refuse)
+    outcome = run("ingest", str(told_base), "--model", str(model))
+
+    assert outcome.status == 1
+    assert KEPT not in outcome.err
+
+
+def test_what_is_stored_is_said_to_be_kept(
+    run: Run, told_base: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that fails halfway reports how many entities are stored, and the same command resumes there."""
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    monkeypatch.setattr("ingest.load.pipeline.FLUSH_S", 0.0)
+    flush, flushed = EdgeWriter.flush, []
+
+    def fail_the_third_time(writer: EdgeWriter) -> None:
+        flushed.append(True)
+        if len(flushed) == 3:
+            raise StoreError("The disk went away.")
+        flush(writer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EdgeWriter, "flush", fail_the_third_time)
+        failed = run("ingest", str(told_base), "--model", str(model))
+    again = run("ingest", str(told_base), "--model", str(model))
+
+    assert failed.status == 1
+    assert f"40 entities are {KEPT}" in failed.err
+    assert again.status == 0
+    (resumed,) = re.findall(r"resuming: (\d+) entities", again.err)
+    assert int(resumed) >= 40  # what was written after the last flush may be there, too
+
+
+def test_names_that_were_gone_are_reported(
+    run: Run, told_base: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If I deleted an entity between a killed load and the next, the load reports that its names are written again."""
+
+    def die(collection: EdgeCollection, on_progress: object = None) -> None:
+        raise StoreError("Killed while the graph is built.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EdgeCollection, "finalize", die)
+        assert run("ingest", str(told_base), "--model", str(model)).status == 1
+    assert run("entities", "delete", "E7", "--collection", "base", "--yes").status == 0
+    again = run("ingest", str(told_base), "--model", str(model))
+
+    assert again.status == 0, again.err
+    assert "names that had disappeared from the collection and were written again: 1" in again.err
+
+
+BASE = "id\tname\n1\tJohn Smith\n1\tMary Jones\n2\tRome\n3\tOslo\n2\tParis\n"
+FIRST = "base.tsv:3: id '1' is 'John Smith' in an earlier row, 'Mary Jones' here"
+SECOND = "base.tsv:6: id '2' is 'Rome' in an earlier row, 'Paris' here"
+
+
+@pytest.fixture
+def repeated_base(tmp_path: Path) -> Path:
+    """A base in which two ids are used twice, once in adjacent rows and once in scattered ones."""
+    path = tmp_path / "base.tsv"
+    path.write_text(BASE, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--partitions", "2")], ids=["load", "dry run", "in parts"])
+def test_a_load_says_which_rows_use_an_id_twice(
+    run: Run, repeated_base: Path, model: Path, options: tuple[str, ...]
+) -> None:
+    """Two people under one id are said with both names and the row, whichever way the base is loaded."""
+    outcome = run("ingest", str(repeated_base), "--model", str(model), "--json", *options)
+    counts = json.loads(outcome.out)
+
+    assert outcome.status == 0
+    assert "warning: 2 rows have the id of an earlier row and another name" in outcome.err
+    assert FIRST in outcome.err
+    assert SECOND in outcome.err
+    assert (counts["conflicting_names"], len(counts["conflicts"]), counts["entities"]) == (2, 2, 3)
+
+
+def test_an_update_says_it_too(run: Run, repeated_base: Path, model: Path) -> None:
+    """A newer release in which an id is used twice is updated, and the rows are said."""
+    repeated_base.write_text("id\tname\n1\tJohn Smith\n2\tRome\n3\tOslo\n", encoding="utf-8")
+    before = run("ingest", str(repeated_base), "--model", str(model))
+    repeated_base.write_text(BASE, encoding="utf-8")
+    after = run("ingest", str(repeated_base), "--model", str(model), "--update", "--yes")
+
+    assert "earlier row" not in before.err
+    assert FIRST in after.err
+    assert SECOND in after.err
+
+
+def test_the_results_in_python_have_the_rows(repeated_base: Path, model: Path, tmp_path: Path) -> None:
+    """A program that loads or updates a base finds the rows in the result."""
+    loaded = load_base(repeated_base, "base", store=str(tmp_path / "store"), model=model)
+    updated = load_base(repeated_base, "base", store=str(tmp_path / "store"), model=model, update=True)
+
+    assert [(one.line, one.first, one.name) for one in loaded.report.conflicts] == [
+        (3, "John Smith", "Mary Jones"),
+        (6, "Rome", "Paris"),
+    ]
+    assert updated.report.conflicting_names == 2
+
+
+def test_few_of_many_rows_are_shown(tmp_path: Path) -> None:
+    """Of many such rows the first five are shown, and no more of the base is read again for them."""
+    path = tmp_path / "many.tsv"
+    path.write_text("".join(f"E{i % 1000}\tname {i}\n" for i in range(3000)), encoding="utf-8")
+    with open_reader([path]) as reader:
+        report = scan(reader).report
+
+    assert report.conflicting_names == 2000
+    assert [one.line for one in report.conflicts] == [1001, 1002, 1003, 1004, 1005]
+
+
+def test_a_table_of_synonyms_with_one_canonical_name_has_no_conflict(run: Run, tmp_path: Path) -> None:
+    """Rows of one id with the same canonical name are no conflict."""
+    path = tmp_path / "base.tsv"
+    path.write_text("id\tname\tcanonical_name\n1\tflu\tinfluenza\n1\tgrippe\tinfluenza\n", encoding="utf-8")
+    outcome = run("ingest", str(path), "--dry-run", "--json")
+
+    assert json.loads(outcome.out)["conflicting_names"] == 0
+    assert "earlier row" not in outcome.err
+
+
+def test_a_collection_built_from_records_says_it_too(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Records of one id with different names are logged with both."""
+    rows = [{"id": 1, "name": "John Smith"}, {"id": 1, "name": "Mary Jones"}, {"id": 2, "name": "Rome"}]
+    with caplog.at_level(logging.WARNING), EntityLinker.build(rows, model=model):
+        pass
+
+    assert "item 1: id '1' is 'John Smith' in an earlier item, 'Mary Jones' here" in caplog.text
