@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import tee
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -31,8 +31,8 @@ from pearl_qdrant.settings import DEFAULT_PASSAGE_THRESHOLD
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat
-    from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, Markup, OffsetUnit, OnTie
-    from pearl_qdrant.records import Annotation, Assertion
+    from pearl_qdrant.linking.options import AnnotateOptions
+    from pearl_qdrant.records import Annotation
 
 
 @click.command()
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 @click.option("--nested", is_flag=True, help="Also print mentions inside other mentions.")
 @click.option(
     "--document",
-    "is_document",
     is_flag=True,
     help="Link the mentions of a passage together, as those of a document: partial names, entities linked in the base.",
 )
@@ -108,30 +107,20 @@ if TYPE_CHECKING:
 @strict_option
 @workers_option
 @json_option
-def annotate(  # long: one argument for each option
+def annotate(
     text: str | None,
     file: BinaryIO | None,
-    kind: str | None,
+    kind: PassageFormat | None,
     collections: tuple[str, ...],
     store: str,
     model: str | None,
     device: str,
-    types: tuple[str, ...],
-    threshold: float,
-    on_tie: str,
-    context: str | None,
-    include_nil: bool,
-    nested: bool,
-    is_document: bool,
-    common_words: str,
-    assertions: tuple[str, ...],
     triggers: str | None,
-    markup: str | None,
-    offsets: str,
     label_types: tuple[str, ...],
     strict: bool,
     workers: int | None,
     as_json: bool,
+    **given: Any,  # the fields of `AnnotateOptions`
 ) -> None:
     """Find mentions in running text, and link them.
 
@@ -161,22 +150,10 @@ def annotate(  # long: one argument for each option
     from pearl_qdrant.linking.options import AnnotateOptions
 
     options = AnnotateOptions(
-        types,
-        threshold,
-        context,
-        cast("OnTie", on_tie),
-        include_nil,
-        nested,
-        is_document,
-        cast("CommonWords", common_words),
-        cast("tuple[Assertion, ...]", assertions),
-        None if triggers is None else read_triggers(triggers),
-        _label_types(label_types),
-        cast("Markup | None", markup),
-        cast("OffsetUnit", offsets),
+        **given, triggers=None if triggers is None else read_triggers(triggers), label_types=_label_types(label_types)
     )
     with open_linker(store, collections, model=model, device=device, strict=strict) as linker:
-        for key, found in _annotated(linker, text, file, cast("PassageFormat | None", kind), options, workers):
+        for key, found in _annotated(linker, text, file, kind, options, workers):
             if as_json:
                 for one in found:
                     echo_json(_as_record(one, key))
