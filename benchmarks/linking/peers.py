@@ -1,6 +1,6 @@
 """Links the same mentions with pearl-qdrant and with what users write instead, in one run.
 
-    python benchmarks/linking/peers.py --data base.tsv --entities 60000 --plain FOLDER --history history.tsv
+    python benchmarks/linking/peers.py --data base.tsv --entities 60000 --plain FOLDER
 
 --data is a TSV of entities (id, name, aliases separated by `|`), --plain a folder of all-MiniLM-L6-v2. Every program
 has a process of its own and links a thousand mentions at a time:
@@ -18,8 +18,7 @@ Mentions, drawn once and the same for all:
     slips        distinct names, each with one slip
 
 Printed: seconds to build, peak RssAnon in MB, links a second, and the share of mentions whose first candidate is right
-(an entity that shares the right one's name counts as right). --history adds the ratios to a file of tab-separated
-values, so that a loss between two commits is seen. It needs the packages of the extra `peers`.
+(an entity that shares the right one's name counts as right). It needs the packages of the extra `peers`.
 """
 
 from __future__ import annotations
@@ -27,14 +26,12 @@ from __future__ import annotations
 import csv
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -217,33 +214,12 @@ def run_alone(program: str, folder: Path, plain: Path | None) -> Iterator[dict[s
             yield {**json.loads(line), "memory": peak.anonymous}
 
 
-def append_history(path: Path, ours: dict[str, Any], peer: dict[str, Any]) -> None:
-    """Add a row: date, commit, machine, kind of mention, and ours as a ratio to the peer."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True).stdout
-    cells = [
-        datetime.now(timezone.utc).date().isoformat(),
-        commit.strip(),
-        platform.machine(),
-        ours["program"],
-        peer["program"],
-        ours["kind"],
-        f"{ours['rate'] / peer['rate']:.3f}",
-        f"{100 * (ours['right'] - peer['right']):+.1f}",
-    ]
-    if not path.exists():
-        path.write_text("date\tcommit\tmachine\tprogram\tpeer\tmentions\trate ratio\tright, points\n", encoding="utf-8")
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\t".join(cells) + "\n")
-
-
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path, exists=True))
 @click.option("--entities", default=60_000, show_default=True)
 @click.option("--mentions", "n_mentions", default=6_000, show_default=True)
 @click.option("--plain", type=click.Path(path_type=Path, exists=True))
 @click.option("--only", type=click.Choice(PROGRAMS), multiple=True, default=PROGRAMS)
-@click.option("--history", type=click.Path(path_type=Path))
 @click.option("--one", type=click.Choice(PROGRAMS), hidden=True)
 @click.option("--folder", type=click.Path(path_type=Path), hidden=True)
 def main(
@@ -252,7 +228,6 @@ def main(
     n_mentions: int,
     plain: Path | None,
     only: tuple[str, ...],
-    history: Path | None,
     one: str | None,
     folder: Path | None,
 ) -> None:
@@ -279,8 +254,6 @@ def main(
     for ours in (line for line in lines if line["program"].startswith("pearl")):
         for peer in (line for line in peers if line["kind"] == ours["kind"]):
             click.echo(f"{ours['program']} / {peer['program']}, {ours['kind']}: {ours['rate'] / peer['rate']:.2f} x")
-            if history is not None:
-                append_history(history, ours, peer)
 
 
 if __name__ == "__main__":

@@ -133,18 +133,6 @@ def test_what_is_added_to_a_graph_of_torch_is_exact(monkeypatch: pytest.MonkeyPa
     check_fp32_graph(tmp_path / "model.onnx", network)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("with_characters", [False, True])
-def test_an_fp32_graph_is_exact(request: pytest.FixtureRequest, tmp_path: Path, with_characters: bool) -> None:
-    """Without quantisation torch and ONNX agree to rounding, with a character encoder too."""
-    if with_characters:
-        network = make_network(make_bert(tmp_path / "bert"))
-        fp32_graph = export_fp32(network, tmp_path / "model.onnx")
-    else:
-        network, fp32_graph = request.getfixturevalue("network"), request.getfixturevalue("fp32_graph")
-    check_fp32_graph(fp32_graph, network)
-
-
 def check_fp32_graph(path: Path, network: PearlNetwork) -> None:
     """A graph agrees with its network to rounding."""
     embedding, logits = run(path)

@@ -19,7 +19,6 @@ from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES, NAMES_OF_THE_WORLD, make_bert, make_multilingual_bert, make_pearl, make_roberta
 
 from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, TORCH_FILE, read_config, seal
-from pearl_qdrant.encoder.fastembed_model import text_embedding
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import load_phrase_encoder
 from pearl_qdrant.encoder.verify import verify
@@ -93,14 +92,6 @@ def test_an_fp32_export_is_exact(trained: Path, tmp_path: Path) -> None:
     config = verify(tmp_path / "fp32").config
     assert (config.name, config.precision) == ("mine", "fp32")
     assert check_forms(tmp_path / "fp32", exact=True, names=NAMES).min_cosine > 0.9999
-
-
-def test_fastembed_runs_the_same_graph(exported: Path) -> None:
-    """With fastembed, a graph needs no more than token ids and the mask: characters are made inside the graph."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        vectors = np.stack(list(text_embedding(str(exported)).embed(NAMES)))
-    np.testing.assert_allclose(vectors, load_encoder(str(exported)).encode(NAMES).vectors, atol=1e-3)
 
 
 @pytest.mark.parametrize("with_characters", [True, False])

@@ -30,7 +30,6 @@ from umls_release import (
     write,
 )
 
-from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, detect_format
 from ingest.io import source
@@ -426,19 +425,6 @@ def test_scattered_rows_make_one_entity(tmp_path: Path) -> None:
     rows = [atom(HEART, "a"), atom(DRUG, "b"), atom(HEART, "c")]
 
     assert [(e.entity_id, e.aliases) for e in read_rows(tmp_path, rows)] == [(DRUG, ()), (HEART, ("c",))]
-
-
-def test_a_scan_counts_what_a_read_gives(tmp_path: Path) -> None:
-    """The pass before the load and the load agree."""
-    meta = write(tmp_path, RELEASE | {"MRSTY.RRF": STY.encode() + b"bad\n"})
-    with UmlsReader([meta], ReadOptions()) as reader:
-        result, report = scan(reader), ReadReport()
-        entities = list(reader.read(report, scattered=result.scattered))
-
-    assert (result.entities, result.names) == (len(entities), sum(1 + len(e.aliases) for e in entities))
-    assert result.report == report
-    assert report.skipped == {"too_few_columns": 1}
-    assert report.rows == 8
 
 
 def test_limit_ends_the_reading(tmp_path: Path) -> None:

@@ -170,32 +170,6 @@ def test_a_stopped_run_resumes_to_the_same_weights(
     assert rows[0] == rows[1]
 
 
-def test_the_state_of_another_run_is_refused(request_: Request, tmp_path: Path) -> None:
-    """Other settings or other texts need another folder, or a restart."""
-    train_ulr(request_(steps=2, head_steps=0))
-
-    with pytest.raises(TrainingError, match="seed 0, now 1"):
-        train_ulr(request_(steps=2, head_steps=0, seed=1))
-    with pytest.raises(TrainingError, match="sequences "):
-        train_ulr(request_(steps=2, head_steps=0, texts=write_text(tmp_path / "b.txt", 5)))
-    result = train_ulr(request_(steps=2, head_steps=0, seed=1, restart=True))
-    assert len(read_log(tmp_path / "out" / "training")) == result.steps == 2
-
-
-def test_a_state_is_written_when_it_is_due(bert: Path, tmp_path: Path) -> None:
-    """Every few steps, and after five minutes whatever the number of steps."""
-    now = [0.0]
-    seen: dict[int, bool] = {}
-
-    def look(record: UlrRecord) -> None:
-        seen[record.step] = (tmp_path / "state.safetensors").exists()
-        now[0] += 125
-
-    learn(open_base(bert), tmp_path, config(save_every=500), clock=lambda: now[0], on_step=look)
-
-    assert [seen[step] for step in range(1, 6)] == [False, False, False, True, True]
-
-
 def test_the_result_is_an_encoder_with_a_head(request_: Request, tmp_path: Path) -> None:
     """A second run starts from the head of the first; the folder records the run."""
     first = train_ulr(request_("first", steps=None, epochs=1.5, batch_size=10))
@@ -268,16 +242,6 @@ def test_a_run_in_several_processes_is_refused(request_: Request, monkeypatch: p
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(TrainingError, match="one process"):
         train_ulr(request_())
-
-
-def test_a_loss_that_is_not_finite_ends_the_run(bert: Path, tmp_path: Path) -> None:
-    """The message has the losses and what to change, and no state of the broken network is written."""
-    base = open_base(bert)
-    with torch.no_grad():
-        base.network.head.bias.fill_(float("nan"))
-    with pytest.raises(TrainingError, match=r"step 1: the loss is not finite: .* nan \(mlm\)"):
-        learn(base, tmp_path, config())
-    assert not (tmp_path / "state.safetensors").exists()
 
 
 def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> None:
