@@ -43,12 +43,3 @@ def phrase_type(lexical_class: str, entity_type: str) -> str:
     if lexical_class not in LEXICAL_CLASSES or entity_type not in ENTITY_TYPES:
         raise ValueError(f"{name} is not a phrase type: classes are {LEXICAL_CLASSES}, entity types {ENTITY_TYPES}")
     return name
-
-
-def split_phrase_type(name: str) -> tuple[str, str]:
-    """Lexical class and entity type of a phrase type: ``("NP", "ORG")`` for "NP-ORG". Raises ValueError if `name` is
-    not one of the 95.
-    """
-    lexical_class, _, entity_type = name.partition("-")
-    phrase_type(lexical_class, entity_type)
-    return lexical_class, entity_type
