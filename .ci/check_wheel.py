@@ -9,11 +9,7 @@ from pathlib import Path
 PACKAGES = ("pearl_qdrant", "ingest", "training")
 MODELS = Path("pearl_qdrant/encoder/models")
 MODEL_LICENCES = ("NOTICE", "LICENSE-WordNet.txt")
-LICENCES = (
-    "LICENSE",
-    "NOTICE",
-    *(f"{MODELS.as_posix()}/pearl-mini-en/{name}" for name in MODEL_LICENCES),
-)
+LICENCES = ("LICENSE", "NOTICE", *(f"{MODELS.as_posix()}/pearl-mini-en/{name}" for name in MODEL_LICENCES))
 
 
 def expected_files(root: Path) -> set[str]:

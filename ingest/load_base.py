@@ -212,11 +212,7 @@ def load_base(  # long: all arguments of a load are documented here
 
 
 def read_entities(
-    paths: Paths,
-    *,
-    kind: str = "auto",
-    options: ReadOptions | None = None,
-    max_errors: int | None = DEFAULT_MAX_ERRORS,
+    paths: Paths, *, kind: str = "auto", options: ReadOptions | None = None, max_errors: int | None = DEFAULT_MAX_ERRORS
 ) -> Iterator[Entity]:
     """Read the entities of a base, each once; needs no collection of it. Arguments as of `load_base`.
 

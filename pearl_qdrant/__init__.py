@@ -199,6 +199,5 @@ _MODULE_OF = {
 """The modules of the public names that are not errors."""
 
 __getattr__, __dir__ = lazy_exports(
-    __name__,
-    {name: _MODULE_OF.get(name, "pearl_qdrant.errors") for name in __all__ if name != "__version__"},
+    __name__, {name: _MODULE_OF.get(name, "pearl_qdrant.errors") for name in __all__ if name != "__version__"}
 )

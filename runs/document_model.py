@@ -74,9 +74,7 @@ class Task:
 TASKS = {
     "aida": Task("base_aida.tsv", ("aida-train",), ("aida-dev",), "links_aida.tsv"),
     "mesh": Task(
-        "base_mesh.tsv",
-        ("bio-bc5cdr-training", "bio-ncbi-train"),
-        ("bio-bc5cdr-development", "bio-ncbi-devel"),
+        "base_mesh.tsv", ("bio-bc5cdr-training", "bio-ncbi-train"), ("bio-bc5cdr-development", "bio-ncbi-devel")
     ),
 }
 

@@ -365,13 +365,7 @@ class TrainingLoop:
             known = {name: value.item() if isinstance(value, Tensor) else value for name, value in figures.items()}
             rate, seconds = objective.rate(step, 1.0), time.perf_counter() - began
             _check(step, known, rate)
-            yield objective.record(
-                step=step,
-                learning_rate=rate,
-                seconds=seconds,
-                waited=waited / seconds,
-                **known,
-            )
+            yield objective.record(step=step, learning_rate=rate, seconds=seconds, waited=waited / seconds, **known)
             began = time.perf_counter()
 
     def _load(self) -> int:

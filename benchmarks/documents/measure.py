@@ -188,12 +188,7 @@ def in_documents(linker: EntityLinker, label: str, documents: Sequence[Document]
 
 
 def measure(
-    linker: EntityLinker,
-    documents: Sequence[Document],
-    names: dict[str, str],
-    *,
-    ablation: bool,
-    has_context: bool,
+    linker: EntityLinker, documents: Sequence[Document], names: dict[str, str], *, ablation: bool, has_context: bool
 ) -> None:
     """Print the figures of all ways to link given mentions."""
     mentions = [document.text[start:end] for document in documents for start, end in document.spans]

@@ -48,10 +48,7 @@ _TEXTS = (
     (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
     (rb"<(?:DescriptorRecordSet|SupplementalRecordSet)", "MeSH as XML. Read it with format mesh"),
     (rb"\A\s*<(?s:.)*<(?:\w+:)?Ontology\b", "an ontology in OWL/XML. Convert it: robot convert -o base.obo"),
-    (
-        rb"\A\s*(?:Prefix|Ontology)\(",
-        "an ontology in OWL functional syntax. Convert it: robot convert -o base.obo",
-    ),
+    (rb"\A\s*(?:Prefix|Ontology)\(", "an ontology in OWL functional syntax. Convert it: robot convert -o base.obo"),
     (rb"\A\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>](?s:.)*?</)", "XML that is no known base of names. Convert it to a table"),
     (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
     (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),

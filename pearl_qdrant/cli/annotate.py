@@ -85,9 +85,7 @@ if TYPE_CHECKING:
     help="Only mentions of which the text says this; may be repeated.",
 )
 @click.option(
-    "--triggers",
-    metavar="FILE",
-    help="Table of words that negate a mention and the like, in place of the English one.",
+    "--triggers", metavar="FILE", help="Table of words that negate a mention and the like, in place of the English one."
 )
 @click.option("--markup", type=click.Choice(["html", "markdown"]), help="How the text is written: tags are no text.")
 @click.option(

@@ -111,10 +111,7 @@ class EntityTagger:
             "documents": [
                 replace(
                     document,
-                    meta={
-                        **document.meta,
-                        **document_metadata(one, mentions=self.mentions, existing=document.meta),
-                    },
+                    meta={**document.meta, **document_metadata(one, mentions=self.mentions, existing=document.meta)},
                 )
                 for document, one in zip(documents, found, strict=True)
             ]

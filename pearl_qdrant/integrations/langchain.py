@@ -125,12 +125,7 @@ class EntityTagger(BaseDocumentTransformer):
     """
 
     def __init__(
-        self,
-        linker: EntityLinker,
-        *,
-        types: Sequence[str] = (),
-        threshold: float | None = None,
-        mentions: bool = False,
+        self, linker: EntityLinker, *, types: Sequence[str] = (), threshold: float | None = None, mentions: bool = False
     ) -> None:
         self._linker = linker
         self._types, self._threshold, self._mentions = tuple(types), threshold, mentions

@@ -126,10 +126,7 @@ def fuzzy_join(
     find_column(theirs, right.columns, option="right_on")
     cells, others = left.get_column(ours).to_list(), right.get_column(theirs).to_list()
     keys, probabilities = match_values(cells, others, threshold=threshold, model=model, device=device)
-    keyed = left.with_columns(
-        pl.Series(_KEY, keys, dtype=pl.String),
-        pl.Series(MATCH, probabilities, dtype=pl.Float64),
-    )
+    keyed = left.with_columns(pl.Series(_KEY, keys, dtype=pl.String), pl.Series(MATCH, probabilities, dtype=pl.Float64))
     known = right.with_columns(pl.Series(_KEY, [as_text(value) for value in others], dtype=pl.String))
     return keyed.join(known, on=_KEY, how=how, suffix=suffix, maintain_order="left_right").drop(_KEY)
 

@@ -68,14 +68,7 @@ def decide(  # long: each of its arguments has its line, and each outcome its ow
     if is_undecided:
         return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates, rule=scored.rule)
     return Link(
-        mention,
-        best.entity_id,
-        best.canonical_name,
-        best.probability,
-        None,
-        candidates,
-        best.kb,
-        rule=scored.rule,
+        mention, best.entity_id, best.canonical_name, best.probability, None, candidates, best.kb, rule=scored.rule
     )
 
 

@@ -174,13 +174,7 @@ class _State:
     fixed: set[int] = field(default_factory=set)
 
 
-def cluster_names(
-    table: PairTable,
-    threshold: float,
-    *,
-    prefer: Prefer,
-    groups: Sequence[Group] = (),
-) -> list[Cluster]:
+def cluster_names(table: PairTable, threshold: float, *, prefer: Prefer, groups: Sequence[Group] = ()) -> list[Cluster]:
     """Merge names. Returns clusters of at least two names, and those of groups.
 
     Args:

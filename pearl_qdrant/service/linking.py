@@ -18,15 +18,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.mention_detection.blocks import Utf16
-from pearl_qdrant.linking.options import (
-    AnnotateOptions,
-    CommonWords,
-    LinkOptions,
-    Markup,
-    OffsetUnit,
-    OnTie,
-    TypeMode,
-)
+from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
 from pearl_qdrant.service.answers import declared, json_answer, json_pieces
@@ -57,9 +49,7 @@ class _Linked(_Collection):
 class _WithCandidates(_Linked):
     type_mode: TypeMode = Field("hard", description="hard: only entities of the types; soft: prefer them; off.")
     limit: int | None = Field(
-        None,
-        ge=1,
-        description=f"Most candidates; by default what the answer needs, to {DEFAULT_LIMIT}.",
+        None, ge=1, description=f"Most candidates; by default what the answer needs, to {DEFAULT_LIMIT}."
     )
 
     def options(self, context: str | None = None) -> LinkOptions:

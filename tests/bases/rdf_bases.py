@@ -154,10 +154,7 @@ TRIPLES = [
     (T + "a", "http://www.w3.org/1999/02/22-rdf-syntax-ns#type", "<http://xmlns.com/foaf/0.1/Person>"),
     (T + "b", "http://xmlns.com/foaf/0.1/name", '"Toy Works"@en'),
 ]
-PEOPLE = [
-    Entity(T + "a", "Anna Toy", ('A "T" ä',), ("Person",), ("PERSON",)),
-    Entity(T + "b", "Toy Works"),
-]
+PEOPLE = [Entity(T + "a", "Anna Toy", ('A "T" ä',), ("Person",), ("PERSON",)), Entity(T + "b", "Toy Works")]
 
 
 def rows(end: str = " .") -> str:

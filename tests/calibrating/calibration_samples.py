@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 
 from pearl_qdrant.linking.calibration.held_out import Samples
-from pearl_qdrant.linking.calibration.metrics import (
-    Answers,
-    FloatArray,
-)
+from pearl_qdrant.linking.calibration.metrics import Answers, FloatArray
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
 
 

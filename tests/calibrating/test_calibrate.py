@@ -144,10 +144,7 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
     "rows, expected",
     [
         (["a\te1"] * 3, "There are 1 pairs, 1 of them with an entity"),
-        (
-            [f"m{i}\tunknown{i}" for i in range(60)],
-            "60 of 60 entity ids are not in collection 'base', e.g. unknown0",
-        ),
+        ([f"m{i}\tunknown{i}" for i in range(60)], "60 of 60 entity ids are not in collection 'base', e.g. unknown0"),
         ([f"m{i}\tNIL" for i in range(60)], "60 pairs, 0 of them with an entity"),
     ],
 )

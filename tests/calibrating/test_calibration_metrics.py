@@ -151,12 +151,7 @@ def test_a_rule_limits_the_probability_of_its_answers() -> None:
 def test_tied_candidates_share_the_credit_and_are_never_linked() -> None:
     """If one of two tied candidates is right, the answer counts half, and there is no link."""
     tied = without_features(
-        np.array([[5.0, 5.0]]),
-        np.array([0.0]),
-        np.array([[False, True]]),
-        np.array([2]),
-        np.array([False]),
-        np.ones(1),
+        np.array([[5.0, 5.0]]), np.array([0.0]), np.array([[False, True]]), np.array([2]), np.array([False]), np.ones(1)
     ).answers(Calibration())
 
     assert tied.correct.tolist() == [0.5]

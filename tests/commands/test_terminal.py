@@ -146,10 +146,7 @@ def test_a_terminal_without_utf_8_gets_escapes() -> None:
     stream.write('{"name": "Łódź 🦄"}\n')
     stream.flush()
 
-    assert [json.loads(line)["name"] for line in raw.getvalue().decode("latin-1").splitlines()] == [
-        "Zürich",
-        "Łódź 🦄",
-    ]
+    assert [json.loads(line)["name"] for line in raw.getvalue().decode("latin-1").splitlines()] == ["Zürich", "Łódź 🦄"]
 
 
 def test_tracebacks_are_escaped() -> None:

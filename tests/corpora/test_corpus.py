@@ -28,14 +28,7 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 from pearl_qdrant.records import Entity
 from training.corpus.chunking import Lexicon, Phrase
 from training.corpus.make_corpus import PhraseCounter, make_corpus
-from training.corpus.typing import (
-    DistantTyper,
-    NerTyper,
-    name_types,
-    numeric_type,
-    type_of_words,
-    wordnet_names,
-)
+from training.corpus.typing import DistantTyper, NerTyper, name_types, numeric_type, type_of_words, wordnet_names
 from training.examples.files import (
     EntityRow,
     corpus_examples,

@@ -14,15 +14,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 import pytest
 import torch
-from character_models import (
-    CHAR_DIM,
-    FAMILIES,
-    make_character_encoder,
-    make_network,
-    tiny_config,
-    tokenised,
-    words_of,
-)
+from character_models import CHAR_DIM, FAMILIES, make_character_encoder, make_network, tiny_config, tokenised, words_of
 from effort import examples
 from encoder_cases import cosines
 from hypothesis import given, settings
@@ -121,9 +113,7 @@ def test_several_threads_may_encode_at_once(encoders: dict[str, Encoder]) -> Non
 
 
 @given(
-    lengths=st.lists(st.integers(1, 64), max_size=300),
-    max_tokens=st.integers(1, 2048),
-    max_names=st.integers(1, 256),
+    lengths=st.lists(st.integers(1, 64), max_size=300), max_tokens=st.integers(1, 2048), max_names=st.integers(1, 256)
 )
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_batches_contain_each_name_once_within_the_limits(lengths: list[int], max_tokens: int, max_names: int) -> None:

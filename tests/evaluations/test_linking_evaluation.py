@@ -71,12 +71,7 @@ def folder(tmp_path: Path) -> Path:
             "A\t2\tthe new york post",
             "B\t0\taspirins",
         ],
-        "autofj/gt.tsv": [
-            "dataset id_l title_l id_r title_r",
-            "A\t0\tx\t0\ty",
-            "A\t1\tx\t2\ty",
-            "B\t0\tx\t0\ty",
-        ],
+        "autofj/gt.tsv": ["dataset id_l title_l id_r title_r", "A\t0\tx\t0\ty", "A\t1\tx\t2\ty", "B\t0\tx\t0\ty"],
     }
     for path, (header, *rows) in tables.items():
         table = made / path

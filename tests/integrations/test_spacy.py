@@ -38,11 +38,7 @@ def linked(doc: Any) -> list[tuple[str, str, str]]:
     return [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents]
 
 
-FOUND = [
-    ("heart attack", "OTHER", "mi"),
-    ("New York State", "GPE", "nys"),
-    ("The New York Times", "ORG", "nyt"),
-]
+FOUND = [("heart attack", "OTHER", "mi"), ("New York State", "GPE", "nys"), ("The New York Times", "ORG", "nyt")]
 
 
 def test_mentions_are_found_where_nothing_has_set_them(pipeline: Any) -> None:

@@ -26,12 +26,7 @@ def test_pairs_with_header_nil_and_further_columns(tmp_path: Path) -> None:
     """The header is left out, NIL and nothing are no entity, and repeated pairs are kept."""
     text = "mention\tid\nNYC\tQ60\textra\n\nNYC\tQ60\nthe mayor\tNIL\nhe\t\n"
 
-    assert read(tmp_path, text) == [
-        ("NYC", "Q60", 2),
-        ("NYC", "Q60", 4),
-        ("the mayor", None, 5),
-        ("he", None, 6),
-    ]
+    assert read(tmp_path, text) == [("NYC", "Q60", 2), ("NYC", "Q60", 4), ("the mayor", None, 5), ("he", None, 6)]
 
 
 def test_documents_with_spans_and_single_mentions(tmp_path: Path) -> None:

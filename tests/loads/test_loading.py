@@ -17,15 +17,7 @@ from cli_runner import Run
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.load_base import collection_name
-from pearl_qdrant import (
-    EntityLinker,
-    LoadEvents,
-    ReadOptions,
-    ScanResult,
-    TableColumns,
-    load_base,
-    scan_base,
-)
+from pearl_qdrant import EntityLinker, LoadEvents, ReadOptions, ScanResult, TableColumns, load_base, scan_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import (

@@ -82,10 +82,7 @@ def test_names_are_marked_whatever_their_pmi(tmp_path: Path) -> None:
 
     with NgramCorpus(tmp_path / "out") as corpus:
         spans = [[(one.text[s.start : s.end], s.is_entity, s.pmi is None) for s in one.spans] for one in corpus]
-    assert spans[:2] == [
-        [("New York", True, False)],
-        [("mayor of New York", True, True), ("New York", False, False)],
-    ]
+    assert spans[:2] == [[("New York", True, False)], [("mayor of New York", True, True), ("New York", False, False)]]
     assert spans[3] == [("S\u00e3o Paulo", True, False)]
     assert (report.entity_names, report.entity_mentions) == (4, 5)
 

@@ -40,13 +40,7 @@ def test_what_is_left_out_is_counted() -> None:
     report = ReadReport(max_errors=0)
     read(TOES, report=report)
 
-    assert report.filtered == {
-        "obsolete": 1,
-        "no_name": 1,
-        "not_a_term": 1,
-        "broad_synonym": 1,
-        "related_synonym": 1,
-    }
+    assert report.filtered == {"obsolete": 1, "no_name": 1, "not_a_term": 1, "broad_synonym": 1, "related_synonym": 1}
     assert (report.rows, report.entities, report.names, report.n_skipped) == (7, 4, 6, 0)
 
 

@@ -207,8 +207,7 @@ def test_one_string_is_no_list_of_names() -> None:
 
 
 def table_of(
-    known: Sequence[tuple[int, int, float]],
-    score: ScorePairs = lambda pairs: ([0.0] * len(pairs), [0] * len(pairs)),
+    known: Sequence[tuple[int, int, float]], score: ScorePairs = lambda pairs: ([0.0] * len(pairs), [0] * len(pairs))
 ) -> PairTable:
     """A table of known pairs."""
     ordered = sorted(known)

@@ -230,8 +230,7 @@ def test_characters_are_counted_after_normalisation(
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/v1/search?q=", "/reconcile/base/suggest/entity?prefix=", "/reconcile/base/preview?id="],
+    "path", ["/v1/search?q=", "/reconcile/base/suggest/entity?prefix=", "/reconcile/base/preview?id="]
 )
 def test_parameters_are_counted_after_normalisation(client: TestClient, path: str) -> None:
     """The same holds for what a URL asks."""

@@ -15,12 +15,8 @@ from typing import Any
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.store.edge import (
-    child_process as edge_process,
-)
-from pearl_qdrant.store.edge import (
-    shard as edge_shard,
-)
+from pearl_qdrant.store.edge import child_process as edge_process
+from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.checksums import list_files
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.placing import copy_file

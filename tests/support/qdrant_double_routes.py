@@ -81,10 +81,7 @@ def _restore(double: QdrantDouble, name: str, body: bytes) -> Any:
     params = models.CollectionParams.model_validate(kept["params"])
     double.client.delete_collection(name)
     double.client.create_collection(
-        name,
-        vectors_config=params.vectors,
-        sparse_vectors_config=params.sparse_vectors,
-        metadata=kept["metadata"],
+        name, vectors_config=params.vectors, sparse_vectors_config=params.sparse_vectors, metadata=kept["metadata"]
     )
     double.schema[name], double.config[name] = kept["schema"], {}
     if kept["points"]:
@@ -144,10 +141,7 @@ def _create(double: QdrantDouble, name: str, body: bytes) -> Any:
     double.created[name] = wanted.model_dump(mode="json", exclude_none=True)
     double.cluster_state.create(name, wanted)
     return double.client.create_collection(
-        name,
-        vectors_config=wanted.vectors,
-        sparse_vectors_config=wanted.sparse_vectors,
-        metadata=wanted.metadata,
+        name, vectors_config=wanted.vectors, sparse_vectors_config=wanted.sparse_vectors, metadata=wanted.metadata
     )
 
 

@@ -264,8 +264,7 @@ def test_a_sign_within_a_column_is_not_taken_for_the_delimiter(tmp_path: Path, r
 
 
 @pytest.mark.parametrize(
-    "cell, names",
-    [("['ASA' 'acetylsalicylic acid']", ["ASA", "acetylsalicylic acid"]), ("['C'\n 'D']", ["C", "D"])],
+    "cell, names", [("['ASA' 'acetylsalicylic acid']", ["ASA", "acetylsalicylic acid"]), ("['C'\n 'D']", ["C", "D"])]
 )
 def test_arrays_of_numpy_are_lists(tmp_path: Path, cell: str, names: list[str]) -> None:
     """Python would join texts that stand beside each other."""
@@ -388,10 +387,7 @@ def test_a_header_that_is_not_known_gets_a_warning(tmp_path: Path, header: str, 
     assert f":1: the first row ({header.replace(chr(9), ', ')}) looks like a header" in warning
 
 
-@pytest.mark.parametrize(
-    "first",
-    ["D0\tcode", "id\tname", "D0\tlabel\ttype", "a\ta", "code", "1\tlabel"],
-)
+@pytest.mark.parametrize("first", ["D0\tcode", "id\tname", "D0\tlabel\ttype", "a\ta", "code", "1\tlabel"])
 def test_rows_that_are_no_header_get_no_warning(tmp_path: Path, first: str) -> None:
     """A known header, an id with digits, empty and repeated cells, and one column are no unknown header."""
     columns = TableColumns(id="1", name="1") if "\t" not in first else None

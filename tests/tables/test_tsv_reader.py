@@ -476,10 +476,7 @@ def test_json_that_is_no_number_is_left_out_too(tmp_path: Path, value: str) -> N
     path.write_text(f'{{"id": "1", "name": "A", "popularity": {value}}}\n{{"id": "2", "name": "B"}}\n')
     report = ReadReport()
 
-    assert [(one.entity_id, one.popularity) for one in read_table(path, report=report)] == [
-        ("1", None),
-        ("2", None),
-    ]
+    assert [(one.entity_id, one.popularity) for one in read_table(path, report=report)] == [("1", None), ("2", None)]
     assert len(report.warnings) == 1
 
 

@@ -100,10 +100,7 @@ def test_a_batch_goes_on_without_its_workers(
     """Where workers started by themselves, a batch goes on in one process if they die."""
     monkeypatch.setattr(pool, "count_workers", lambda wanted=None: wanted or 2)
     monkeypatch.setattr(pool, "START_MENTIONS", 8)
-    with (
-        EntityLinker.open("base", store=str(base_path), read_only=True) as linker,
-        caplog.at_level(logging.WARNING),
-    ):
+    with EntityLinker.open("base", store=str(base_path), read_only=True) as linker, caplog.at_level(logging.WARNING):
         assert_same(linker.link_batch(MENTIONS), linker.link_batch(MENTIONS, workers=1))
 
     assert [one.message.partition(":")[0] for one in caplog.records] == ["Linking goes on in one process"]

@@ -319,11 +319,6 @@ def find_synonyms(
     words = {word for phrase in corpus_phrases(Path(corpus), min_count=1) for word in phrase.split()}
     path = Path(corpus) / NEIGHBOURS if out is None else Path(out)
     rows = write_neighbours(
-        Path(vectors),
-        words,
-        path,
-        threshold=options.threshold,
-        limit=options.neighbours,
-        max_words=options.max_words,
+        Path(vectors), words, path, threshold=options.threshold, limit=options.neighbours, max_words=options.max_words
     )
     return WrittenFile(path, rows)

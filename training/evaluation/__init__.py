@@ -21,9 +21,5 @@ __all__ = ["Report", "Task", "as_record"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
-    {
-        "Report": "training.evaluation.run",
-        "Task": "training.evaluation.task",
-        "as_record": "training.evaluation.run",
-    },
+    {"Report": "training.evaluation.run", "Task": "training.evaluation.task", "as_record": "training.evaluation.run"},
 )

@@ -18,14 +18,7 @@ from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.data import REPOSITORY, Data, FolderData, HubData, OwnBase
-from training.evaluation.linking.methods import (
-    Ablation,
-    Dense,
-    EverydayLinker,
-    Fusion,
-    Linker,
-    LoadedBases,
-)
+from training.evaluation.linking.methods import Ablation, Dense, EverydayLinker, Fusion, Linker, LoadedBases
 from training.evaluation.linking.peers import everyday_peers, peers
 from training.evaluation.methods import Bm25Method, EncoderMethod, Method, StringMethod
 from training.evaluation.run import Report, evaluate

@@ -63,13 +63,7 @@ _ALPHA, _BETA, _BASE, _MARGIN = 1.0, 60.0, 0.5, 0.2
 subtracted, and the margin of the mining, in cosine."""
 
 
-def multi_similarity(
-    rows: Tensor,
-    columns: Tensor,
-    *,
-    positive: Tensor,
-    negative: Tensor,
-) -> Tensor:
+def multi_similarity(rows: Tensor, columns: Tensor, *, positive: Tensor, negative: Tensor) -> Tensor:
     """Multi-similarity loss with online mining: all names of an entity are positives of each other.
 
     Mining: a positive counts unless it is closer than the row's closest negative by more than the margin. A negative

@@ -398,13 +398,7 @@ def _split_views(vectors: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def _gather_keys(batch: PairBatch, device: torch.device) -> Keys:
     """The keys of the whole batch."""
-    arrays = (
-        batch.entities,
-        batch.anchor_keys,
-        batch.positive_keys,
-        batch.negative_entities,
-        batch.negative_keys,
-    )
+    arrays = (batch.entities, batch.anchor_keys, batch.positive_keys, batch.negative_entities, batch.negative_keys)
     return Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays))
 
 

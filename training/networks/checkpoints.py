@@ -183,12 +183,7 @@ def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
 
 
 def write_network(
-    folder: Path,
-    network: PearlNetwork,
-    config: PearlConfig,
-    *,
-    transformer: Path,
-    onnx_path: Path | None = None,
+    folder: Path, network: PearlNetwork, config: PearlConfig, *, transformer: Path, onnx_path: Path | None = None
 ) -> VerifiedCheckpoint:
     """Write a network as a checkpoint folder with its weights for torch. Raises CheckpointError if the parts do not
     match.

@@ -283,12 +283,7 @@ class UlrTerms:
             parameter.requires_grad_(False)
         try:
             return backward(
-                self._network,
-                views,
-                self._config,
-                start=self._start,
-                precision=self._precision,
-                head_only=head_only,
+                self._network, views, self._config, start=self._start, precision=self._precision, head_only=head_only
             )
         finally:
             for parameter in trained:

@@ -179,10 +179,7 @@ TRAINING = "training"
 
 
 def train_ulr(
-    request: UlrRequest,
-    *,
-    events: TrainingEvents | None = None,
-    on_step: Callable[[UlrRecord], None] = lambda _: None,
+    request: UlrRequest, *, events: TrainingEvents | None = None, on_step: Callable[[UlrRecord], None] = lambda _: None
 ) -> UlrResult:
     """Train an encoder with ULR; the same call resumes a run that was interrupted.
 
@@ -206,23 +203,11 @@ def train_ulr(
     base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
     with ExitStack() as stack:
         data = open_data(
-            request,
-            base.tokenizer,
-            events or TrainingEvents(),
-            stack,
-            prefix=base.prefix,
-            lowercase=base.lowercase,
+            request, base.tokenizer, events or TrainingEvents(), stack, prefix=base.prefix, lowercase=base.lowercase
         )
         config = _config(request, base, len(data))
         base.network.to(device)
-        fit_ulr(
-            base.network,
-            data,
-            config,
-            out / TRAINING,
-            resume=not request.restart,
-            on_step=on_step,
-        )
+        fit_ulr(base.network, data, config, out / TRAINING, resume=not request.restart, on_step=on_step)
     record = {"base": str(request.base), **data.identity(), **asdict(config)}
     write_encoder(out, base, training=record)
     return UlrResult(out, config.steps, config.head_steps, len(data), not base.has_head, pooling=config.pooling)
@@ -240,9 +225,4 @@ def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
         raise OptionError(
             "max_tokens", f"'max_tokens' {max_tokens} leaves no room beside {n_frame} special tokens and prefix tokens."
         )
-    return request.config(
-        steps=steps,
-        head_steps=head_steps,
-        pooling=base.network.pooling,
-        max_tokens=max_tokens,
-    )
+    return request.config(steps=steps, head_steps=head_steps, pooling=base.network.pooling, max_tokens=max_tokens)

@@ -94,9 +94,7 @@ workers_option: Callable[[F], F] = click.option(
 yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 collection_option: Callable[[F], F] = click.option(
-    "--collection",
-    metavar="NAME",
-    help="The collection; optional if the store has only one.",
+    "--collection", metavar="NAME", help="The collection; optional if the store has only one."
 )
 
 

@@ -96,9 +96,7 @@ def fit(**options: Any) -> None:
 
 
 _ulr_options = options_of(
-    UlrRequest,
-    without=("base", "out"),
-    flags={"texts": "--text", "n_scored": "--scored", "batch_size": "--batch"},
+    UlrRequest, without=("base", "out"), flags={"texts": "--text", "n_scored": "--scored", "batch_size": "--batch"}
 )
 
 

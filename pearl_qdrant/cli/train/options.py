@@ -145,11 +145,7 @@ max_errors_option: Callable[[F], F] = click.option(
 )
 
 base_model_option: Callable[[F], F] = click.option(
-    "--base-model",
-    "base_model",
-    required=True,
-    metavar="DIR|HUB",
-    help="Encoder to start from: a folder or a hub id.",
+    "--base-model", "base_model", required=True, metavar="DIR|HUB", help="Encoder to start from: a folder or a hub id."
 )
 
 

@@ -62,12 +62,7 @@ class CharacterEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        table: CharacterTable,
-        config: CharacterConfig,
-        char_dim: int,
-        *,
-        generator: torch.Generator | None = None,
+        self, table: CharacterTable, config: CharacterConfig, char_dim: int, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         if config.alphabet != table.alphabet:

@@ -131,12 +131,7 @@ def encoding_precision(network: PearlNetwork, device: str) -> str:
 
 
 def load_network(
-    folder: Path,
-    *,
-    pooling: str,
-    head_path: Path | None,
-    character: CharacterConfig | None = None,
-    char_dim: int = 0,
+    folder: Path, *, pooling: str, head_path: Path | None, character: CharacterConfig | None = None, char_dim: int = 0
 ) -> PearlNetwork:
     """Load the network of a folder, in float32 on the CPU. Raises CheckpointError if weights are missing, or the files
     do not match; ModelError if the architecture is not supported.

@@ -34,12 +34,7 @@ from pearl_qdrant.linking.calibration.labels import (
     read_pairs,
     with_learned,
 )
-from pearl_qdrant.linking.calibration.metrics import (
-    KindChange,
-    changes_by_kind,
-    loses_exact_names,
-    right_minus_wrong,
-)
+from pearl_qdrant.linking.calibration.metrics import KindChange, changes_by_kind, loses_exact_names, right_minus_wrong
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import read_text_lines

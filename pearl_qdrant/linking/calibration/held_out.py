@@ -238,14 +238,5 @@ def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> 
     of_nil = np.array(nil_features).reshape(-1, len(NIL_FEATURES))
     weights = np.ones(len(logits))
     return Samples(
-        padded,
-        np.array(nil),
-        is_right,
-        np.array(tied),
-        is_nil,
-        weights,
-        features,
-        of_nil,
-        offsets,
-        np.array(certainty),
+        padded, np.array(nil), is_right, np.array(tied), is_nil, weights, features, of_nil, offsets, np.array(certainty)
     )

@@ -369,11 +369,7 @@ def _take(mention: DocumentMention, other: DocumentMention, part: Part, probabil
     mention.of_decision[NIL_COLUMN["part_of_nil"]] = 1.0 - total
 
 
-_PERSON: Mapping[Part, str] = {
-    "start": "first_name",
-    "middle": "surname",
-    "end": "surname",
-}
+_PERSON: Mapping[Part, str] = {"start": "first_name", "middle": "surname", "end": "surname"}
 
 
 def _feature(part: Part, *, is_person: bool) -> str:

@@ -27,14 +27,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError, FormatError, LearningError, StoreError
 from pearl_qdrant.linking.learned.aliases import choose_aliases, sync_aliases
 from pearl_qdrant.linking.learned.counts import Counts, name_of
-from pearl_qdrant.linking.learned.ledger import (
-    BatchKind,
-    LearnedBatch,
-    LearnedRow,
-    Ledger,
-    append_batch,
-    read_ledger,
-)
+from pearl_qdrant.linking.learned.ledger import BatchKind, LearnedBatch, LearnedRow, Ledger, append_batch, read_ledger
 from pearl_qdrant.linking.mention_detection.blocks import read_spans
 from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.store.open import StoreLike, use_store

@@ -14,12 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection.abbreviations import (
-    Abbreviation,
-    Use,
-    expand,
-    find_uses,
-)
+from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
 from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
@@ -294,12 +289,7 @@ def _span_candidates(
         is_exact = is_name(link)
         long_form = lookup.query if lookup.is_abbreviated else None
         allowed = partial(
-            may_mention,
-            span,
-            lookup.query,
-            case=case,
-            is_exact=is_exact,
-            common_words=options.common_words,
+            may_mention, span, lookup.query, case=case, is_exact=is_exact, common_words=options.common_words
         )
         by_case = break_by_case(link, allowed) if link.candidates else link
         if by_case is None:

@@ -221,12 +221,7 @@ def _stream(
 
 
 def _from_name(
-    kind: str,
-    entity: NamedEntity,
-    name: str,
-    entities: Sequence[NamedEntity],
-    owners: NameOwners,
-    rng: random.Random,
+    kind: str, entity: NamedEntity, name: str, entities: Sequence[NamedEntity], owners: NameOwners, rng: random.Random
 ) -> MadeMention | None:
     """A mention of one kind from a name that belongs to one entity; None if the kind does not apply to it."""
     is_canonical = name == entity.names[0]

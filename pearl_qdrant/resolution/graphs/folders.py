@@ -91,9 +91,7 @@ def _relationships(content: dict[str, Any], names: Mapping[str, str]) -> dict[st
 
 
 def _vectors(
-    content: dict[str, Any],
-    changed: Callable[[dict[str, Any]], dict[str, Any] | None],
-    order: list[int] | None = None,
+    content: dict[str, Any], changed: Callable[[dict[str, Any]], dict[str, Any] | None], order: list[int] | None = None
 ) -> dict[str, Any]:
     """Some rows of a nano-vectordb, with their rows of its matrix (base64 of float32)."""
     rows = content.get("data", [])

@@ -45,10 +45,7 @@ LINKING = "linking"
 
 _JOINS = ("autofj/left.tsv", "autofj/right.tsv", "autofj/gt.tsv")
 _ONTOLOGIES = ("doid", "go", "uberon", "mondo", "ordo", "cl", "chebi", "pato")
-_PAIRS = {
-    "fb15k": "alias_pairs/fb15k_wikidata_alias_pairs.tsv",
-    "geonames": "alias_pairs/geonames_alias_pairs.tsv",
-}
+_PAIRS = {"fb15k": "alias_pairs/fb15k_wikidata_alias_pairs.tsv", "geonames": "alias_pairs/geonames_alias_pairs.tsv"}
 
 Read = Callable[[Data, EvaluationOptions], list[LinkingSet]]
 

@@ -102,13 +102,7 @@ PHRASE_TASKS = (
     Task("bird", "BIRD", "Phrase Similarity", "Pearson r x 100", "similarity", (_BIRD,), _bird),
     *(
         Task(
-            f"{name}_local",
-            f"{head} local",
-            "Entity Retrieval",
-            _LOCAL,
-            "similarity",
-            (path,),
-            _retrieval(path, bases),
+            f"{name}_local", f"{head} local", "Entity Retrieval", _LOCAL, "similarity", (path,), _retrieval(path, bases)
         )
         for name, head, path, bases in (
             ("yago", "YAGO", _YAGO, "kb/general.tsv"),
@@ -192,9 +186,7 @@ def _run_joins(with_typos: bool) -> Callable[[Data, Similarity, EvaluationOption
         joins = _joins(data)
         strata = np.repeat(np.arange(len(joins)), [len(join.right) for join in joins])
         without = mean_outcome(
-            [(np.arange(len(strata)), _score_joins(joins, method, None))],
-            strata=strata,
-            details={"n_sets": len(joins)},
+            [(np.arange(len(strata)), _score_joins(joins, method, None))], strata=strata, details={"n_sets": len(joins)}
         )
         if not with_typos:
             return without

@@ -114,8 +114,7 @@ def _run(depth: int, *, by_length: bool) -> Callable[[Data, Ranking, EvaluationO
         questions = read_questions(data)
         scores = method.score_matrix(questions.questions, questions.candidates)
         correct = np.array(
-            [found_within(row, gold, depth) for row, gold in zip(scores, questions.gold, strict=True)],
-            dtype=np.float64,
+            [found_within(row, gold, depth) for row, gold in zip(scores, questions.gold, strict=True)], dtype=np.float64
         )
         details = {"candidates": float(len(questions.candidates))}
         details |= _groups(questions, correct) if by_length else {}
