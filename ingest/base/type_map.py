@@ -1,6 +1,6 @@
 """Map native types of a base to the coarse OntoNotes types, by an editable table (`type_map.tsv` in this folder).
 
-Make a single entity, as the readers do: clean aliases, and coarse types from native ones.
+`make_entity` makes a single entity as the readers do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Say what a file is that cannot be read as it was meant: other kinds are recognised by their first bytes.
-
-Text in other encodings than UTF-8: found, converted, and said.
+"""Text in other encodings than UTF-8: found, converted, and said; and what a file is that is no text.
 
 UTF-16 is known by its mark or its NUL bytes. The encodings with one byte or several for a letter (Windows-1252,
 Shift-JIS, ...) show themselves by bytes that are not UTF-8; charset-normalizer tells which one it is, from the lines

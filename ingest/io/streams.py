@@ -1,8 +1,8 @@
-"""Members of zip archives as sources. They are read in place; nothing is unpacked under a name from the archive.
+"""Open inputs: plain, compressed or in a zip archive, from a file, a pipe or standard input.
+
+Members of archives are read in place; nothing is unpacked under a name from the archive.
 
 A path such as ``base.zip!folder/names.tsv`` names a member. An archive inside an archive is not opened.
-
-Open inputs: plain or compressed (gzip, bzip2, xz, zstd), from a file, a pipe or standard input.
 
 The first bytes of a file show its compression, not its name. A `Source` can be read any number of times: standard
 input and pipes are copied once to an unnamed temporary file, which the operating system removes even if the process is

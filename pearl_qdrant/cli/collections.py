@@ -1,7 +1,4 @@
-"""`pearl-qdrant collections`: list, show, delete, finalize, verify.
-
-`pearl-qdrant entities`: show, add, delete.
-"""
+"""`pearl-qdrant collections` and `pearl-qdrant entities`: what a store has, and single entities of it."""
 
 from __future__ import annotations
 

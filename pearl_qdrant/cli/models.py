@@ -1,7 +1,4 @@
-"""`pearl-qdrant models`: list, show, export.
-
-`pearl-qdrant doctor`: check the installation.
-"""
+"""`pearl-qdrant models` and `pearl-qdrant doctor`: encoders, and the installation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The command `pearl-qdrant crosswalk`.
-
-The command `pearl-qdrant resolve`.
-"""
+"""`pearl-qdrant crosswalk` and `pearl-qdrant resolve`: names of two bases, and of a graph."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The command `pearl-qdrant serve`.
-
-The command `pearl-qdrant mcp`.
-"""
+"""`pearl-qdrant serve` and `pearl-qdrant mcp`: answers over HTTP, and to assistants."""
 
 from __future__ import annotations
 

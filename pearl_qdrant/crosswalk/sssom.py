@@ -1,6 +1,4 @@
-"""The record of a crosswalk: an entity with the entity that it is in the other base.
-
-A crosswalk as SSSOM TSV, the format in which ontologies exchange mappings (https://w3id.org/sssom).
+"""A crosswalk as SSSOM TSV, the format in which ontologies exchange mappings (https://w3id.org/sssom).
 
 The header is YAML in comments: the prefixes of ids with their IRIs, an id and the licence of the set, and the tool. A
 match of entities with a name in common and a probability of at least `CERTAIN` is a `skos:exactMatch`; another one is a

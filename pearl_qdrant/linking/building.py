@@ -1,6 +1,4 @@
-"""Entities from what a program holds: `Entity` objects, dictionaries, or the rows of a pandas or polars frame.
-
-Writes a new collection from entities in memory, and the store of a collection that lives as long as its linker.
+"""A new collection from what a program holds: `Entity` objects, dictionaries, or the rows of a pandas or polars frame.
 
 Qdrant Edge keeps everything in files: "in memory" is a temporary folder, which is deleted when the store is closed, or
 at the latest when the program ends. A small collection is written in this process, a larger one by the child process of

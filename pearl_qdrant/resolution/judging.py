@@ -1,4 +1,4 @@
-"""What decisions change in earlier nodes: names leave, or two nodes become one.
+"""Decisions about pairs: asked of a function, and carried out in earlier nodes.
 
 Asks a function of the user's about the pairs that are for review, so that a language model can decide.
 

@@ -1,9 +1,4 @@
-"""`ServiceSettings`, everything that the service can be told, and the limits of fields that follow from it.
-
-`ServiceSettings`: everything that the service can be told, each default written once.
-
-Limits of fields: declared once, checked by routes, and shown in OpenAPI.
-"""
+"""`ServiceSettings`, everything that the service can be told, and the limits of fields that follow from it."""
 
 from __future__ import annotations
 

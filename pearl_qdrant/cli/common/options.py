@@ -1,9 +1,4 @@
-"""Options that several commands share, and functions that open the store, files and linker they name.
-
-A progress bar for library calls that report (done, total).
-
-The error of a command that needs an extra which is not installed.
-"""
+"""What commands share: options, and functions that open the store, files and linker they name; a progress bar."""
 
 from __future__ import annotations
 

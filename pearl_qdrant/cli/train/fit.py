@@ -1,7 +1,4 @@
-"""What is trained: `train love`, `fit` and `ulr`.
-
-`pearl-qdrant train refresh`.
-"""
+"""What is trained: `train love`, `fit`, `ulr` and `refresh`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Options of the training commands, made from the library's records: type, bounds, default and help.
-
-What the training commands print, and errors of the library in terms of flags.
-"""
+"""Options of the training commands, made from the library's records, and what the commands print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration of a character encoder, as stored in pearl.json.
+"""The configuration of a character encoder, and the characters of its vocabulary.
 
 Reads the characters of every token of a vocabulary from tokenizer.json.
 

@@ -1,6 +1,5 @@
-"""Scores mentions as if some names or entities were not in the base, for calibration and evaluation.
-
-Scored mentions with their right answers, as arrays: the input of fits and measurements.
+"""Mentions scored as if some names or entities were not in the base, and all of them as arrays: the input of fits and
+measurements.
 
 `Samples` keeps features and logits, so that many coefficients and calibrations can be tried on mentions that were
 scored once.

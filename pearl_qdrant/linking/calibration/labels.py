@@ -1,13 +1,6 @@
-"""Labelled mentions: pairs of a mention and an entity id from a file.
+"""Mentions with their right answers for a calibration: labelled pairs, or mentions of every kind made from the base.
 
-Mentions of every kind made from the names of a collection, for a calibration without labelled pairs.
-
-Mentions with their right answers for a calibration: labelled pairs, or mentions made from the base.
-
-Chooses the mentions of a list whose answers would tell a calibration most: those that are nearly decided either way.
-
-A calibration is a curve over the linker's scores. Mentions that are chosen by their scores do not bend it, and it is
-flat where all answers are right or all are wrong: so those near the threshold are asked, spread over both sides.
+`choose_to_label` finds the mentions of a list whose answers would tell most: those that are nearly decided either way.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 model.py            features and coefficients of one log-linear model
 mentions.py         a mention of a document with its features
-features/           the features, one family a module
-resolve.py          all features of a document, in their order
-linking.py          documents, and mentions with a context
+features.py         the features, one family after the other
+linking.py          all features of a document in their order; documents, and mentions with a context
 """

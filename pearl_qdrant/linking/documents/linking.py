@@ -1,10 +1,8 @@
-"""From the scored mentions of one document to the same mentions with what the document says of them.
+"""Links the mentions of one document: searched in one batch, then with what the document says of them.
 
 Learned names, popularity and types are set for each mention alone; then partial names, passages and coherence, each by
 the probabilities so far. All features together give logits and the logit of NIL, for the decision that every mention
 goes through.
-
-Links the mentions of one document: searched in one batch, then with what the document says of them.
 
 Each distinct string is searched once, for more candidates than `link` has, since a document can bring a later one to
 the front.

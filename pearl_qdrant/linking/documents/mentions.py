@@ -1,4 +1,4 @@
-"""Reads documents with the places of their mentions: JSON Lines.
+"""The mentions of a document, and files of documents with the places of their mentions: JSON Lines.
 
     {"id": "report-7", "text": "She left NYC.", "mentions": [{"start": 9, "end": 12}]}
 

@@ -1,8 +1,8 @@
-"""English words that a mention does not start or end with, or does not consist of. Written for this project.
+"""Words and the gaps between them, with exact offsets; and words that are no names.
+
+English words that a mention does not start or end with, or does not consist of. Written for this project.
 
 Other languages work without lists: they get more candidate spans, which the base then rejects.
-
-Splits text into words and the gaps between them, with exact offsets.
 
 Each character is replaced by one letter for its class. So regular expressions over the string of classes find words of
 every script, and an offset in that string is an offset in the text. A combining mark or a joiner belongs to the

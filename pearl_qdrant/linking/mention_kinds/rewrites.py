@@ -1,4 +1,4 @@
-"""Other forms of a name that mean the same: case, punctuation, plural, order, affixes, spelling, initials, context.
+"""What mentions of every kind are made of: other forms of a name that mean the same, slips, and names of other fields.
 
 Each function returns another form of a name, or None where the kind does not apply to it.
 

@@ -1,4 +1,6 @@
-"""GraphML, as networkx, Gephi and yEd write it, and LightRAG and nano-graphrag keep it.
+"""GraphML and lists of edges.
+
+GraphML as networkx, Gephi and yEd write it, and LightRAG and nano-graphrag keep it.
 
 The name of a node is its attribute `name`, `label` or `title`, else its id; nano-graphrag puts it into quotes. The file
 keeps its keys, ids and attributes; a merged node gets the attribute `aliases`.

@@ -1,7 +1,4 @@
-"""A graph in memory: nodes and edges with their attributes as their format has them.
-
-Merges the nodes of a graph that are one, with their edges, descriptions and weights.
-"""
+"""A graph in memory, and the merge of its nodes that are one, with their edges, descriptions and weights."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Maps of collections: a sample of the entities on a plane, where names with near vectors lie near each other.
+"""The page at /: its files, and what it asks beside the API: settings, types and maps of collections.
 
-The page at /: its files, and what it asks beside the API: settings, types and maps of collections.
+A map has a sample of the entities on a plane, where names with near vectors lie near each other.
 """
 
 from __future__ import annotations

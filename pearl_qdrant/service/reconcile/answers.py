@@ -1,7 +1,4 @@
-"""The JSON of candidates, and the bodies of all answers for OpenAPI.
-
-Data extension: the values of properties of some entities.
-"""
+"""The JSON of candidates and of data extensions, and the bodies of all answers for OpenAPI."""
 
 from __future__ import annotations
 
