@@ -3,7 +3,6 @@
 - Cleaned before they are searched: white space, broken Unicode, wrongly decoded UTF-8, excessive length.
 - In batches that are bounded in number and in total length, from plain and from asynchronous iterables.
 - From files line by line: UTF-8 with or without a byte order mark, in constant memory.
-
 """
 
 from __future__ import annotations

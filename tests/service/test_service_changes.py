@@ -127,7 +127,7 @@ def server(model: Path) -> Iterator[QdrantDouble]:
 
 
 @pytest.fixture(scope="module")
-def client(server: QdrantDouble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def writer(server: QdrantDouble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A client of a service over that server, which may write."""
     settings = ServiceSettings(
         store=server.url,
@@ -144,45 +144,45 @@ def client(server: QdrantDouble, tmp_path_factory: pytest.TempPathFactory) -> It
         yield opened
 
 
-def test_a_server_answers_as_a_folder(client: TestClient) -> None:
+def test_a_server_answers_as_a_folder(writer: TestClient) -> None:
     """Links, entities, suggestions and learned names work; collections of other programs are not served."""
-    link = client.post("/v1/link", json={"mentions": ["NYTimes"], "threshold": 0}).json()["links"][0]
-    wait_until(lambda: client.get("/v1/search", params={"q": "n"}).status_code == 200)
+    link = writer.post("/v1/link", json={"mentions": ["NYTimes"], "threshold": 0}).json()["links"][0]
+    wait_until(lambda: writer.get("/v1/search", params={"q": "n"}).status_code == 200)
 
     assert link["entity_id"] == "nyt"
-    assert client.get("/v1/entities/base/nyc").json()["aliases"] == ["Big Apple", "NYC"]
-    assert client.get("/v1/search", params={"q": "big ap"}).json()["results"][0]["entity_id"] == "nyc"
-    assert client.post("/v1/accept", json={"mention": "Gotham", "entity_id": "nyc"}).status_code == 200
-    assert client.post("/v1/link", json={"mentions": ["Gotham"]}).json()["links"][0]["entity_id"] == "nyc"
-    assert [one["collection"] for one in client.get("/v1/collections").json()["collections"]] == ["base"]
+    assert writer.get("/v1/entities/base/nyc").json()["aliases"] == ["Big Apple", "NYC"]
+    assert writer.get("/v1/search", params={"q": "big ap"}).json()["results"][0]["entity_id"] == "nyc"
+    assert writer.post("/v1/accept", json={"mention": "Gotham", "entity_id": "nyc"}).status_code == 200
+    assert writer.post("/v1/link", json={"mentions": ["Gotham"]}).json()["links"][0]["entity_id"] == "nyc"
+    assert [one["collection"] for one in writer.get("/v1/collections").json()["collections"]] == ["base"]
 
 
-def test_a_server_that_is_away_is_503_and_comes_back(client: TestClient, server: QdrantDouble) -> None:
+def test_a_server_that_is_away_is_503_and_comes_back(writer: TestClient, server: QdrantDouble) -> None:
     """While the server does not answer, a request gets 503 with Retry-After; afterwards, the same answer as before."""
     body = {"mentions": ["New York Post"], "threshold": 0}
-    before = client.post("/v1/link", json=body).json()["links"][0]
+    before = writer.post("/v1/link", json=body).json()["links"][0]
     server.drop_every = 1
     try:
-        gone = client.post("/v1/link", json=body)
-        not_ready = client.get("/health/ready")
-        assert client.get("/health/live").status_code == 200
+        gone = writer.post("/v1/link", json=body)
+        not_ready = writer.get("/health/ready")
+        assert writer.get("/health/live").status_code == 200
     finally:
         server.drop_every = 0
 
     assert (gone.status_code, gone.json()["error"]) == (503, "store_unavailable")
     assert int(gone.headers["retry-after"]) >= 1
     assert not_ready.status_code == 503
-    wait_until(lambda: client.get("/health/ready").status_code == 200)
-    after = client.post("/v1/link", json=body).json()["links"][0]
+    wait_until(lambda: writer.get("/health/ready").status_code == 200)
+    after = writer.post("/v1/link", json=body).json()["links"][0]
     assert after["entity_id"] == before["entity_id"]
     assert after["probability"] == pytest.approx(before["probability"])
 
 
-def test_a_request_that_fails_once_is_answered(client: TestClient, server: QdrantDouble) -> None:
+def test_a_request_that_fails_once_is_answered(writer: TestClient, server: QdrantDouble) -> None:
     """One fault of the server is not seen by clients, since the store tries again."""
     server.faults.append(Fault("drop", r"POST /collections/base/points/(query|search)"))
 
-    assert client.post("/v1/link", json={"mentions": ["Big Apple"], "threshold": 0}).status_code == 200
+    assert writer.post("/v1/link", json={"mentions": ["Big Apple"], "threshold": 0}).status_code == 200
     assert server.faults == []
 
 
