@@ -26,12 +26,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Protocol, TextIO
+from typing import Any, TextIO
 
 import torch
 from torch import Tensor, distributed, nn
@@ -143,35 +142,20 @@ LOG = "log.csv"
 EVALUATION = "evaluation.csv"
 
 
-class Record(Protocol):
-    """Figures of one step, all of them numbers: a dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def step(self) -> int:
-        """The step, from 1."""
-        ...
-
-
 class RunLog:
     """Writes the log of a run into a folder; on a resume, rows after the saved state (step `done`) are removed."""
 
-    def __init__(self, folder: Path, *, done: int, record: type[Record]) -> None:
+    def __init__(self, folder: Path, *, done: int, record: type[StepRecord]) -> None:
         names = [field.name for field in fields(record)]
         self._steps = _reopen(folder / LOG, names, done)
         self._scores = _reopen(folder / EVALUATION, ["step", "metric", "value"], done)
 
-    def __enter__(self) -> RunLog:
-        return self
+    def close(self) -> None:
+        """Close both files."""
+        self._steps.close()
+        self._scores.close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        for file in (self._steps, self._scores):
-            file.close()
-
-    def step(self, record: Record) -> None:
+    def step(self, record: StepRecord) -> None:
         """Write the figures of a step."""
         row = [value if isinstance(value, int) else f"{value:.6g}" for value in asdict(record).values()]
         _write(self._steps, [row])
@@ -315,8 +299,7 @@ class TrainingLoop:
         with deferred_stop() if is_single else nullcontext(StopRequest()) as stop, ExitStack() as stack:
             log = None
             if self.folder is not None and is_first:
-                log = RunLog(self.folder, done=done, record=self.objective.record)
-                stack.enter_context(log)
+                log = stack.enter_context(closing(RunLog(self.folder, done=done, record=self.objective.record)))
             hidden = not (self.progress and is_first)
             bar = tqdm(desc=self.name, unit="step", initial=done, total=self.steps, disable=hidden)
             stack.enter_context(bar)
