@@ -8,7 +8,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pearl_qdrant.encoder.protocol import Encoder
@@ -511,9 +510,7 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
         self._lifetime.check()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _target(self, collection: str | None) -> Collection:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Protocol
 
 import numpy as np
@@ -54,9 +53,7 @@ class LoadedBases:
     def __enter__(self) -> LoadedBases:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.store.close()
         if self._temporary is not None:
             self._temporary.cleanup()
