@@ -263,18 +263,7 @@ def _as_record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, An
 
 def _figures(figures: Reliability) -> dict[str, Any]:
     """Rounded figures; undefined ones are None."""
-    named = {
-        "first_accuracy": figures.first_accuracy,
-        "ece": figures.ece,
-        "brier": figures.brier,
-        "auroc": figures.auroc,
-        "first_ece": figures.first_ece,
-        "first_auroc": figures.first_auroc,
-        "threshold": figures.threshold,
-        "coverage": figures.coverage,
-        "precision": figures.precision,
-        "nil_f1": figures.nil_f1,
-    }
+    named = {key: getattr(figures, key) for _, key in _ROWS}
     shown: dict[str, Any] = {key: round(value, 4) if math.isfinite(value) else None for key, value in named.items()}
     return {**shown, "ece_interval": [round(bound, 4) for bound in figures.ece_interval]}
 
