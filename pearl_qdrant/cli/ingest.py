@@ -23,8 +23,6 @@ from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ingest.base.format import FormatOption
     from ingest.base.scan import ScanResult
     from ingest.load.results import LoadResult
