@@ -29,21 +29,12 @@ import click
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from qdrant_double import QdrantDouble
-from soak_chains import MOST_KILLS, Chain, Failed, Lab, change_input, fill_disk, interrupt, lose_store
+from soak_chains import MOST_KILLS, Chain, Failed, Lab
 from soak_child import set_sizes
 from soak_places import EdgePlace, Place, ServerPlace, StoreKind
 from soak_process import SIZES
 
 STORES: tuple[StoreKind, ...] = ("edge", "server")
-
-FAULTS: dict[str, tuple[tuple[StoreKind, ...], Callable[[Chain], object]]] = {
-    "changed input": (STORES, change_input),
-    "Ctrl-C at a checkpoint": (STORES, lambda chain: interrupt(chain, "checkpoint")),
-    "Ctrl-C at any moment": (STORES, lambda chain: interrupt(chain, "running")),
-    "Ctrl-C while the graph is built": (STORES, lambda chain: interrupt(chain, "optimize")),
-    "store gone for good": (("server",), lose_store),
-    "disk full": (("edge",), fill_disk),
-}
 
 
 class Soak:
@@ -57,22 +48,15 @@ class Soak:
         self.totals: Counter[tuple[str, str]] = Counter()
         self.failures: list[str] = []
         self._started: Counter[str] = Counter()
-        self._faults_left = [(name, kind) for name, (kinds, _) in FAULTS.items() for kind in kinds]
         self._lock = threading.Lock()
 
     def work(self) -> None:
-        """Run in one thread: chains until there were enough kills, then the remaining faults."""
+        """Run in one thread: chains until there were enough kills."""
         with ExitStack() as stack:
             servers = ServerPlace(stack.enter_context(QdrantDouble()))
             while (taken := self._take()) is not None:
                 kind, number, most = taken
                 self.run_chain(kind, number, most, servers)
-            while (fault := self._take_fault()) is not None:
-                self.run_fault(*fault, servers)
-
-    def _take_fault(self) -> tuple[str, StoreKind] | None:
-        with self._lock:
-            return self._faults_left.pop(0) if self._faults_left else None
 
     def _take(self) -> tuple[StoreKind, int, int] | None:
         """Draw the next chain: its store, its number, and its largest number of kills."""
@@ -111,13 +95,6 @@ class Soak:
             resumed = "killed again" if kill.resumed_at is None else f"resumed at {kill.resumed_at}"
             where = f"{kill.moment}, {kill.seconds:.2f} s, {kill.state}"
             click.echo(f"{kind}:{number}.{n:<2} {where:38} {kill.victim:7} {resumed:18} {failure or 'same'}")
-
-    def run_fault(self, name: str, kind: StoreKind, servers: ServerPlace) -> None:
-        """Run one fault without a kill."""
-        chain = self.chain(kind, name, servers)
-        start = time.monotonic()
-        failure = self._attempt(f"{kind}, {name}", chain, lambda: FAULTS[name][1](chain))
-        click.echo(f"{kind}, {name}: {failure or 'ok'} ({time.monotonic() - start:.1f} s)")
 
     def _attempt(self, label: str, chain: Chain, act: Callable[[], object]) -> str | None:
         """Run something; return its failure in one line, or None."""
@@ -167,7 +144,6 @@ def main(kills: int, entities: int, seed: int | None, jobs: int, one: str | None
         set_sizes(SIZES, to_server=False)
         lab.verifies_here = True
         for place in (EdgePlace(lab.folder), servers):
-            lab.prepare(place, changed=True)
             lab.prepare(place)
             if wrong := lab.check(place, lab.folder):
                 raise Failed(f"without any kill: {wrong}")

@@ -10,26 +10,19 @@ _UNENCODABLE = "\U0001f5de \U0001f984 \U0001f9ea \U0001f332".split()
 _TYPES = ("ORG", "PERSON", "Place|City", "disease", "")
 
 
-def write_base(path: Path, n_entities: int, *, changed: bool = False) -> Path:
+def write_base(path: Path, n_entities: int) -> Path:
     """Write a TSV file with about 2.5 names for each entity.
 
     It has names that many entities share, ids with scattered rows, names that no model can encode, types,
     descriptions, an extra column, and a few bad rows.
-
-    Args:
-        path: The file.
-        n_entities: Number of entities.
-        changed: Write another release: some descriptions differ, and there are a tenth more entities.
     """
     rng = random.Random(7)
     shared = [_name(rng) for _ in range(max(4, n_entities // 25))]
     rows = []
-    for i in range(n_entities + (n_entities // 10 if changed else 0)):
+    for i in range(n_entities):
         name = rng.choice(shared) if rng.random() < 0.1 else f"{_name(rng)} {i}"
         aliases = [_alias(rng, shared) for _ in range(rng.randrange(4))]
         description = f"the {i}th of its kind" if rng.random() < 0.3 else ""
-        if changed and description and i % 3 == 0:
-            description += ", as we know now"
         rows.append(f"E{i}\t{name}\t{rng.choice(_TYPES)}\t{'|'.join(aliases)}\t{description}\tbook {i % 9}")
         if rng.random() < 0.06:  # of an entity that came before
             rows.append(f"E{rng.randrange(i + 1)}\t{_name(rng)}\tORG\t{rng.choice(shared)}\t\tbook 1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -32,12 +31,12 @@ class Failed(AssertionError):
 
 @dataclass
 class Lab:
-    """Shared by all chains: the model, the bases, and the result of a load that is not killed.
+    """Shared by all chains: the model, the base, and the result of a load that is not killed.
 
     Attributes:
         folder: Folder of all files.
         model: A checkpoint.
-        base, changed: Two releases of a base.
+        base: What is loaded.
         wanted: Expected contents by store and release.
         seconds: Duration of the load that is not killed, by store.
         verifies_here: Whether `collections verify` runs in this process, which then has the sizes of the loads.
@@ -46,34 +45,31 @@ class Lab:
     folder: Path
     model: Path
     base: Path
-    changed: Path
     wanted: dict[tuple[str, str], Contents] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     verifies_here: bool = False
 
     @classmethod
     def make(cls, folder: Path, model: Path, n_entities: int) -> Lab:
-        """Write the bases."""
+        """Write the base."""
         folder.mkdir(parents=True, exist_ok=True)
-        base = write_base(folder / "base.tsv", n_entities)
-        return cls(folder, model, base, write_base(folder / "changed.tsv", n_entities, changed=True))
+        return cls(folder, model, write_base(folder / "base.tsv", n_entities))
 
-    def prepare(self, place: Place, *, changed: bool = False) -> None:
+    def prepare(self, place: Place) -> None:
         """Load without a kill, and keep the contents."""
-        base = self.changed if changed else self.base
         place.reset()
-        ended = Run(self.folder, ingest_words(base, self.model, place)).wait()
+        ended = Run(self.folder, ingest_words(self.base, self.model, place)).wait()
         if ended.status:
             raise Failed(f"the load that is not killed ended with {ended.status}: {ended.err[-500:]}")
         contents = place.contents()
         if len(contents.points) != ended.counts()["names"]:
             raise Failed(f"{len(contents.points)} points of {ended.counts()['names']} names, without any kill")
-        self.wanted[place.kind, base.name] = contents
+        self.wanted[place.kind, self.base.name] = contents
         self.seconds[place.kind] = ended.seconds
 
-    def check(self, place: Place, folder: Path, base: Path | None = None, *, verify: bool = True) -> Difference:
+    def check(self, place: Place, folder: Path, *, verify: bool = True) -> Difference:
         """Compare with the load that was not killed, and run `collections verify`."""
-        wrong = compare(place.contents(), self.wanted[place.kind, (base or self.base).name])
+        wrong = compare(place.contents(), self.wanted[place.kind, self.base.name])
         if not verify:
             return wrong
         if self.verifies_here:
@@ -114,7 +110,6 @@ class Chain:
         kills: The kills so far.
         wrong: The difference at the end; None before.
         verify: Whether to run `collections verify` too, in one more process.
-        base: The base to load; None: that of the lab.
     """
 
     lab: Lab
@@ -124,7 +119,6 @@ class Chain:
     kills: list[Kill] = field(default_factory=list)
     wrong: Difference | None = None
     verify: bool = True
-    base: Path | None = None
 
     def run(self, *, most_kills: int = MOST_KILLS) -> Difference:
         """Run the chain.
@@ -175,7 +169,7 @@ class Chain:
 
     def words(self) -> list[str]:
         """The command."""
-        return ingest_words(self.base or self.lab.base, self.lab.model, self.place)
+        return ingest_words(self.lab.base, self.lab.model, self.place)
 
     def begin(self, moment: str, *more: str, nth: int | None = None, env: dict[str, str] | None = None) -> Run:
         """Start the command with more words, in an empty store; return at the moment, or when the command has ended."""
@@ -216,21 +210,6 @@ class Chain:
             return "none"
         stored = stored_entities(manifest)
         return f"{manifest['state']}@{stored}" if stored else str(manifest["state"])
-
-
-def change_input(chain: Chain) -> None:
-    """Kill a load, change its input, and check that the next load completes."""
-    lab = chain.lab
-    chain.base = Path(shutil.copy(lab.base, chain.folder / "input.tsv"))  # the path tells one input from another
-    chain.place.reset()
-    while not chain.kill("checkpoint", "group", nth=2):  # ended before
-        chain.place.reset()
-    shutil.copy(lab.changed, chain.base)
-    ended = Run(chain.folder, chain.words()).wait()
-    if ended.status:
-        raise Failed(f"a changed input ended with {ended.status}: {ended.out}{ended.err[-800:]}")
-    if wrong := lab.check(chain.place, chain.folder, lab.changed):
-        raise Failed(f"after a changed input: {wrong}")
 
 
 def interrupt(chain: Chain, moment: str) -> None:
