@@ -75,7 +75,7 @@ def test_every_named_extra_exists() -> None:
         for extra in re.findall(r"(?:install_command|needs_extra)\([\"'](\w+)[\"']", path.read_text(encoding="utf-8"))
     }
 
-    assert {"arrow", "torch", "train", "corpus"} <= named <= set(extras)
+    assert {"arrow", "torch", "train"} <= named <= set(extras)
 
 
 @pytest.mark.parametrize(
