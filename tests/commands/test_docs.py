@@ -1,7 +1,4 @@
-"""What README and docs say is so: commands, variables, examples, links.
-docs/troubleshooting.md speaks of messages and exceptions that exist.
-docs/getting-started.md, done as it says.
-"""
+"""What README and docs say is so: commands, variables, examples, links."""
 
 from __future__ import annotations
 
@@ -13,9 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_runner import Run
 
-from pearl_qdrant import errors
 from pearl_qdrant.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -277,6 +277,7 @@ SHOWN: list[tuple[int, tuple[str, ...]]] = [
     (0, ("ingest", "base.tsv", "--dry-run", "--json")),
     (0, ("resolve", "mentions.txt", "--collection", "base", "--model", "model")),
     (0, ("crosswalk", "base.tsv", "base")),
+    (0, ("demo", "--collection", "base")),
 ]
 """Commands that show contents of the base."""
 

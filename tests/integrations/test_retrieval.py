@@ -1,13 +1,10 @@
-"""Entity-aware retrieval: an index of tagged documents, over qdrant-client's local mode.
-The example that merges the duplicates of a graph, in each format.
-"""
+"""Entity-aware retrieval: an index of tagged documents, over qdrant-client's local mode."""
 
 from __future__ import annotations
 
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -81,47 +78,3 @@ def test_the_example_finds_every_document_by_its_entity() -> None:
     assert (ranks["boost"], ranks["filter"]) == (12, 12)
     assert ranks["dense"] < 12
     assert ranks["hybrid"] < 12
-
-
-@pytest.fixture(scope="module")
-def merged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The small graphs, merged once."""
-    pytest.importorskip("pyarrow")
-    example = runpy.run_path(str(ROOT / "examples" / "resolve_graph.py"))
-    found: dict[str, Any] = example["merge_examples"](tmp_path_factory.mktemp("merged"))
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["lightrag", "nano_graphrag", "graphrag", "graph.graphml", "edges.tsv"])
-def test_each_format_is_merged_alike(merged: dict[str, Any], name: str) -> None:
-    """20 nodes and 16 edges become fewer, weights add up, and years keep reports apart."""
-    found = merged[name]
-    nodes = {node.name.upper(): node for node in found.graph.nodes}
-    assert found.report.nodes[0] == 20
-    assert {"QUARTERLY REPORT 2019", "QUARTERLY REPORT 2020", "THE NEW YORK TIMES", "ALBERT EINSTEIN"} <= set(nodes)
-    assert not {"NYTIMES", "NEW YORK TIMES", "A. EINSTEIN", "QUARTZ, ZELDA", "ACME ROBOTICS, INC."} & set(nodes)
-    weight = sum(float(edge.attributes["weight"]) for edge in found.graph.edges)
-    assert weight + sum(float(edge.attributes["weight"]) for edge in found.report.within) == 21
-    keys = {node.key for node in found.graph.nodes}
-    assert all({edge.source, edge.target} <= keys for edge in found.graph.edges)
-    assert len({(edge.source, edge.target) for edge in found.graph.edges}) == len(found.graph.edges)
-
-
-@pytest.mark.slow
-def test_linked_nodes_have_the_name_and_id_of_their_entity(merged: dict[str, Any]) -> None:
-    """GraphRAG's table has the canonical name as the title, the other names, the id and a probability."""
-    import pyarrow.parquet as pq
-
-    rows = pq.read_table(merged["graphrag"].path / "entities.parquet").to_pylist()
-    times = next(row for row in rows if row["node_id"] == "the-new-york-times")
-    assert times["title"] == "The New York Times"
-    assert set(times["aliases"].split("\n")) == {
-        "The New York Times",
-        "THE NEW YORK TIMES",
-        "NYTIMES",
-        "NEW YORK TIMES",
-    }
-    assert set(times["text_unit_ids"]) == {"t1", "t2", "t3", "t4"}
-    assert times["degree"] == 3
-    assert times["probability"] > 0

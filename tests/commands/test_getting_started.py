@@ -1,0 +1,59 @@
+"""docs/getting-started.md and the tutorials, done as they say."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [DOCS / "getting-started.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+
+INSTALLING = ("python3 -m venv .venv", ". .venv/bin/activate", "pip install .")
+"""What the tests' own environment stands for."""
+
+
+def run_block(language: str, block: str, run: Run, names: dict[str, object]) -> str:
+    """Standard output of a block of commands, or of Python with the names of the blocks before."""
+    if language == "python":
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, "block", "exec"), names)
+        return printed.getvalue()
+    printed_by_commands = ""
+    for line in block.splitlines():
+        if line in INSTALLING:
+            continue
+        program, *words = shlex.split(line)
+        assert program == "pearl-qdrant", line
+        outcome = run(*words)
+        assert outcome.status == 0, outcome.err
+        printed_by_commands += outcome.out
+    return printed_by_commands
+
+
+def without_fractions(text: str) -> str:
+    """Scores differ in their last digits from one processor to another."""
+    return re.sub(r"\d\.\d+", "#", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs_and_shows_what_it_says(
+    page: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Following it from top to bottom works, and each answer that it shows is the one that I get."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```(sh|python|text)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    printed, names = "", {"__name__": "__main__"}
+    for language, block in blocks:
+        if language == "text":
+            assert without_fractions(printed) == without_fractions(block)
+        else:
+            printed = run_block(language, block, run, names)
+
+    assert {language for language, _ in blocks} == {"sh", "python", "text"}
