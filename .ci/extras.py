@@ -152,9 +152,6 @@ crosswalk([Entity("a", "New York City")], "towns", source="own", store="store", 
 }  # fmt: skip
 """What is run with each extra; every extra but `dev` and `docs` is here (`tests/project/test_installing.py`)."""
 
-FREE = ("corpus",)
-"""Extras that need older versions than constraints.txt has: transformers before 5."""
-
 
 def find_python(version: str) -> str | None:
     """An interpreter of a version that runs; None if there is none."""
@@ -181,7 +178,7 @@ def check(python: str, wheel: Path, extra: str) -> str:
             pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
         for step, command in (
             ("venv", [*venv, work / "venv"]),
-            ("install", [*pip, *([] if extra in FREE else ["-c", ROOT / "constraints.txt"]), wanted]),
+            ("install", [*pip, "-c", ROOT / "constraints.txt", wanted]),
             ("use", [own, work / "smoke.py"]),
         ):
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
