@@ -242,26 +242,46 @@ class _HybridSearcher:
         return min(query.limit, SLIP_LIMITS * self.lexical_limit) + 1
 
     def _search_by_slips(self, mentions: Sequence[_Mention]) -> list[_Mention]:
-        """Search for names that differ from the mention by one or two edits; returns where none is its own."""
+        """Search for names that differ from the mention by one or two edits; returns where there is none."""
         self._make_slips(mentions)
-        asking = [mention for mention in mentions if mention.slips is not None]
-        answers = run_ordered(self.engine, [self._query_by_slips(mention) for mention in asking])
-        found = self._take_slips(asking, answers)
-        wide = [mention for mention in asking if mention.is_wide and mention.number not in found]
-        answers = run_ordered(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention in wide])
-        found |= self._take_slips(wide, answers)
-        self._rescore([mention for mention in asking if mention.number in found])
-        return [mention for mention in mentions if mention.number not in found]
+        with_slips = [mention for mention in mentions if mention.slips is not None]
+        if not with_slips:
+            return list(mentions)
+        before = {mention.number: len(mention.rescored) for mention in with_slips}
+        answers = run_ordered(self.engine, [self._query_by_slips(mention) for mention in with_slips])
+        for mention, points in zip(with_slips, answers, strict=True):
+            mention.by_slips = points
+        self._rescore(with_slips)
+        open_mentions = [
+            mention
+            for mention in mentions
+            if mention.slips is None
+            or not self._has_match(mention, chain(mention.rescored[before[mention.number] :], mention.vectorless))
+        ]
+        matched = self._search_widely(open_mentions)
+        return [mention for mention in open_mentions if mention.number not in matched]
 
-    def _take_slips(self, mentions: Sequence[_Mention], answers: Iterable[Sequence[EnginePoint]]) -> set[int]:
-        """Of what slips found, take what is a mention's own name, or else the first; returns who has its own."""
-        matched = set()
-        for mention, points in zip(mentions, answers, strict=True):
-            own = [point for point in points if self._has_match(mention, [point])]
-            mention.by_slips = own or points[: SLIP_LIMITS * self.lexical_limit]
+    def _search_widely(self, mentions: Sequence[_Mention]) -> set[int]:
+        """Look through many more names that slips may lead to, and keep those that are the mention's own name.
+
+        Returns:
+            The numbers of the mentions that have some.
+        """
+        asking = [mention for mention in mentions if mention.is_wide]
+        answers = run_ordered(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention in asking])
+        return self._match_widely(list(zip(asking, answers, strict=True)))
+
+    def _match_widely(self, found: Sequence[tuple[_Mention, list[EnginePoint]]]) -> set[int]:
+        """Keep those of many names that are the mention's own; returns as `_search_widely`."""
+        matched = []
+        for mention, points in found:
+            tried = {point.id for point in mention.by_slips}
+            own = [point for point in points if point.id not in tried and self._has_match(mention, [point])]
             if own:
-                matched.add(mention.number)
-        return matched
+                mention.by_slips = own
+                matched.append(mention)
+        self._rescore(matched)
+        return {mention.number for mention in matched}
 
     def _make_slips(self, mentions: Sequence[_Mention]) -> None:
         """Make the features of slips; most mentions never need them."""
@@ -272,7 +292,8 @@ class _HybridSearcher:
     def _query_by_slips(self, mention: _Mention, limits: int = SLIP_LIMITS) -> NameQuery:
         assert mention.slips is not None
         features = mention.slips.indices, mention.slips.values
-        return NameQuery(limits * self.lexical_limit, lexical=features)  # with payloads: few are the mention's own
+        has_payload = mention.vector is None or limits > SLIP_LIMITS  # of many names few are the mention's own
+        return NameQuery(limits * self.lexical_limit, lexical=features, has_payload=has_payload)
 
     def _query_by_keys(self, mention: _Mention) -> NameQuery:
         return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)
@@ -325,10 +346,14 @@ class _HybridSearcher:
         if mention.ngrams is not None:
             sparse.append(self._query_by_ngrams(mention))
         by_vector, by_ngrams = self._run_at_once(mention, dense, sparse)
-        narrow = [points[: SLIP_LIMITS * self.lexical_limit] for points in by_ngrams[:n_slips]]
-        if n_slips and (self._take_slips([mention], narrow) or self._take_slips([mention], by_ngrams[:1])):
+        n_before = len(mention.rescored)
+        if n_slips:
+            mention.by_slips = by_ngrams[0][: SLIP_LIMITS * self.lexical_limit]
             self._rescore([mention])
-            return
+            if self._has_match(mention, chain(mention.rescored[n_before:], mention.vectorless)):
+                return
+            if mention.is_wide and self._match_widely([(mention, by_ngrams[0])]):
+                return
         if dense:
             mention.take_nearest(by_vector[0])
         if mention.ngrams is not None:
