@@ -4,8 +4,8 @@
         --out pearl_qdrant/linking/ranking/ranking.json
 
 --wordnet is the `dict` folder of WordNet 3.0 (Debian: wordnet-base). --data has `real/`, `autofj/`, `kb/`, `context/`
-and `alias_pairs/` (TSV with a header). Bases are loaded into an embedded store in --work and their mentions scored
-once; both are kept there. Bases have 50 to 451,518 entities. There are these sorts of tasks:
+and `alias_pairs/` (TSV with a header). Bases, of 50 to 451,518 entities, are loaded into an embedded store in
+--work and their mentions scored once; both are kept there. There are these sorts of tasks:
 
     real        sets that others made: names with the answers of curators, and names without an entity
     autofj      titles that mean the same; all of AutoFJ, since no other part of the model uses it
@@ -14,13 +14,11 @@ once; both are kept there. Bases have 50 to 451,518 entities. There are these so
                 or all names without the mention's own string
     world       English names of countries, languages, cities and places, and held-out names of them in other languages
                 (`multilingual.tasks`; packages of the extra `names`)
-    everyday    seven bases with all their names, and mentions of every kind made from them (`linking.mention_kinds`);
-                one task for each kind. The general base is there twice: a part of it, and all of it
+    everyday    seven bases with all their names, and mentions of every kind made from them, one task for each
+                (`linking.mention_kinds`); of the general base a part, and all of it
     small       parts of these bases of 300 and 3,000 entities, with mentions made from them
-    near        parts of these bases and of WordNet's nouns: names with a known word that is an edit or two from that of
-                a name that stays, with all entities of that name taken out
-    cut         names of these bases whose longer words are cut short: `N. Engl. J. Med.`
-    list        organisations of these bases within an address: `School of Law, Yale University, New Haven`
+    near        names of these bases and of WordNet with a known word an edit or two from that of a name that stays
+    cut, list   names whose longer words are cut short: `N. Engl. J. Med.`; organisations within an address
 
 A fifth of the mentions of the second, third and last two sorts is made NIL: every entity that shares a folded name with
 the right one is excluded. `WEIGHTS` and `SHARES` say how much each sort and kind counts.
@@ -42,9 +40,9 @@ from itertools import combinations
 from pathlib import Path
 
 import click
-from rapidfuzz.distance import OSA
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
+from rapidfuzz.distance import OSA
 from recipe_tables import read_tsv
 
 from ingest.base.scan import scan
@@ -77,8 +75,7 @@ from training.ranking import (
 
 REAL_SETS = ("abt-buy", "football-clubs", "gene-mentions", "country-variants")
 NIL_SHARE = 0.2
-MENTIONS = 600
-"""Mentions per base, at most."""
+MENTIONS = 600  # a base, at most
 EVERYDAY_BASES = ("doid_2024", "mondo_2026", "uberon_mondo_import", "go_2022", "general", "general_whole", "aida")
 EVERYDAY_ROWS = 60_000
 """Rows of the part of the general base that everyday mentions are made from."""
@@ -121,13 +118,12 @@ SMALL_SHARES = {kind.name: kind.share for kind in KINDS} | {
     "nil number": 0.1,
     "nil first name": 0.2,
 }
-"""Weights of the kinds of made mentions: what must not be linked counts for more than its share in use, since its
-features are rare, and most of all in small bases, where nothing else is near."""
+"""Weights of the kinds of made mentions: what must not be linked counts for more, most of all in small bases."""
 L2 = 3e-5
 SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
 GENERAL_NAMES = (8_000, 60_000)
-"""Sizes of the parts of the general base, so that the density of a base is not confused with hard aliases."""
+"""Sizes of the parts of the general base."""
 
 _log = logging.getLogger("linking_model")
 
@@ -255,11 +251,10 @@ def real_bases(data: Path) -> Iterator[Base]:
 def world_bases() -> Iterator[Base]:
     """English names of things of the world; names in other scripts, and in other languages in Latin script."""
     for task in multilingual_tasks(read_entities()):
-        kind, _, group = task.name.partition(": ")
         rows = [Row(key, name, "") for name, key in task.searches[0].names]
-        mentions = [mention for search in task.searches for mention in search.mentions]
-        random.Random(task.name).shuffle(mentions)
-        yield Base(f"world:{kind}:{'scripts' if group == 'other scripts' else 'latin'}", rows, mentions[:MENTIONS])
+        asked = [mention for search in task.searches for mention in search.mentions]
+        random.Random(task.name).shuffle(asked)
+        yield Base(f"world:{task.name.replace(': ', ':').replace(' ', '_')}", rows, asked[:MENTIONS])
 
 
 def bases(data: Path, wordnet: Path) -> Iterator[Base]:
@@ -282,8 +277,7 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
 
 
 NEAR_STEMS = ("doid_2024", "uberon_mondo_import", "go_2022", "general", "aida")
-NEAR_LETTERS = (4, 7)
-"""Letters of both words from which they may be one and two edits apart."""
+NEAR_LETTERS = (4, 7)  # of both words, from which they may be one and two edits apart
 
 
 def near_bases(data: Path, wordnet: Path) -> Iterator[Base]:

@@ -82,7 +82,7 @@ def key_rows(keys: Sequence[tuple[str, str, str]], weights: Sequence[float] = (1
 
 
 def stored_rows(names: Sequence[str]) -> SparseRows:
-    """What a store keeps of names: their n-grams, also in Latin letters (`latin`), their keys and their parts (`parts.part_rows`).
+    """What a store keeps of names: n-grams, also in Latin letters (`latin`), keys and parts (`parts.part_rows`).
 
     Args:
         names: n strings of any Unicode.

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 import numpy as np
 
@@ -298,7 +297,8 @@ def _set_string_scores(
 
     A name in the mention's script is compared as both are written, another one with both in Latin letters.
     """
-    others = {i: len(mentions) + at for at, i in enumerate(i for i, one in enumerate(queries.folded) if not one.isascii())}
+    not_latin = [i for i, one in enumerate(queries.folded) if not one.isascii()]
+    others = {i: len(mentions) + at for at, i in enumerate(not_latin)}  # rows of their n-grams as they are written
     if others:
         mentions = join_rows([mentions, idf.weighted(folded_rows([queries.folded[i] for i in others]))])
     rows: dict[str, int] = {}

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_feature, stored_rows
-from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
+from pearl_qdrant.lexical.latin import with_latin
+from pearl_qdrant.lexical.ngrams import fold_name, folded_rows
 from pearl_qdrant.lexical.parts import FIRST, MAX_LETTERS, mention_parts, part_rows
 from pearl_qdrant.lexical.slips import KEY_WEIGHT, SHORT_LETTERS, slip_features
 from pearl_qdrant.lexical.spelling_variants import variant_word
@@ -95,7 +96,7 @@ def test_a_name_without_letters_has_no_keys() -> None:
 @given(st.lists(st.text(max_size=12), max_size=5))
 def test_stored_rows_are_n_grams_with_keys_on_top(names: list[str]) -> None:
     """Indices ascend in each row, n-grams keep their values, and each name has its keys."""
-    rows, grams = stored_rows(names), ngram_rows(names)
+    rows, grams = stored_rows(names), folded_rows([with_latin(fold_name(name)) for name in names])
     wanted = key_rows([name_keys(fold_name(name)) for name in names])
 
     for i in range(len(names)):
