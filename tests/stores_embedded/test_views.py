@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import digest, manifest_of, many, nearest_names, stored_files
+from edge_cases import digest, manifest_of, many, nearest_names, stored_bytes, stored_files
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
 from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -152,6 +153,24 @@ def test_a_commit_stores_what_changed_and_waits_for_the_disk_only_for_that(
     synced.clear()
     writer.write_manifest(writer.manifest.model_copy(update={"names": 80}))
     assert len(synced) == 2
+
+
+def test_the_space_of_older_states_is_given_back(
+    store: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that share one with many that are out of date are stored again, so that little is kept in vain."""
+    monkeypatch.setattr(edge_content, "_SMALL_BYTES", 0)
+    writer = store.open("toy")
+    add(writer, N, 400)
+    writer.finalize()
+    for i in range(5):
+        writer.delete_entities([f"E{i}"])
+        add(writer, 1000 + 10 * i)
+
+    stored = stored_bytes(store.location).values()
+    n_current = sum(end - start for _, start, end in stored)
+    assert sum(file.stat().st_size for file in {file for file, _, _ in stored}) < 2.5 * n_current
+    assert_only_current_files(store)
 
 
 def test_what_is_edited_together_is_seen_together(store: EdgeStore) -> None:

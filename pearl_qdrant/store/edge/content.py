@@ -226,8 +226,9 @@ def _rare_packs(folder: Path, files: Files) -> set[str]:
     """The packs of which less than half is current: what is, is stored again, to remove them."""
     current: Counter[str] = Counter()
     for file in files.values():
-        current[file.token] += file.n_packed
-    return {token for token, n in current.items() if n and (folder / token).stat().st_size > 2 * n + _SMALL_BYTES}
+        if file.spans is not None:
+            current[file.token] += file.n_packed
+    return {token for token, n in current.items() if (folder / token).stat().st_size > 2 * n + _SMALL_BYTES}
 
 
 def _is_stored(source: Path, folder: Path, stored: StoredFile) -> bool:
@@ -255,10 +256,9 @@ def _pack(source: Path, pack: FileIO, token: str) -> StoredFile:
 
 def _unpack(pack: FileIO, stored: StoredFile) -> Iterator[tuple[int, bytes]]:
     """Yield the bytes of a file in a pack, as `data_blocks` does."""
-    start = stored.start
+    pack.seek(stored.start)
     for at, n in stored.spans or ():
-        yield at, os.pread(pack.fileno(), n, start)
-        start += n
+        yield at, pack.read(n)
 
 
 def share_files(source: Path, files: Files, target: Path) -> None:
@@ -267,7 +267,9 @@ def share_files(source: Path, files: Files, target: Path) -> None:
     folder.mkdir(exist_ok=True)
     for token in {file.token for file in files.values()}:
         stored = folder / token
-        stored.unlink(missing_ok=True)  # of a call that was killed
+        if stored.exists() and is_same(source / FILES_FOLDER / token, stored):
+            continue
+        stored.unlink(missing_ok=True)  # a copy of a call that was killed
         if not link(source / FILES_FOLDER / token, stored):
             copy_file(source / FILES_FOLDER / token, stored)
             made.append(stored)

@@ -190,7 +190,8 @@ def data_blocks(file: FileIO, size: int) -> Iterator[tuple[int, bytes]]:
     start = 0
     while (start := _next_data(file.fileno(), start, size)) < size:
         start -= start % _BLOCK_BYTES
-        read = os.pread(file.fileno(), min(_BLOCK_BYTES, size - start), start)
+        file.seek(start)
+        read = file.read(min(_BLOCK_BYTES, size - start))
         if block := read.lstrip(b"\0"):
             yield start + len(read) - len(block), block.rstrip(b"\0")
         start += _BLOCK_BYTES
