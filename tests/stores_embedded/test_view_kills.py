@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from edge_cases import ROOT, copy_files, manifest_of, many, python, stored_files
 
+from pearl_qdrant.store.edge import places as edge_places
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 
@@ -198,6 +200,24 @@ def test_the_view_of_a_killed_reader_is_removed_by_the_next(store: EdgeStore) ->
         store.open("toy", read_only=True).close()
         assert len(left(store)) == 1
         living.communicate("")
+    assert left(store) == []
+
+
+def test_a_view_that_is_being_made_is_not_taken_for_one_that_was_left(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another reader that opens just before a view has its lock leaves its folder alone."""
+    lock = edge_places.portalocker.lock
+
+    def late(*given: Any) -> None:
+        monkeypatch.setattr(edge_places.portalocker, "lock", lock)
+        edge_places._remove_stale(Path(store.location), ".view-")
+        lock(*given)
+
+    monkeypatch.setattr(edge_places.portalocker, "lock", late)
+    reader = store.open("toy", read_only=True)
+    assert (reader._folder.path / ".lock").is_file()
+    reader.close()
     assert left(store) == []
 
 
