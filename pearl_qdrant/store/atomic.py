@@ -43,11 +43,16 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def sync_folder(path: Path) -> None:
     """Make sure that files created, renamed or removed in a folder stay so after a crash of the machine."""
     if os.name == "posix":
-        folder = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(path)
+
+
+def sync(path: Path) -> None:
+    """Make sure that what a file or folder holds stays after a crash of the machine."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def read_at_most(file: BinaryIO, limit: int) -> bytes:

@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from pearl_qdrant.store.schema import Manifest
 
 if TYPE_CHECKING:
@@ -24,7 +22,8 @@ PLAIN = ""
 Maker = Literal["load", "push", "pull", "reencode"]
 
 
-class VersionMark(BaseModel):
+@dataclass(frozen=True, slots=True)
+class VersionMark:
     """What a version says of itself, beside its manifest.
 
     Attributes:
@@ -35,19 +34,17 @@ class VersionMark(BaseModel):
         replaced: Id of the version that it took the place of; None if there was none, or it was never current.
         number: How often another version had become current when this one did last; 0 if it never took a place.
         placement: How a cluster was told to distribute it: shards, replicas and write consistency; empty: not at all.
-        is_damaged: Whether the mark cannot be read, so that nobody knows what the version is; never stored.
+        is_damaged: Whether the mark cannot be read, so that nobody knows what the version is.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    id: str
-    collection: str
+    id: str = PLAIN
+    collection: str = ""
     made_by: Maker = "load"
     is_complete: bool = False
     replaced: str | None = None
     number: int = 0
     placement: tuple[int | None, ...] = ()
-    is_damaged: bool = Field(default=False, exclude=True)
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.store.open import StoreLike, is_url, use_store
 from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.versions import VersionMark
 from pearl_qdrant.transfer.moving import (
     MakeShard,
     NoSnapshotError,
@@ -82,62 +81,42 @@ def _shard_maker(source: Store, target: Store) -> MakeShard | None:
 
 def _make_shard(source: ServerCollection, target: EdgeStore, version: str) -> Collection:
     """Make a hidden version of an embedded store from the shard of a server; see `MakeShard`."""
-    from pearl_qdrant.store.edge.shard import file_errors
+    from pearl_qdrant.store.edge.shard import edge_errors
 
     status = source.status()
     if not status.is_finalized:
         raise NoSnapshotError("its graph is not built")
-    with file_errors(source.name, "creating it"):
+    with edge_errors(source.name, "creating it"):
         Path(target.location).mkdir(parents=True, exist_ok=True)
         _remove_stale(Path(target.location))
         work = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=target.location))
     try:
-        with file_errors(source.name, "creating it"):
-            folder = _download(source, work, status.vectors)
-            return target.versions.adopt(folder, source.name, version, "pull")
+        with edge_errors(source.name, "creating it"):
+            folder = _download(source, work, status.vectors, VersionMark(version, source.name, "pull"))
+            return target.versions.adopt(folder, source.name, version)
     except StoreRejectedError as error:
         raise NoSnapshotError(str(error)) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _download(source: ServerCollection, work: Path, n_vectors: int) -> Path:
+def _download(source: ServerCollection, work: Path, n_vectors: int, mark: VersionMark) -> Path:
     """Make a collection's folder from the server's shard, and return it.
-
-    Its files are those that the server packed, by its checksum. So they are opened as those of a collection that was
-    closed here: not on trial, within limits of memory that a large one exceeds.
 
     Raises:
         StoreRejectedError: If the server's shard is not one for it; the message says why.
     """
-    from pearl_qdrant.store import graph
-    from pearl_qdrant.store.atomic import write_atomically
-    from pearl_qdrant.store.edge.checksums import write_checksums
-    from pearl_qdrant.store.edge.content import (
-        INDEX_FILE,
-        MANIFEST_FILE,
-        SHARD_FOLDER,
-        IndexState,
-        Published,
-        new_token,
-        write_published,
-    )
-    from pearl_qdrant.store.edge.snapshots import unpack_snapshot
+    from pearl_qdrant.store.edge.content import IndexState
+    from pearl_qdrant.store.edge.snapshots import make_from_snapshot
     from pearl_qdrant.store.server.snapshots import download_shard, only_shard
 
     connection, physical, snapshot = source.connection, source.physical, work / "shard.snapshot"
     download_shard(connection, physical, only_shard(connection, physical), snapshot)
     folder = work / "collection"
     folder.mkdir()
-    unpack_snapshot(snapshot, folder / SHARD_FOLDER)
-    snapshot.unlink()
-    state = IndexState(n_vectors, m=graph.M, ef_construct=graph.EF_CONSTRUCT)
-    write_atomically(folder / INDEX_FILE, json.dumps(asdict(state)) + "\n")
     changed = {"has_plain_payloads": True, "checkpoints": (), "state": "loading"}
     manifest = source.manifest.model_copy(update=changed)
-    write_atomically(folder / MANIFEST_FILE, manifest.model_dump_json(indent=2) + "\n")
-    write_checksums(folder / SHARD_FOLDER)
-    write_published(folder, Published(new_token()))
+    make_from_snapshot(folder, snapshot, manifest, IndexState(n_vectors), mark)
     return folder
 
 

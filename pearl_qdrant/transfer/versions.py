@@ -58,7 +58,7 @@ def _current_number(name: str, store: Store, first: Version) -> int:
 
 def _is_kept(version: Version, name: str, number: int) -> bool:
     """Whether a version is newer than the current one, or nobody knows what it is; the log says so."""
-    why = "its mark (version.json) cannot be read" if version.mark.is_damaged else "it is newer than the current one"
+    why = "its mark cannot be read" if version.mark.is_damaged else "it is newer than the current one"
     if version.mark.is_damaged or version.mark.number > number:
         log.warning("Version %s of collection '%s' is kept: %s", version.id or "''", name, why)
         return True

@@ -68,7 +68,7 @@ class _Child:
     def __init__(self, job: object) -> None:
         pass
 
-    def wait_answer(self) -> Answer:
+    def receive_answer(self) -> Answer:
         return {"points": 0}
 
     def request(self, kind: bytes, body: bytes = b"") -> Answer:

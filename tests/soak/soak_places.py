@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -103,20 +104,24 @@ class EdgePlace:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def manifest(self) -> dict[str, Any] | None:
-        try:
-            return cast("dict[str, Any]", json.loads((self.collection / "manifest.json").read_bytes()))
-        except FileNotFoundError:
-            return None
+        for folder in (self.collection / "work", self.collection):  # a load that runs, or was killed
+            with suppress(FileNotFoundError):
+                return cast("dict[str, Any]", json.loads((folder / "manifest.json").read_bytes()))
+        return None
 
     def contents(self) -> Contents:
         from qdrant_edge import ScrollRequest
 
-        from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums
+        from pearl_qdrant.store.edge.content import read_content, take_files
         from pearl_qdrant.store.edge.shard import count_points, load_shard
 
         points: dict[str, tuple[dict[str, Any], list[float] | None]] = {}
         n_records, offset = 0, None
-        shard = load_shard(self.collection / "shard", COLLECTION, check=verify_and_remove_checksums)
+        taken = self.folder.with_name("taken")
+        shutil.rmtree(taken, ignore_errors=True)
+        files = read_content(self.collection, COLLECTION)[1].files
+        take_files(self.collection, COLLECTION, files, taken)
+        shard = load_shard(taken, COLLECTION)
         try:
             while True:
                 request = ScrollRequest(offset=offset, limit=500, with_payload=True, with_vector=True)
@@ -128,7 +133,8 @@ class EdgePlace:
                 n_records += len(records)
                 if offset is None:
                     break
-            return Contents(points, n_records, count_points(shard), self.manifest() or {})
+            manifest = {key: value for key, value in (self.manifest() or {}).items() if key != "content"}
+            return Contents(points, n_records, count_points(shard), manifest)
         finally:
             shard.close()
 

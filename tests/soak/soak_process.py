@@ -242,7 +242,7 @@ def _nth(sign: Callable[[Run], object], n: int) -> Moment:
 
 def _edge_sign(rng: random.Random, name: str, place: EdgePlace, nth: int | None) -> Moment:
     """Return the sign of a moment in the folder."""
-    shard = place.collection / "shard"
+    shard = place.collection / "work" / "shard"
 
     def building(run: Run) -> object:
         return any((shard / "temp_segments").glob("*"))
@@ -259,17 +259,13 @@ def _edge_sign(rng: random.Random, name: str, place: EdgePlace, nth: int | None)
     if name == "optimize":
         started = rng.random() < 0.3
         return lambda run: run.finalizer() is not None and (started or bool(building(run)))
-    index = place.collection / "index.json"
-    before = _changed_at(index)
-    return lambda run: _changed_at(index) != before
+    before = _index_of(place)
+    return lambda run: _index_of(place) != before
 
 
-def _changed_at(path: Path) -> int:
-    """Return when a file was last written; 0 if it does not exist."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
+def _index_of(place: EdgePlace) -> object:
+    """The state of the graph."""
+    return (place.manifest() or {}).get("content", {}).get("index")
 
 
 def _server_sign(rng: random.Random, name: str, place: ServerPlace, nth: int | None) -> Moment:

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from edge_cases import manifest_of
 from spread_cases import assert_equal, write_base
 
 from ingest.base.reader import Reader
@@ -24,7 +25,7 @@ from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge import joining, placing
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.content import read_index_state
+from pearl_qdrant.store.edge.content import read_content
 from pearl_qdrant.store.edge.joining import join_parts
 from pearl_qdrant.store.edge.store import EdgeStore
 
@@ -151,7 +152,7 @@ def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch:
     write_base(base, 60)
     load_base(base, "parts", store=store, model=encoder, update=True)
 
-    state = read_index_state(folder)
+    state = read_content(folder, "parts")[1].index
     assert state is not None
     assert state.parts == 2
     assert len(before) == 2
@@ -167,7 +168,8 @@ def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch:
 
 def graphs(folder: Path) -> set[str]:
     """The segments with a graph."""
-    return {path.parent.parent.name for path in folder.glob("shard/segments/*/vector_index-dense/graph.bin")}
+    files = read_content(folder, "parts")[1].files
+    return {path.split("/")[1] for path in files if path.endswith("/vector_index-dense/graph.bin")}
 
 
 @pytest.mark.slow
@@ -191,14 +193,15 @@ def test_parts_are_copied_where_there_are_no_hard_links(
 
 def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of the file system while parts are joined are errors of the store."""
-    (tmp_path / "shard").mkdir()
-    (tmp_path / "part" / "shard").mkdir(parents=True)
+    store = EdgeStore(tmp_path)
+    for name in ("c", "part"):
+        store.create(manifest_of(name)).close()
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(joining, "make_log", full)
-    (tmp_path / "part" / "shard" / "edge_config.json").write_text("{}")
-
+    monkeypatch.setattr(joining, "share_files", full)
     with pytest.raises(edge_shard.StoreFullError, match="No space left for collection 'c'"):
-        join_parts(tmp_path, [tmp_path / "part"], "c")
+        join_parts(tmp_path / "c", [tmp_path / "part"], "c")
+    assert store.open("c").count() == 0
+    store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.folder import INDEX_FILE
+from pearl_qdrant.store.edge.content import read_content
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.server.store import ServerStore
@@ -101,19 +102,21 @@ def test_an_update_keeps_the_parameters_of_the_graph(tmp_path: Path, monkeypatch
     points, vectors = many(200)
     collection.upsert(points, vectors, yes(200))
     collection.finalize()
-    index = tmp_path / "store" / "base" / INDEX_FILE
-    now = json.loads(index.read_text("utf-8"))
     folder = collection._folder
-    assert (now["m"], now["ef_construct"]) == (graph.M, graph.EF_CONSTRUCT)
+    now = folder.index_state()
+    assert now is not None
+    assert (now.m, now.ef_construct) == (graph.M, graph.EF_CONSTRUCT)
     assert folder.finalize_job().graph_m == graph.M
 
-    index.write_text(json.dumps({"vectors": 200, "m": 16, "ef_construct": 100}), encoding="utf-8")
+    folder.write_index_state(replace(now, m=16, ef_construct=100))
     job = folder.finalize_job()
     collection.finalize()
 
     assert (job.graph_m, job.graph_ef_construct) == (16, 100)
-    assert json.loads(index.read_text("utf-8"))["m"] == 16
     store.close()
+    index = read_content(tmp_path / "store" / "base", "base")[1].index
+    assert index is not None
+    assert index.m == 16
 
 
 def test_names_with_equal_ngrams_are_found_in_the_order_of_their_ids(collection: Collection) -> None:

@@ -154,16 +154,6 @@ def test_a_manifest_that_is_not_a_file_is_refused(store: EdgeStore) -> None:
         manifest.rmdir() if manifest.is_dir() else manifest.unlink()
 
 
-@pytest.mark.parametrize("content", [DEEP, b"null", b'{"vectors": "many"}', b'{"vectors": []}', b"\xff", b"1" * 9999])
-def test_an_unreadable_state_of_the_graph_only_needs_a_finalize(store: EdgeStore, content: bytes) -> None:
-    """An unreadable index.json counts as missing; finalize writes it again."""
-    (folder_of(store) / "index.json").write_bytes(content)
-    collection = store.open("toy")
-
-    assert collection.status().indexed_vectors == 0
-    assert collection.count() == 20
-
-
 def test_links_in_the_folder_do_not_overwrite_files_outside(store: EdgeStore, tmp_path: Path) -> None:
     """A link in place of the lock or of a temporary manifest does not overwrite its target."""
     outside = tmp_path / "outside"
@@ -220,10 +210,10 @@ def test_a_disk_without_space_for_a_folder_is_reported_as_full(
 ) -> None:
     """If no folder can be created for lack of space, the error says so."""
 
-    def refuse(**settings: object) -> str:
+    def refuse(self: Path, **settings: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pearl_qdrant.store.edge.store.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
 
     with pytest.raises(StoreFullError, match="It was not created"):
         store.create(manifest_of("other"))

@@ -15,7 +15,7 @@ from pearl_qdrant.doctor import check_collections
 from pearl_qdrant.store import administration, describe_collection, summarize_collections
 from pearl_qdrant.store.administration import CollectionSummary
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.folder import MANIFEST_FILE
+from pearl_qdrant.store.edge.content import MANIFEST_FILE
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Checkpoint, LinkCalibration

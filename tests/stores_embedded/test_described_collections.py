@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import WIDE, manifest_of, many
+from edge_cases import WIDE, manifest_of, many, taken_files
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.store.edge import folder as edge_folder
@@ -40,7 +40,7 @@ def graph(low_threshold: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_folder, "COMPACT_UNINDEXED_POINTS", 250)
 
 
-def test_a_graph_has_names_only(store: EdgeStore, graph: None) -> None:
+def test_a_graph_has_names_only(store: EdgeStore, graph: None, tmp_path: Path) -> None:
     """Vectors of descriptions outlast compactions and the building of the graph, are not in it, and not quantised."""
     collection = make(store)
     write(collection, 750)
@@ -58,9 +58,9 @@ def test_a_graph_has_names_only(store: EdgeStore, graph: None) -> None:
             described(250, start=start).any(axis=1, keepdims=True), described(250, start=start), vectors
         )
         np.testing.assert_allclose(collection.description_vectors(points)[::2], expected[::2], atol=1e-3)
-    segments = Path(store.location, "toy", "shard", "segments")
-    quantized = {file.parent.name for file in segments.rglob("quantized.data")}
-    links = {file.parent.name: json.loads(file.read_bytes())["m"] for file in segments.rglob("hnsw_config.json")}
+    shard = taken_files(store.location, tmp_path / "taken")
+    quantized = {file.parent.name for file in shard.rglob("quantized.data")}
+    links = {file.parent.name: json.loads(file.read_bytes())["m"] for file in shard.rglob("hnsw_config.json")}
     assert quantized == {"vector_storage-dense"}
     assert links == {"vector_index-dense": 24, "vector_index-description": 0}
 

@@ -244,7 +244,7 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
     """After kill -9 while the graph is built, search is still exact, and finalize can run again."""
     points, vectors, encodable = many(5000, dim=WIDE)
     wide.upsert(points, vectors, encodable)
-    shard = wide._folder.path / "shard"
+    shard = wide._folder.work / "shard"
 
     def kill_when_busy() -> None:
         wait_until(lambda: children and any((shard / "temp_segments").glob("*")))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from edge_cases import ROOT, digest, manifest_of, many, python
+from edge_cases import ROOT, copy_files, manifest_of, many, python, stored_files
 
+from pearl_qdrant.store.edge import places as edge_places
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 
@@ -35,12 +38,6 @@ def add(collection: EdgeCollection, start: int, n: int = 10) -> None:
 def left(store: EdgeStore) -> list[str]:
     """The folders of views in the store."""
     return sorted(path.name for path in Path(store.location).glob(".view-*"))
-
-
-def digests(folder: Path) -> dict[str, tuple[str, int]]:
-    """Content and file number of each file of a collection."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path): (digest(path), path.stat().st_ino) for path in files}
 
 
 SCRIPT = """
@@ -73,7 +70,7 @@ def test_a_killed_writer_leaves_what_it_committed(store: EdgeStore) -> None:
     assert reader.is_outdated
     assert store.open("toy", read_only=True).count() == 80
     writer.close()
-    assert not (Path(store.location) / "toy" / "published").exists()
+    assert not (Path(store.location) / "toy" / "work").exists()
     assert store.open("toy", read_only=True).count() == 80
 
 
@@ -129,6 +126,68 @@ def test_a_killed_load_keeps_what_it_stored(store: EdgeStore) -> None:
     assert store.open("toy", read_only=True).count() == 100
 
 
+def test_a_load_that_was_committed_is_not_resumed(store: EdgeStore) -> None:
+    """A work folder that is older than what is current, as after a crash of the machine, is not taken for newer."""
+    folder = Path(store.location) / "toy"
+    writer = store.open("toy")
+    add(writer, 60)
+    writer._folder._keep()
+    copy_files(folder / "work", folder / "older")
+    add(writer, 70)
+    writer.close()
+    (folder / "older").rename(folder / "work")
+
+    assert store.open("toy").count() == 80
+
+
+COMMIT = """
+import os, signal, sys
+from pathlib import Path
+from edge_cases import many
+from pearl_qdrant.store.edge import content, folder
+from pearl_qdrant.store.edge.store import EdgeStore
+
+def kill(*arguments, **keywords):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def then_kill(function):
+    return lambda *given, **named: (function(*given, **named), kill())
+
+moment = sys.argv[2]
+if moment == "while files are stored":
+    content.sync_folder = kill
+elif moment == "when they are stored":
+    folder.store_files = then_kill(folder.store_files)
+elif moment == "when it is current":
+    folder.write_content = then_kill(folder.write_content)
+collection = EdgeStore(Path(sys.argv[1])).open("toy")
+if moment == "before a change":
+    kill()
+collection.upsert(*many(10, start=60))
+"""
+
+
+@pytest.mark.parametrize(
+    "moment, n",
+    [("before a change", 60), ("while files are stored", 60), ("when they are stored", 60), ("when it is current", 70)],
+)
+def test_a_kill_in_a_commit_leaves_the_state_before_or_after(store: EdgeStore, moment: str, n: int) -> None:
+    """Readers and writers find all of a change or nothing of it, wherever in its commit a writer was killed."""
+    with python(COMMIT, store.location, moment) as killed:
+        assert killed.wait() == -signal.SIGKILL
+    reader = store.open("toy", read_only=True)
+    writer = store.open("toy")
+    assert (reader.count(), writer.count(), reader.is_outdated) == (n, n, False)
+    add(writer, 70)
+    assert store.open("toy", read_only=True).count() == n + 10
+    writer.close()
+    assert store.open("toy").count() == n + 10
+    store.close()
+    assert {path.name for path in (Path(store.location) / "toy").iterdir()} == {".lock", "manifest.json", "files"}
+    stored = set((Path(store.location) / "toy" / "files").iterdir())
+    assert stored == set(stored_files(store.location).values())
+
+
 def test_the_view_of_a_killed_reader_is_removed_by_the_next(store: EdgeStore) -> None:
     """A folder that a killed process left goes with the next opening; that of a living one stays."""
     with python(SCRIPT, store.location, "read") as living, python(SCRIPT, store.location, "read") as killed:
@@ -144,20 +203,22 @@ def test_the_view_of_a_killed_reader_is_removed_by_the_next(store: EdgeStore) ->
     assert left(store) == []
 
 
-def test_a_collection_that_was_killed_by_an_older_version_is_read(store: EdgeStore) -> None:
-    """Without a published state, what a killed process left is read as it is, its log included."""
-    folder = Path(store.location) / "toy"
-    with python(SCRIPT, store.location, "write") as killed:
-        assert killed.stdout is not None
-        killed.stdout.readline()
-        killed.kill()
-    for file in sorted((folder / "published").rglob("*"), reverse=True):
-        file.rmdir() if file.is_dir() else file.unlink()
-    (folder / "published.json").unlink()
-    before = digests(folder)
+def test_a_view_that_is_being_made_is_not_taken_for_one_that_was_left(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another reader that opens just before a view has its lock leaves its folder alone."""
+    lock = edge_places.portalocker.lock
 
-    assert store.open("toy", read_only=True).count() == 70
-    assert digests(folder) == before
+    def late(*given: Any) -> None:
+        monkeypatch.setattr(edge_places.portalocker, "lock", lock)
+        edge_places._remove_stale(Path(store.location), ".view-")
+        lock(*given)
+
+    monkeypatch.setattr(edge_places.portalocker, "lock", late)
+    reader = store.open("toy", read_only=True)
+    assert (reader._folder.path / ".lock").is_file()
+    reader.close()
+    assert left(store) == []
 
 
 def test_a_removal_that_was_killed_is_finished(store: EdgeStore) -> None:

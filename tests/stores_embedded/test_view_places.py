@@ -10,15 +10,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from edge_cases import ROOT, manifest_of, many, nearest_names, python
+from edge_cases import ROOT, manifest_of, many, nearest_names, stored_files
 
-from pearl_qdrant.errors import StoreError, StoreLockedError
-from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.errors import StoreError, StoreFullError
+from pearl_qdrant.store.edge import content as edge_content
+from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import places as edge_places
-from pearl_qdrant.store.edge import publisher as edge_publisher
 from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.placing import write_at
 from pearl_qdrant.store.edge.store import EdgeStore
 
 N = 60
@@ -120,33 +122,26 @@ def test_a_read_only_mount_is_read(store: EdgeStore, tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_without_any_links_the_error_says_what_to_do(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where neither hard nor symbolic links can be made, the error names both and the ways out."""
+def test_without_any_links_all_is_copied(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where neither hard nor symbolic links can be made, writers and readers have copies, and see the same."""
     no_hard_links(monkeypatch, errno.EPERM)
 
     def fail(self: Path, target: Path) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(Path, "symlink_to", fail)
-    with pytest.raises(StoreError, match=r"Neither a hard link nor a symbolic link.*Point TMPDIR"):
-        store.open("toy", read_only=True)
-    assert list(Path(store.location).glob(".view-*")) == []
-
-
-def test_a_writer_works_where_no_hard_links_can_be_made(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer goes on; a reader beside it gets the reason, and one after it the new state."""
-    monkeypatch.setattr(edge_lock, "WAIT_S", 0.1)
-    no_hard_links(monkeypatch, errno.EPERM)
     writer = store.open("toy")
+    before = store.open("toy", read_only=True)
+    stored = set(stored_files(store.location).values())
     writer.upsert(*many(10, start=N))
-    with pytest.raises(StoreError, match=r"cannot publish it for readers.*file system with hard links"):
-        store.open("toy", read_only=True)
+    assert set(kinds(before._folder.path).values()) == {"copy"}
+    assert len(stored & set(stored_files(store.location).values())) > len(stored) / 3  # not copied once more
     writer.close()
-    assert store.open("toy", read_only=True).count() == N + 10
+    assert [before.count(), store.open("toy", read_only=True).count(), store.open("toy").count()] == [N, N + 10, N + 10]
 
 
-def test_a_full_disk_keeps_the_last_published_state(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a change cannot be published the writer goes on, and readers see the state before; later they see all."""
+def test_a_full_disk_keeps_the_last_state(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a change cannot be committed that is an error, and readers see the state before; later they see all."""
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -154,42 +149,49 @@ def test_a_full_disk_keeps_the_last_published_state(store: EdgeStore, monkeypatc
     writer = store.open("toy")
     writer.upsert(*many(5, start=N))
     with monkeypatch.context() as patch:
-        patch.setattr(edge_publisher, "place", full)
-        writer.upsert(*many(5, start=N + 5))
+        patch.setattr(edge_folder, "store_files", full)
+        with pytest.raises(StoreFullError):
+            writer.upsert(*many(5, start=N + 5))
     assert store.open("toy", read_only=True).count() == N + 5
     writer.upsert(*many(10, start=N + 10))
     assert store.open("toy", read_only=True).count() == N + 20
 
 
-def test_a_writer_of_an_older_version_locks_readers_out(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a process has a collection open and publishes nothing, the error names it."""
-    monkeypatch.setattr(edge_lock, "WAIT_S", 0.1)
-    folder = Path(store.location) / "toy"
-    script = """
-import sys
-from pathlib import Path
-from pearl_qdrant.store.edge.lock import CollectionLock
-lock = CollectionLock.acquire(Path(sys.argv[1]), "toy")
-print("locked", flush=True)
-sys.stdin.read()
-"""
-    (folder / "files.json").unlink()
-    with python(script, str(folder / ".lock")) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        with pytest.raises(StoreLockedError, match=f"open for writing in another process \\(process {other.pid}"):
-            store.open("toy", read_only=True)
-        other.communicate("")
-    assert store.open("toy", read_only=True).count() == N
+@pytest.mark.parametrize("step", ["write_at", "_sync", "write_content"])
+def test_a_commit_that_fails_anywhere_leaves_no_files(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Wherever the disk is full in a commit, what it had stored until then is removed, and nothing is lost."""
+    calls = 0
+
+    def full(*given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 9 or step != "write_at":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_at(*given, **named)
+
+    writer = store.open("toy")
+    writer.upsert(*many(5, start=N))
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_folder if step == "write_content" else edge_content, step, full)
+        with pytest.raises(StoreFullError, match="free some space"):
+            writer.upsert(*many(5, start=N + 5))
+    assert set((Path(store.location) / "toy" / "files").iterdir()) == set(stored_files(store.location).values())
+    assert store.open("toy", read_only=True).count() == N + 5
+    writer.close()
+    assert store.open("toy").count() == N + 10
 
 
 @pytest.mark.parametrize("damage", ["segment.json", "id_tracker.mappings", "matrix.dat"])
 @pytest.mark.parametrize("is_missing", [False, True])
 def test_damaged_files_are_refused(store: EdgeStore, damage: str, is_missing: bool) -> None:
     """A reader refuses damaged and missing files as a writer does, and leaves nothing."""
-    for file in (Path(store.location) / "toy" / "shard").rglob(damage):
+    for path, file in stored_files(store.location).items():
+        if not path.endswith(damage):
+            continue
         if is_missing:
-            file.unlink()
+            file.unlink(missing_ok=True)
         else:
             file.write_bytes(b"x" + file.read_bytes()[1:])
     with pytest.raises(StoreError, match=r"look damaged.*Restore.*pearl-qdrant collections delete toy"):

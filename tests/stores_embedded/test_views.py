@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import digest, manifest_of, many, nearest_names
+from edge_cases import digest, manifest_of, many, nearest_names, stored_bytes, stored_files
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
 from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -51,6 +52,11 @@ def names(collection: EdgeCollection) -> set[str]:
 def left(store: EdgeStore) -> list[str]:
     """The folders of views in the store."""
     return sorted(path.name for path in Path(store.location).glob(".view-*"))
+
+
+def assert_only_current_files(store: EdgeStore) -> None:
+    """Nothing is stored but what is current."""
+    assert set((Path(store.location) / "toy" / "files").iterdir()) == set(stored_files(store.location).values())
 
 
 def digests(folder: Path) -> dict[str, tuple[str, int]]:
@@ -117,14 +123,54 @@ def test_a_reader_of_a_graph_answers_as_the_writer(store: EdgeStore, graph: None
 
 
 def test_a_reader_finds_each_commit(store: EdgeStore) -> None:
-    """After each of several commits a reader finds the same names as the writer, and one folder is published."""
+    """After each of several commits a reader finds the same names as the writer, and older files are gone."""
     writer = store.open("toy")
     for start in range(N, N + 30, 10):
         add(writer, start)
         reader = store.open("toy", read_only=True)
         assert names(reader) == names(writer)
-        assert len(list((Path(store.location) / "toy" / "published").iterdir())) == 1
+        assert_only_current_files(store)
         reader.close()
+
+
+def test_a_commit_stores_what_changed_and_waits_for_the_disk_only_for_that(
+    store: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small change takes one more file: it is synced, with its folder, the pointer and the folder of that."""
+    writer = store.open("toy")
+    writer.finalize()
+    add(writer, N)
+    before = stored_files(store.location)
+    synced: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (fsync(file), synced.append(1)))
+    add(writer, N + 10)
+
+    after = stored_files(store.location)
+    assert len(set(after.values()) - set(before.values())) == 1
+    assert sum(after[one] == file for one, file in before.items()) > 50
+    assert len(synced) == 4
+    synced.clear()
+    writer.write_manifest(writer.manifest.model_copy(update={"names": 80}))
+    assert len(synced) == 2
+
+
+def test_the_space_of_older_states_is_given_back(
+    store: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that share one with many that are out of date are stored again, so that little is kept in vain."""
+    monkeypatch.setattr(edge_content, "_SMALL_BYTES", 0)
+    writer = store.open("toy")
+    add(writer, N, 400)
+    writer.finalize()
+    for i in range(5):
+        writer.delete_entities([f"E{i}"])
+        add(writer, 1000 + 10 * i)
+
+    stored = stored_bytes(store.location).values()
+    n_current = sum(end - start for _, start, end in stored)
+    assert sum(file.stat().st_size for file in {file for file, _, _ in stored}) < 2.5 * n_current
+    assert_only_current_files(store)
 
 
 def test_what_is_edited_together_is_seen_together(store: EdgeStore) -> None:
@@ -183,16 +229,6 @@ def test_a_reader_has_the_ledger_of_its_state(store: EdgeStore) -> None:
     assert list(store.open("toy", read_only=True).read_ledger()) == [b"one", b"two", b"three"]
 
 
-def test_a_collection_of_an_older_version_is_read(store: EdgeStore) -> None:
-    """A collection without a published state is read, and says when it changes."""
-    folder = Path(store.location) / "toy"
-    (folder / "published.json").unlink()
-    reader = store.open("toy", read_only=True)
-    assert (reader.count(), reader.is_outdated) == (N, False)
-    add(store.open("toy"), N)
-    assert reader.is_outdated
-
-
 # What it leaves
 
 
@@ -225,14 +261,26 @@ def test_a_view_goes_with_its_handle(store: EdgeStore) -> None:
         reader.count()
 
 
-def test_a_closed_collection_has_nothing_published(store: EdgeStore) -> None:
-    """While a writer is open its state has a folder of its own, which goes when the writer closes."""
-    folder = Path(store.location) / "toy" / "published"
+def test_a_writer_leaves_what_is_current(store: EdgeStore) -> None:
+    """A writer works in a folder of its own, which goes when it closes; then there are the current files alone."""
+    folder = Path(store.location) / "toy"
     writer = store.open("toy")
     add(writer, N)
-    assert folder.is_dir()
+    assert (folder / "work").is_dir()
     writer.close()
-    assert not folder.exists()
+    assert not (folder / "work").exists()
+    assert_only_current_files(store)
+
+
+def test_opening_and_closing_without_a_change_writes_nothing(store: EdgeStore) -> None:
+    """A collection that is opened for writing, searched and closed has the same files."""
+    folder = Path(store.location) / "toy"
+    before = digests(folder)
+    writer = store.open("toy")
+    _, queries, _ = many(3)
+    writer.search(queries, limit=3, types=["ORG"])
+    writer.close()
+    assert digests(folder) == before
 
 
 # What it refuses

@@ -17,9 +17,9 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.checksums import list_files
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.placing import copy_file
+from pearl_qdrant.store.edge.content import FILES_FOLDER, read_content, take_files
+from pearl_qdrant.store.edge.placing import copy_file, list_files
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 WIDE = 64
@@ -49,6 +49,29 @@ def many(n: int, *, dim: int = 8, start: int = 0) -> tuple[list[NamePoint], Floa
         for i in range(start, start + n)
     ]
     return points, vectors, np.ones(n, dtype=np.bool_)
+
+
+def stored_files(location: str | Path, name: str = "toy") -> dict[str, Path]:
+    """Which file has each current file of a collection, by its path in the shard; small ones share one."""
+    path = Path(location) / name
+    return {one: path / FILES_FOLDER / file.token for one, file in read_content(path, name)[1].files.items()}
+
+
+def stored_bytes(location: str | Path, name: str = "toy") -> dict[str, tuple[Path, int, int]]:
+    """Where in it the bytes of each current file are that are not zero: file, start and end; for those with any."""
+    files, found = read_content(Path(location) / name, name)[1].files, {}
+    for one, file in stored_files(location, name).items():
+        n = files[one].size if files[one].spans is None else files[one].n_packed
+        if n:
+            found[one] = (file, files[one].start, files[one].start + n)
+    return found
+
+
+def taken_files(location: str | Path, target: Path, name: str = "toy") -> Path:
+    """Make a shard of the current files of a collection; returns `target`."""
+    path = Path(location) / name
+    take_files(path, name, read_content(path, name)[1].files, target)
+    return target
 
 
 def copy_files(source: Path, target: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from edge_cases import many
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from transfer_cases import NAME, check_same, fill, ready
+from transfer_cases import NAME, check_same, embedded, fill, ready
 
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -276,3 +277,15 @@ def test_a_pull_replaces_a_folder_at_once(local: EdgeStore, server: ServerStore)
     local.close()
     local.delete(NAME)
     assert local.collections() == []
+
+
+def test_what_both_collections_learned_is_kept(local: EdgeStore, tmp_path: Path) -> None:
+    """A pull in the place of a collection adds what the source had learned to what was learned there, once."""
+    other = embedded(tmp_path / "other", 10)
+    for store, lines in ((local, [b"both", b"here"]), (other, [b"both", b"there"])):
+        with closing(store.open(NAME)) as collection:
+            collection.append_ledger(lines)
+    pull_collection(NAME, source=other, store=local, replace=True)
+
+    with closing(local.open(NAME, read_only=True)) as pulled:
+        assert (pulled.count(), list(pulled.read_ledger())) == (10, [b"both", b"here", b"there"])

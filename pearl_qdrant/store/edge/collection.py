@@ -15,7 +15,7 @@ from pearl_qdrant.errors import StoreClosedError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
 from pearl_qdrant.store.edge.child_process import EdgeProcess
-from pearl_qdrant.store.edge.content import SHARD_FOLDER, IndexState
+from pearl_qdrant.store.edge.content import IndexState
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.points import (
     CANONICAL_FIELD,
@@ -179,7 +179,7 @@ class EdgeCollection(Collection):
     def _build_graph(self, folder: CollectionFolder) -> None:
         """Let a child process build the graph."""
         # Old and new segments are on the disk together until the new ones are complete.
-        used = sum(file.stat().st_blocks * 512 for file in (folder.path / SHARD_FOLDER / "segments").rglob("*"))
+        used = sum(file.stat().st_blocks * 512 for file in (folder.work / "shard" / "segments").rglob("*"))
         needed = used + edge_shard.MIN_FREE_BYTES
         edge_shard.check_space(folder.path, folder.name, needed, doing="building its graph")
         with folder.hand_over("being finalized"):

@@ -1,41 +1,70 @@
-"""The files of a collection beside its shard, and how they are read; what its writer publishes for readers among them.
+"""The files of an embedded collection: each is stored once and never changes; one file says which of them are current.
 
-    NAME/published.json          the state: a token that each commit changes, and what belongs to it; see `Published`
-    NAME/published/FOLDER/shard/ links and copies of the shard's files, as they were at that moment
-    NAME/published/FOLDER/files.json   their checksums
+    NAME/manifest.json    the manifest, and which files are current (`Content`); replaced at each commit
+    NAME/files/TOKEN      Qdrant Edge's files: a large one that never changes, or a pack of others (`StoredFile`)
+    NAME/work/shard/      the files that a writer changes (`folder.py`): links to stored files, and copies
+    NAME/work/manifest.json   the writer's manifest while a load runs; after a kill the next writer goes on there
+    NAME/learned.jsonl    the ledger of learned names (`ledger.py`)
+    NAME/.lock            locked while a writer has the collection open
 
-A closed collection has no folder: its own files are the state, and `files.json` says that nobody has it open. A writer
-publishes them before it changes anything, and removes `files.json` then. A commit flushes the shard, publishes its
-files in another folder, and replaces `published.json`. So a reader finds a committed state at any moment, also if the
-writer was killed, and needs no lock.
+A writer works in a folder of its own, and so does each reader (`view.py`). A commit stores the files that changed, and
+then replaces `manifest.json`. So a reader finds a whole state at any moment and needs no lock, and what a killed writer
+had not committed is in its work folder alone.
+
+Edge trusts its files: one wrong byte in a length makes it allocate 6 GB, loop for hours, or end the process. So the
+manifest has size and checksum of every file, which whoever opens a state compares.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from dataclasses import dataclass
+import stat
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import FileIO
+from itertools import zip_longest
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.store import graph
-from pearl_qdrant.store.atomic import read_at_most, write_atomically
+from pearl_qdrant.store.atomic import read_at_most, sync, sync_folder, write_atomically
+from pearl_qdrant.store.edge.placing import (
+    checksum,
+    copy_file,
+    data_blocks,
+    is_same,
+    link,
+    make_log,
+    sealed_files,
+    shard_files,
+    write_at,
+)
+from pearl_qdrant.store.edge.shard import damaged_error
 from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Manifest
-
-log = logging.getLogger(__name__)
+from pearl_qdrant.store.versions import VersionMark
 
 MANIFEST_FILE = "manifest.json"
-INDEX_FILE = "index.json"
-LOCK_FILE = ".lock"
+FILES_FOLDER = "files"
+WORK_FOLDER = "work"
 SHARD_FOLDER = "shard"
+LOCK_FILE = ".lock"
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
-"""Far more than a manifest has: the IDF table takes 350 KB, a checkpoint 200 bytes."""
+"""Far more than a manifest has: the IDF table takes 350 KB, a file 100 bytes, a checkpoint 200."""
 
-_MAX_INDEX_BYTES = 4096  # it has 60
+_SMALL_BYTES = 1 << 20  # so much of a pack may be out of date, whatever is current
+
+
+def new_token() -> str:
+    """A token that no other state and no other file has."""
+    return os.urandom(8).hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +85,74 @@ class IndexState:
     parts: int = 1
 
 
-def read_manifest(path: Path, collection: str) -> Manifest:
-    """Read the manifest in a collection's folder.
+class StoredFile(msgspec.Struct, frozen=True, array_like=True):
+    """Where a file of the shard is stored.
+
+    A large file that never changes is a file of its own, which can be linked. All others that a commit stores are in
+    one file, a pack, without their zeros: a change of one name changes 60 files by a few bytes, and to bring many files
+    to the disk, and to remove them, takes long.
+
+    Attributes:
+        token: Name of the file in `FILES_FOLDER`.
+        size: Bytes of the shard's file.
+        checksum: Of a file of its own see `placing.checksum`, of one in a pack that of its bytes there.
+        start: Where its bytes begin in the pack.
+        spans: Of a file in a pack, where its bytes belong: start and number; all others are zero. None: it is a file of
+            its own.
+    """
+
+    token: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]+$")]
+    size: int
+    checksum: int
+    start: int = 0
+    spans: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def n_packed(self) -> int:
+        """Its bytes in a pack."""
+        return sum(n for _, n in self.spans or ())
+
+
+Files = dict[Annotated[str, msgspec.Meta(pattern=r"^[^/.][^/]*(/[^/.][^/]*)*$")], StoredFile]
+"""The files of a shard, by their path in it; none leads out of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What belongs to the current state, beside its manifest.
+
+    Attributes:
+        files: Its files.
+        token: Another one for each commit.
+        ledger_bytes: How much of the ledger of learned names belongs to it.
+        index: The state of its graph; None if none was built.
+        version: Which version of the collection it is of (`versions.py`).
+    """
+
+    files: Files
+    token: str = field(default_factory=new_token)
+    ledger_bytes: int = 0
+    index: IndexState | None = None
+    version: VersionMark = field(default_factory=lambda: VersionMark(is_complete=True))
+
+
+class _File(msgspec.Struct):
+    """`MANIFEST_FILE` without the manifest."""
+
+    content: Content | None = None
+
+
+def read_content(folder: Path, collection: str) -> tuple[Manifest, Content]:
+    """Read the manifest in a folder, and which files are current.
 
     Raises:
         ManifestError: If there is none, or it is unreadable.
+        StoreError: If the system has too few files or too little memory.
     """
     text = None
     try:
-        if (path / MANIFEST_FILE).is_file():
-            with (path / MANIFEST_FILE).open("rb") as file:
+        if (folder / MANIFEST_FILE).is_file():
+            with (folder / MANIFEST_FILE).open("rb") as file:
                 text = read_at_most(file, MAX_MANIFEST_BYTES + 1)
     except OSError as error:
         if (lack := resource_error(error, f"The manifest of collection '{collection}' cannot be read")) is not None:
@@ -73,93 +160,187 @@ def read_manifest(path: Path, collection: str) -> Manifest:
         raise ManifestError(collection, f"unreadable: {error}") from error
     if text is not None and len(text) > MAX_MANIFEST_BYTES:
         raise ManifestError(collection, f"it has more than {MAX_MANIFEST_BYTES:,} bytes")
-    return Manifest.parse(text, collection)
+    manifest = Manifest.parse(text, collection)
+    why = "it does not say which files are current"
+    try:
+        content = msgspec.json.decode(text or b"", type=_File).content
+    except ValueError as error:
+        raise ManifestError(collection, f"{why}: {error}") from error
+    if content is None:
+        raise ManifestError(collection, why, is_other_version=True)
+    return manifest, content
 
 
-def read_index_state(path: Path) -> IndexState | None:
-    """Read the state of the graph in a collection's folder; None if none was built.
+def write_content(folder: Path, manifest: Manifest, content: Content) -> None:
+    """Replace the manifest and what is current, in one step; raises OSError."""
+    text = manifest.model_dump_json(indent=2).rstrip("\n}")
+    write_atomically(folder / MANIFEST_FILE, f'{text},\n  "content": {msgspec.json.encode(content).decode()}\n}}\n')
 
-    A damaged one counts as none, with a warning in the log: `finalize` writes it again.
+
+def is_collection(path: Path) -> bool:
+    """Whether a folder holds a collection, or a part of one."""
+    return (path / MANIFEST_FILE).is_file() or (path / FILES_FOLDER).is_dir()
+
+
+def store_files(path: Path, shard: Path, before: Files) -> Files:
+    """Store what changed of a shard's files; on return it is on the disk.
+
+    Args:
+        path: Folder of the collection.
+        shard: Folder of the shard, which is flushed. Its log is left out: all that is in it is in the segments.
+        before: The files of an earlier state of the collection; those that are as they were then are not stored again.
+
+    Returns:
+        The files of the shard.
 
     Raises:
-        StoreError: If the system has too few files or too little memory.
+        OSError: If that fails; then nothing more is stored than before.
     """
+    folder, names = path / FILES_FOLDER, shard_files(shard)
+    folder.mkdir(exist_ok=True)
+    sealed, rare, files = sealed_files(names), _rare_packs(folder, before), Files()
+    made = [pack := folder / new_token()]
     try:
-        with (path / INDEX_FILE).open("rb") as file:
-            return msgspec.json.decode(file.read(_MAX_INDEX_BYTES), type=IndexState)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        if (lack := resource_error(error, f"{path / INDEX_FILE} cannot be read")) is not None:
-            raise lack from error
-        log.warning("%s is damaged (%s): build the graph again with: pearl-qdrant collections finalize", path, error)
-        return None
+        with pack.open("xb", buffering=0) as packed:
+            for name in names:
+                known, source = before.get(name), shard / name
+                if known is not None and known.token not in rare and _is_stored(source, folder, known):
+                    files[name] = known
+                elif name in sealed:
+                    made.append(stored := folder / new_token())
+                    if not link(source, stored):
+                        copy_file(source, stored)
+                    size = stored.stat().st_size
+                    files[name] = StoredFile(stored.name, size, checksum(stored, name, size))
+                else:
+                    files[name] = _pack(source, packed, pack.name)
+        _sync(folder, made)
+    except BaseException:
+        for file in made:
+            file.unlink(missing_ok=True)
+        raise
+    return files
 
 
-PUBLISHED_FILE = "published.json"
-PUBLISHED_FOLDER = "published"
-
-_MAX_FILE_BYTES = 128 * 1024 * 1024  # of `PUBLISHED_FILE`, which has the manifest in it
-
-
-class Published(msgspec.Struct, frozen=True):
-    """A committed state of a collection.
-
-    Attributes:
-        token: Another one for each state.
-        folder: Name of the folder with its files; None if the collection is closed, or could not be published.
-        ledger_bytes: How much of the ledger of learned names belongs to it.
-        manifest: Its manifest, as JSON text.
-        index: The state of its graph, as JSON text; empty if there is none.
-        problem: Why an open collection was not published; empty if it was.
-        keeps_shard: Whether the shard's own files count after a kill, with what is not committed: during a load, which
-            resumes, and where a commit failed.
-        boot: The run of the machine that wrote it: after another one, part of it may be missing. Empty if not known.
-    """
-
-    token: str
-    folder: str | None = None
-    ledger_bytes: int = 0
-    manifest: str = ""
-    index: str = ""
-    problem: str = ""
-    keeps_shard: bool = False
-    boot: str = ""
+def _rare_packs(folder: Path, files: Files) -> set[str]:
+    """The packs of which less than half is current: what is, is stored again, to remove them."""
+    current: Counter[str] = Counter()
+    for file in files.values():
+        if file.spans is not None:
+            current[file.token] += file.n_packed
+    return {token for token, n in current.items() if (folder / token).stat().st_size > 2 * n + _SMALL_BYTES}
 
 
-def boot_id() -> str:
-    """What names this run of the machine; empty if nothing does."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except (OSError, ValueError):  # not Linux
-        return ""
+def _is_stored(source: Path, folder: Path, stored: StoredFile) -> bool:
+    """Whether a file is as it was when it was stored."""
+    if stored.spans is None:
+        return is_same(source, folder / stored.token)
+    with source.open("rb", buffering=0) as file, (folder / stored.token).open("rb", buffering=0) as pack:
+        if os.fstat(file.fileno()).st_size != stored.size:
+            return False
+        blocks = zip_longest(data_blocks(file, stored.size), _unpack(pack, stored))
+        return all(ours == theirs for ours, theirs in blocks)
 
 
-def read_published(path: Path) -> Published | None:
-    """Read the state in a collection's folder; None if there is none.
+def _pack(source: Path, pack: FileIO, token: str) -> StoredFile:
+    """Append a file to a pack."""
+    sum_, spans, start = 0, [], pack.tell()
+    with source.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        for at, block in data_blocks(file, size):
+            spans.append((at, len(block)))
+            sum_ = zlib.crc32(block, sum_)
+            write_at(pack, pack.tell(), block)
+    return StoredFile(token, size, sum_, start, tuple(spans))
 
-    A damaged one counts as none, with a warning in the log: the shard's own files are what is left.
+
+def _unpack(pack: FileIO, stored: StoredFile) -> Iterator[tuple[int, bytes]]:
+    """Yield the bytes of a file in a pack, as `data_blocks` does."""
+    pack.seek(stored.start)
+    for at, n in stored.spans or ():
+        yield at, pack.read(n)
+
+
+def share_files(source: Path, files: Files, target: Path) -> None:
+    """Give stored files of a collection to another one, by links where that is possible. Raises OSError."""
+    folder, made = target / FILES_FOLDER, []
+    folder.mkdir(exist_ok=True)
+    for token in {file.token for file in files.values()}:
+        stored = folder / token
+        if stored.exists() and is_same(source / FILES_FOLDER / token, stored):
+            continue
+        stored.unlink(missing_ok=True)  # a copy of a call that was killed
+        if not link(source / FILES_FOLDER / token, stored):
+            copy_file(source / FILES_FOLDER / token, stored)
+            made.append(stored)
+    _sync(folder, made)
+
+
+def sync_shard(shard: Path) -> None:
+    """Bring the files of a shard to the disk that are no links: Edge does so only with what it changes itself."""
+    for folder, _, names in os.walk(shard):
+        _sync(Path(folder), [file for name in names if (file := Path(folder, name)).stat().st_nlink == 1])
+
+
+def _sync(folder: Path, files: Sequence[Path]) -> None:
+    """Bring files of a folder to the disk, and what the folder lists."""
+    for file in files:
+        sync(file)
+    sync_folder(folder)
+
+
+def take_files(path: Path, collection: str, files: Files, shard: Path, *, is_lasting: bool = False) -> None:
+    """Make a shard of stored files, with an empty log: large ones that never change as links, others as copies.
+
+    Args:
+        path: Folder of the collection.
+        collection: Its name, for errors.
+        files: Its files.
+        shard: Where to; it does not exist.
+        is_lasting: As for `placing.link`: whether it is used longer than the files are stored.
 
     Raises:
-        StoreError: If the system has too few files or too little memory.
+        StoreError: If a file is not as it was when it was stored, or is missing, as when it was removed meanwhile.
+        OSError: If a file cannot be read or written.
     """
-    try:
-        with (path / PUBLISHED_FILE).open("rb") as file:
-            return msgspec.json.decode(read_at_most(file, _MAX_FILE_BYTES), type=Published)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        if (lack := resource_error(error, f"{path / PUBLISHED_FILE} cannot be read")) is not None:
-            raise lack from error
-        log.warning("%s is damaged (%s): what the last writer had not finished may count", path / PUBLISHED_FILE, error)
-        return None
+    sealed = sealed_files(files)
+    shard.mkdir(parents=True)
+    for folder in {name.rpartition("/")[0] for name in files}:
+        (shard / folder).mkdir(parents=True, exist_ok=True)
+    for name, stored in files.items():
+        source, target = path / FILES_FOLDER / stored.token, shard / name
+        try:
+            if not stat.S_ISREG(source.lstat().st_mode):
+                raise damaged_error(collection, f"{name} is no file: {source}")
+            if stored.spans is not None:
+                sum_ = _take_packed(source, stored, target)
+            else:
+                if not (name in sealed and link(source, target, name=name, is_lasting=is_lasting)):
+                    copy_file(source, target)
+                is_whole = source.stat().st_size == stored.size
+                sum_ = checksum(target, name, stored.size) if is_whole else -1
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise damaged_error(collection, f"{name} is missing: {source}") from error
+        if sum_ != stored.checksum:
+            raise damaged_error(collection, f"{name} is not as it was when it was written: {source}")
+    make_log(shard)
 
 
-def write_published(path: Path, state: Published) -> None:
-    """Replace the state in a collection's folder; raises OSError."""
-    write_atomically(path / PUBLISHED_FILE, msgspec.json.encode(state).decode(), durable=False)
+def _take_packed(source: Path, stored: StoredFile, target: Path) -> int:
+    """Copy a file out of a pack; returns the checksum of its bytes."""
+    sum_ = 0
+    with source.open("rb", buffering=0) as pack, target.open("xb", buffering=0) as file:
+        file.truncate(stored.size)
+        for at, block in _unpack(pack, stored):
+            sum_ = zlib.crc32(block, sum_)
+            write_at(file, at, block)
+    return sum_
 
 
-def new_token() -> str:
-    """A token that no other state has."""
-    return os.urandom(8).hex()
+def remove_other_files(path: Path, content: Content) -> None:
+    """Remove stored files that are not current. A reader that is opening a state with them begins again."""
+    current = {file.token for file in content.files.values()}
+    for file in (path / FILES_FOLDER).glob("*"):
+        if file.name not in current:
+            with suppress(OSError):
+                file.unlink()

@@ -1,51 +1,50 @@
-"""The folder of one embedded collection, open in this process: lock, manifest, shard.
-
-    NAME/.lock           locked while the collection is open; names the process that has it
-    NAME/manifest.json   written last when a collection is made
-    NAME/index.json      how many vectors are in the graph; absent until it is built
-    NAME/files.json      size and checksum of Edge's files when the collection was closed; absent after a change
-    NAME/published.json  what readers see, with files in NAME/published/ from the first change on
-    NAME/learned.jsonl   the ledger of learned names; absent until something is learned (`ledger.py`)
-    NAME/shard/          Qdrant Edge's own files
+"""A collection that this process has open for writing: its lock, its work folder, its commits (`content.py`).
 
 A process has one `CollectionFolder` for a collection, however often it opens it. The last user to close it closes it.
+
+The writer changes files in a folder of its own, and commits by storing them. So an edit that is killed half-way leaves
+nothing: the engine itself would keep all that was written, also new names of an entity beside its old
+ones. A bulk load is kept, which resumes.
 """
 
 from __future__ import annotations
 
 import atexit
-import ctypes
-import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from qdrant_edge import EdgeShard
 
-from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreLockedError
+from pearl_qdrant.errors import CollectionNotFoundError, StoreError, StoreLockedError
 from pearl_qdrant.store import graph
-from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.checksums import verify_and_remove_checksums
 from pearl_qdrant.store.edge.child_process import Job
 from pearl_qdrant.store.edge.content import (
-    INDEX_FILE,
     LOCK_FILE,
     MANIFEST_FILE,
     SHARD_FOLDER,
+    WORK_FOLDER,
+    Content,
+    Files,
     IndexState,
-    read_index_state,
-    read_manifest,
+    new_token,
+    read_content,
+    remove_other_files,
+    store_files,
+    sync_shard,
+    take_files,
+    write_content,
 )
-from pearl_qdrant.store.edge.publisher import Publisher
-from pearl_qdrant.store.ownership import ProcessGuard
+from pearl_qdrant.store.edge.opened import OpenedCollection, keep_from_flushing
 from pearl_qdrant.store.schema import Manifest
 
 SMALL_POINTS = 20_000
@@ -69,8 +68,8 @@ class _Registry:
 _registry = _Registry()
 
 
-class CollectionFolder:
-    """One collection that this process has open. Thread-safe: one lock protects all use of the shard.
+class CollectionFolder(OpenedCollection):
+    """One collection that this process has open for writing.
 
     There are two locks in this process: the registry's, which protects the set of open folders, and one in each
     folder, which protects its shard. To avoid a deadlock the registry's is always taken first: a thread that holds a
@@ -79,37 +78,52 @@ class CollectionFolder:
     While a bulk load or `finalize` runs, the shard is handed over: closed here, and open in a child process.
 
     Attributes:
-        name: Name of the collection.
-        path: Its folder.
-        manifest: As last read or written.
         count_in_writer: Counts points while a writer has the shard; None otherwise.
-        guard: Refuses use in a forked process.
     """
 
     def __init__(self, path: Path, name: str) -> None:
         """Lock and open; see `acquire`."""
-        self.name = name
-        self.path = path
         self.count_in_writer: Callable[[], int] | None = None
-        self.guard = ProcessGuard(f"Collection '{name}'")
-        self._mutex = threading.RLock()
         self._users = 0
         self._handed_over_for: str | None = None  # as in "being loaded"
-        self._shard: EdgeShard | None = None
         self._n_editors = 0
-        self._is_settled = False  # nothing was done to the shard since Edge opened it
-        self._publisher = Publisher(path, name)
+        self._is_changed = False  # since the last commit
+        self._has_new_files = False  # the shard's files are not those that are stored
+        self._is_kept = False  # if this process is killed, the next one goes on with the work folder
         self._lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
         try:
-            self.manifest = read_manifest(path, name)
-            self._load(check=partial(verify_and_remove_checksums, on_verified=self._publisher.begin))
-            self._publisher.check_opened()
-            self.manifest = read_manifest(path, name)  # after a kill it may be another one
-            if not self._publisher.is_published:
-                self._commit()
+            super().__init__(path, name, *read_content(path, name))
+            self._begin_work()
+            self._load()
         except BaseException:
             self._lock.release()
             raise
+
+    @property
+    def work(self) -> Path:
+        """The folder of the files that change."""
+        return self.path / WORK_FOLDER
+
+    def _begin_work(self) -> None:
+        """Make a shard of the stored files, or go on with that of a killed load."""
+        remove_other_files(self.path, self._content)
+        with edge_shard.edge_errors(self.name, "opening it"):
+            if (self.work / MANIFEST_FILE).is_file():
+                manifest, content = read_content(self.work, self.name)
+                if content.token == self._content.token:  # else it was committed, and killed at the end of that
+                    self.manifest, self._index = manifest, content.index
+                    self._is_changed = self._has_new_files = self._is_kept = True
+                    return
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.work)
+            try:
+                take_files(self.path, self.name, self._content.files, self.work / SHARD_FOLDER, is_lasting=True)
+            except BaseException:
+                shutil.rmtree(self.work, ignore_errors=True)
+                raise
+            # Without a committed line, it may be the kept ledger of a collection that was made again.
+            if self._content.ledger_bytes:
+                edge_ledger.cut(self.path, self._content.ledger_bytes)
 
     @classmethod
     def acquire(cls, path: Path, name: str) -> CollectionFolder:
@@ -151,23 +165,12 @@ class CollectionFolder:
             if not self._users and self._handed_over_for is None:
                 self._close()
 
-    @contextmanager
-    def shard(self, doing: str) -> Iterator[EdgeShard]:
-        """Lock the shard for this thread; `doing` says what it is used for, as in "searching it".
-
-        Raises:
-            StoreError: If a writer or `finalize` has it, or Edge fails.
-        """
-        self.guard.check()
-        with self._mutex:
-            if self._handed_over_for is not None:
-                raise StoreError(
-                    f"Collection '{self.name}' is {self._handed_over_for}: wait until that ends before {doing}."
-                )
-            if self._shard is None:
-                raise StoreClosedError(f"Collection '{self.name}' is closed. Open it again before {doing}.")
-            with edge_shard.edge_errors(self.name, doing):
-                yield self._shard
+    def _no_shard_error(self, doing: str) -> StoreError:
+        if self._handed_over_for is not None:
+            return StoreError(
+                f"Collection '{self.name}' is {self._handed_over_for}: wait until that ends before {doing}."
+            )
+        return super()._no_shard_error(doing)
 
     @contextmanager
     def hand_over(self, reason: str) -> Iterator[None]:
@@ -183,7 +186,8 @@ class CollectionFolder:
         with self.editing():
             try:
                 with self.shard("starting that") as shard:
-                    self._publisher.hand_over()
+                    self.record_change()
+                    self._keep()
                     self._shard, self._handed_over_for, is_handed_over = None, reason, True
                 # Closed after this folder's lock is released: if closing fails, `_take_back` takes the registry's lock,
                 # and it must take that one first.
@@ -200,7 +204,6 @@ class CollectionFolder:
         with _registry.lock, self._mutex:
             self._handed_over_for = None
             self.count_in_writer = None
-            self._publisher.changed_files()
             try:
                 self._load()
             finally:
@@ -212,17 +215,21 @@ class CollectionFolder:
         """Let readers see what the block changes when it ends, not before; blocks within it do not matter."""
         self.guard.check()
         with self._mutex:
-            if self._shard is not None:
-                self._publisher.before_change()
             self._n_editors += 1
         try:
             yield
-        finally:
-            if self.guard.is_owner:
-                with self._mutex:
-                    self._n_editors -= 1
-                    if not self._n_editors:
-                        self._commit()
+        except BaseException:
+            with suppress(StoreError):
+                self._end_edit()
+            raise
+        self._end_edit()
+
+    def _end_edit(self) -> None:
+        if self.guard.is_owner:
+            with self._mutex:
+                self._n_editors -= 1
+                if not self._n_editors:
+                    self._commit()
 
     @contextmanager
     def changing(self, doing: str) -> Iterator[EdgeShard]:
@@ -233,22 +240,55 @@ class CollectionFolder:
 
     def record_change(self) -> None:
         """Note that the shard is changed. The caller is in `editing`."""
-        self._is_settled = False
-        self._publisher.changed_files()
+        self._is_changed = self._has_new_files = True
 
     @property
     def state_token(self) -> str | None:
         """What names the state that readers find; None if there is a newer one here."""
-        return self._publisher.token
+        return None if self._is_changed else super().state_token
 
     def record_ledger(self) -> None:
         """Note that the ledger is another one. The caller is in `editing`."""
-        self._publisher.changed()
+        self._is_changed = True
 
     def _commit(self) -> None:
-        """Publish what changed. The caller holds this folder's lock."""
-        if self._shard is not None:
-            self._publisher.commit(self._shard)
+        """Let readers see what changed, with its files. The caller holds this folder's lock.
+
+        Raises:
+            StoreError: If that fails, as on a full disk: then it is done with the next change, and kept until then.
+        """
+        if self._shard is None or not self._is_changed:
+            return
+        try:
+            with edge_shard.edge_errors(self.name, "writing to it"):
+                files = self._content.files
+                if self._has_new_files:
+                    self._shard.flush()
+                    files = store_files(self.path, self.work / SHARD_FOLDER, files)
+                content = self._next_content(new_token(), files)
+                write_content(self.path, self.manifest, content)
+        except StoreError:
+            with suppress(StoreError):
+                self._content = read_content(self.path, self.name)[1]
+                remove_other_files(self.path, self._content)
+                self._keep()
+            raise
+        self._content, self._is_changed, self._has_new_files, self._is_kept = content, False, False, False
+        (self.work / MANIFEST_FILE).unlink(missing_ok=True)
+        remove_other_files(self.path, content)
+
+    def _next_content(self, token: str, files: Files) -> Content:
+        n_bytes = edge_ledger.size(self.path)
+        return replace(self._content, token=token, files=files, ledger_bytes=n_bytes, index=self._index)
+
+    def _keep(self) -> None:
+        """Say that the work folder has what is not committed, and counts if this process is killed."""
+        with edge_shard.edge_errors(self.name, "writing its manifest"):
+            if not self._is_kept:
+                self._is_kept = True
+                sync_shard(self.work / SHARD_FOLDER)
+            content = self._next_content(self._content.token, self._content.files)
+            write_content(self.work, self.manifest, content)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically.
@@ -257,42 +297,31 @@ class CollectionFolder:
             StoreFullError: If there is no space for it.
             StoreError: If it cannot be written.
         """
-        with self.editing(), self._mutex:
-            self._write(MANIFEST_FILE, manifest.model_dump_json(indent=2), "writing its manifest")
-            if manifest != self.manifest:
-                self._publisher.changed()
-            self.manifest = manifest
-
-    def index_state(self) -> IndexState | None:
-        """Read the state of the graph; None if none was built."""
-        return read_index_state(self.path)
+        if manifest != self.manifest:
+            self._replace(manifest, self._index)
 
     def write_index_state(self, state: IndexState) -> None:
         """Replace the state of the graph; raises as `write_manifest`."""
-        self._write(INDEX_FILE, json.dumps(asdict(state)), "writing the state of its graph")
-        self._publisher.changed()
+        self._replace(self.manifest, state)
 
-    def _write(self, file: str, text: str, doing: str) -> None:
-        try:
-            write_atomically(self.path / file, text + "\n")
-        except OSError as error:
-            raise edge_shard.os_error(error, self.name, doing) from error
-
-    def read_ledger(self) -> Iterator[bytes]:
-        """Yield the lines of the ledger of learned names; raises StoreError if it cannot be read."""
-        try:
-            yield from edge_ledger.read_lines(self.path)
-        except OSError as error:
-            raise edge_shard.os_error(error, self.name, "reading what it learned") from error
+    def _replace(self, manifest: Manifest, index: IndexState | None) -> None:
+        with self._mutex:
+            before = self.manifest, self._index
+            self.manifest, self._index = manifest, index
+            try:
+                with self.editing():
+                    self._is_changed = True
+                    if self._is_kept:
+                        self._keep()
+            except StoreError:
+                self.manifest, self._index = before
+                raise
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; raises as `write_manifest`."""
-        with self.editing(), self._mutex:
-            self._publisher.changed()
-            try:
-                edge_ledger.append_lines(self.path, lines)
-            except OSError as error:
-                raise edge_shard.os_error(error, self.name, "learning names") from error
+        with self.editing(), self._mutex, edge_shard.edge_errors(self.name, "learning names"):
+            self._is_changed = True
+            edge_ledger.append_lines(self.path, lines)
 
     def load_job(self) -> Job:
         """Describe the job of a child that loads points."""
@@ -303,11 +332,11 @@ class CollectionFolder:
         return self._job("finalize")
 
     def _job(self, task: str) -> Job:
-        state = self.index_state()
+        state = self._index
         return Job(
             task="finalize" if task == "finalize" else "load",
             collection=self.name,
-            shard=str(self.path / SHARD_FOLDER),
+            shard=str(self.work / SHARD_FOLDER),
             dim=self.manifest.dim,
             has_descriptions=self.manifest.has_descriptions,
             threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
@@ -321,23 +350,17 @@ class CollectionFolder:
             compact_unindexed_points=COMPACT_UNINDEXED_POINTS,
         )
 
-    def _load(self, check: Callable[[Path, str], bool] = lambda path, name: False) -> None:
-        """Open the shard. If a process was killed, its child may keep the shard locked a little longer: wait for it.
-
-        Args:
-            check: As in `edge_shard.load_shard`; not needed if the shard was open in this process just before.
-        """
+    def _load(self) -> None:
+        """Open the shard. If a process was killed, its child may keep the shard locked a little longer: wait for it."""
         deadline = time.monotonic() + edge_lock.WAIT_S
         while True:
             try:
-                self._shard = edge_shard.load_shard(self.path / SHARD_FOLDER, self.name, check=check)
+                self._shard = edge_shard.load_shard(self.work / SHARD_FOLDER, self.name)
             except StoreLockedError:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(edge_lock.POLL_S)
             else:
-                # Edge writes two dense vectors of a point in another order each time.
-                self._is_settled = not self.manifest.has_descriptions
                 return
 
     def _close_shard(self, shard: EdgeShard, doing: str) -> None:
@@ -351,20 +374,25 @@ class CollectionFolder:
     def _close(self) -> None:
         """Close and unlock the collection. The caller holds both locks."""
         _registry.folders.pop(self.path, None)
-        shard, self._shard = self._shard, None
         try:
-            if shard is not None:
-                self._close_shard(shard, "closing it")
-                self._publisher.end(is_settled=self._is_settled)
+            if self._shard is not None:
+                if not self._n_editors:
+                    with suppress(StoreError):  # it was reported when it was tried first
+                        self._commit()
+                shard, self._shard = self._shard, None
+                if self._is_kept:
+                    self._close_shard(shard, "closing it")
+                    return
+                # In this order Edge finds no files that it could drop from the page cache, where readers need them.
+                shutil.rmtree(self.work, ignore_errors=True)
+                with suppress(Exception):
+                    shard.close()
         finally:
             self._lock.release()
 
     def _detach_after_fork(self) -> None:
         """In a forked process: leave the files and the lock to the first process."""
-        if self._shard is not None:
-            # Edge flushes a shard when Python frees it, which here would write into the first process's files. One
-            # reference too many keeps it from ever being freed.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._shard))
+        keep_from_flushing(self._shard)
         self._lock.release()
 
 

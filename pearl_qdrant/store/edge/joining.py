@@ -11,29 +11,24 @@ What must hold: the parts share one model and layout, and no point id is in two 
 
 from __future__ import annotations
 
-import json
-import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.content import (
-    INDEX_FILE,
-    SHARD_FOLDER,
-    Published,
+    Files,
     new_token,
-    read_index_state,
-    write_published,
+    read_content,
+    remove_other_files,
+    share_files,
+    write_content,
 )
-from pearl_qdrant.store.edge.placing import copy_file, make_log, place, shard_files
 
 _SEGMENTS = "segments"
 _POINTS = ("id_tracker.mappings", "mutable_id_tracker.mappings")  # a segment without either is empty
-_PLACING = "placing"
+_CONFIG = "edge_config.json"
 
 
 def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
@@ -51,59 +46,43 @@ def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
         StoreFullError: If there is no space for what cannot be linked.
         StoreError: If files cannot be read or written.
     """
-    shard = target / SHARD_FOLDER
-    try:
-        shutil.rmtree(shard)
-        shard.mkdir()
-        for part in parts:
-            _place_segments(part / SHARD_FOLDER, shard)
-        with_graph = next((part for part in parts if read_index_state(part) is not None), parts[0])
-        shutil.copyfile(with_graph / SHARD_FOLDER / "edge_config.json", shard / "edge_config.json")
-        make_log(shard)
-        states = [state for state in map(read_index_state, parts) if state is not None]
-        if states:
+    manifest, before = read_content(target, name)
+    contents = [read_content(part, name)[1] for part in parts]
+    with edge_shard.edge_errors(name, "joining its parts"):
+        files = Files()
+        for part, content in zip(parts, contents, strict=True):
+            added = _joined(files, content.files)
+            share_files(part, added, target)
+            files |= added
+        with_graph = next((i for i, content in enumerate(contents) if content.index is not None), 0)
+        config = Files({_CONFIG: contents[with_graph].files[_CONFIG]})
+        share_files(parts[with_graph], config, target)
+        files |= config
+        joined = replace(before, token=new_token(), files=files)
+        if states := [content.index for content in contents if content.index is not None]:
             n_vectors = sum(max(0, state.vectors - state.rewritten) for state in states)
-            joined = replace(states[0], vectors=n_vectors, rewritten=0, parts=len(parts))
-            write_atomically(target / INDEX_FILE, json.dumps(asdict(joined)) + "\n")
-        write_checksums(shard)
-        write_published(target, Published(new_token()))
-    except OSError as error:
-        raise edge_shard.os_error(error, name, "joining its parts") from error
+            joined = replace(joined, index=replace(states[0], vectors=n_vectors, rewritten=0, parts=len(parts)))
+        write_content(target, manifest, joined)
+        remove_other_files(target, joined)
 
 
-def _place_segments(source: Path, target: Path) -> None:
-    """Link or copy the segments of a shard; of its empty ones, only the first that the target gets."""
-    by_segment: dict[str, list[str]] = {}
-    for name in shard_files(source):
-        folder, _, rest = name.partition("/")
+def _joined(files: Files, more: Files) -> Files:
+    """What the segments of another part add to a shard; of empty segments a shard has one."""
+    by_segment: dict[str, Files] = {}
+    for path, file in more.items():
+        folder, _, rest = path.partition("/")
         if folder == _SEGMENTS and "/" in rest:
-            by_segment.setdefault(rest.partition("/")[0], []).append(name)
-    for segment, names in by_segment.items():
-        is_empty = not any(f"{_SEGMENTS}/{segment}/{file}" in names for file in _POINTS)
-        if is_empty and _has_empty_segment(target):
+            segment, _, name = rest.partition("/")
+            by_segment.setdefault(segment, Files())[name] = file
+    segments = {path.split("/")[1] for path in files}
+    has_empty = any(not any(f"{_SEGMENTS}/{one}/{name}" in files for name in _POINTS) for one in segments)
+    added = Files()
+    for segment, own in by_segment.items():
+        is_empty = not any(name in own for name in _POINTS)
+        if is_empty and has_empty:
             continue
-        _place(source, names, target / _PLACING)
-        placed = target / _SEGMENTS / segment
-        while placed.exists():  # parts that began as copies of one collection
-            placed = placed.with_name(str(uuid.uuid4()))
-        placed.parent.mkdir(exist_ok=True)
-        (target / _PLACING / _SEGMENTS / segment).rename(placed)
-        shutil.rmtree(target / _PLACING)
-
-
-def _place(source: Path, names: Sequence[str], target: Path) -> None:
-    """Link or copy files of a shard."""
-    try:
-        place(source, names, target, only_hard_links=True)
-    except OSError:  # another disk, or a file system without hard links: then all of it is copied
-        shutil.rmtree(target, ignore_errors=True)
-        for name in names:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            copy_file(source / name, target / name)
-
-
-def _has_empty_segment(shard: Path) -> bool:
-    segments = shard / _SEGMENTS
-    return segments.is_dir() and any(
-        not any((segment / file).exists() for file in _POINTS) for segment in segments.iterdir()
-    )
+        has_empty = has_empty or is_empty
+        # parts that began as copies of one collection have segments of one name
+        placed = segment if segment not in segments else str(uuid.uuid4())
+        added |= {f"{_SEGMENTS}/{placed}/{name}": file for name, file in own.items()}
+    return added

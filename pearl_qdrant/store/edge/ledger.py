@@ -43,6 +43,20 @@ def read_lines(folder: Path) -> Iterator[bytes]:
             yield line.rstrip(b"\r\n")
 
 
+def size(folder: Path) -> int:
+    """Bytes of the ledger in a collection's folder; 0 if there is none."""
+    try:
+        return (folder / LEDGER_FILE).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def cut(folder: Path, n_bytes: int) -> None:
+    """Leave the first bytes of a ledger alone; raises OSError."""
+    if size(folder) > n_bytes:
+        os.truncate(folder / LEDGER_FILE, n_bytes)
+
+
 def append_lines(folder: Path, lines: Sequence[bytes]) -> None:
     """Append lines; on return they are on the disk.
 
@@ -77,14 +91,14 @@ def _end_of_torn_line(path: Path, size: int) -> bytes:
         return b"" if file.read(1) == b"\n" else b"\n"
 
 
-def keep_ledger(store: Path, name: str, folder: Path | None = None) -> None:
+def keep_ledger(store: Path, name: str) -> None:
     """Move the ledger in a collection's folder beside it, before it is deleted; the opposite of `adopt_ledger`.
 
     Raises:
         OSError: If it cannot be moved.
     """
     with suppress(FileNotFoundError):
-        ((folder or store / name) / LEDGER_FILE).replace(_kept_path(store, name))
+        (store / name / LEDGER_FILE).replace(_kept_path(store, name))
         sync_folder(store)
 
 

@@ -40,8 +40,11 @@ class ViewPlace:
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         self._pid = os.getpid()
         try:
-            self._lock: IO[bytes] = (self.path / _LOCK_FILE).open("xb")
+            made = self.path / f"{_LOCK_FILE}.new"
+            self._lock: IO[bytes] = made.open("xb")
             portalocker.lock(self._lock, portalocker.LOCK_EX | portalocker.LOCK_NB)
+            # Only now does it have its name: who finds it unlocked takes the folder for one that was left.
+            made.rename(self.path / _LOCK_FILE)
         except BaseException:
             shutil.rmtree(self.path, ignore_errors=True)
             raise

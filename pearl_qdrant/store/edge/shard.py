@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -151,23 +151,13 @@ def create_shard(path: Path, dim: int, *, has_descriptions: bool = False) -> Non
     shard.close()
 
 
-def load_shard(
-    path: Path,
-    collection: str,
-    config: EdgeConfig | None = None,
-    *,
-    check: Callable[[Path, str], bool] = lambda path, collection: False,
-    has_copies: bool = False,
-) -> EdgeShard:
+def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) -> EdgeShard:
     """Open a shard, and remove the temporary segments that a killed `optimize()` left.
 
     Args:
-        path: Folder of the shard. The caller holds the collection's lock.
+        path: Folder of the shard, in which nobody else works.
         collection: Its name, for errors.
         config: Replaces the stored one; None keeps it.
-        check: Called with `path` and `collection` when the files are in the page cache, before Edge opens them;
-            returns whether they have left the cache again.
-        has_copies: Whether files that are no links were copied just before, so that they are in the page cache.
 
     Raises:
         StoreLockedError: If a process still has it open.
@@ -175,13 +165,10 @@ def load_shard(
         StoreError: If its files are damaged.
     """
     check_space(path.parent, collection, OPEN_BYTES, doing="opening it")
-    in_memory = is_in_memory(path)
-    if not in_memory:
-        _read_ahead(path, only_links=has_copies)
+    if not is_in_memory(path):
+        _read_ahead(path)
     elif shutil.disk_usage(path).free < PLENTY_BYTES:
         _fill_holes(path, collection)
-    if check(path, collection) and not in_memory:
-        _read_ahead(path)
     with edge_errors(collection, "opening it"):
         shard = EdgeShard.load(str(path), config)
     # Only now that the shard is locked: before, a writer whose parent was killed may still be writing there.
@@ -225,22 +212,23 @@ def is_in_memory(path: Path) -> bool:
     return found[1] in ("tmpfs", "ramfs")
 
 
-def _read_ahead(path: Path, *, only_links: bool = False) -> None:
+def _read_ahead(path: Path) -> None:
     """Read the files that Edge loads page by page into the page cache.
 
     Edge drops its files from the cache when it closes a shard. For 571,000 names, reading them in order takes half a
-    second, page by page 2.5.
+    second, page by page 2.5. Files with holes are small, but for the holes.
     """
     buffer = bytearray(1 << 20)
     for file in path.glob("segments/*/*/**/*"):
         is_cold = file.name == "matrix.dat" and (
             file.parent.name.endswith(DESCRIPTION) or file.with_name("quantized.data").exists()
         )
-        if only_links and file.lstat().st_nlink == 1 and not file.is_symlink():
-            continue
         if is_cold or file.parent.name == "payload_storage" or not file.is_file():
             continue
         with suppress(OSError), file.open("rb", buffering=0) as opened:
+            status = os.fstat(opened.fileno())
+            if getattr(status, "st_blocks", status.st_size) * 512 < status.st_size:
+                continue
             while opened.readinto(buffer):
                 pass
 
@@ -363,20 +351,11 @@ def edge_errors(collection: str, doing: str) -> Iterator[None]:
         raise translate_error(str(error), collection, doing) from error
 
 
-@contextmanager
-def file_errors(collection: str, doing: str) -> Iterator[None]:
-    """Turn errors of the file system into our errors; arguments as for `edge_errors`."""
-    try:
-        yield
-    except OSError as error:
-        raise os_error(error, collection, doing) from error
-
-
 def os_error(error: OSError | MemoryError, collection: str, doing: str) -> StoreError:
     """Turn an error of the file system into one of ours, which is never one about damage; as `translate_error`."""
     if isinstance(error, MemoryError):
         return resource_error(error, _failed(collection, doing)) or StoreError(str(error))
-    if (known := _known_error(str(error), collection, doing)) is not None:
+    if (known := known_error(str(error), collection, doing)) is not None:
         return known
     failed = _failed(collection, doing)
     return StoreError(f"{failed}: {error}. Use a folder that can be read and written as the store.", option="store")
@@ -388,7 +367,7 @@ def _failed(collection: str, doing: str) -> str:
 
 def translate_error(message: str, collection: str, doing: str) -> StoreError:
     """Turn an error of Qdrant Edge into one of ours, by its message: Edge gives nothing else."""
-    if (known := _known_error(message, collection, doing)) is not None:
+    if (known := known_error(message, collection, doing)) is not None:
         return known
     lower = message.lower()
     if "shard is not initialized" in lower:
@@ -398,7 +377,7 @@ def translate_error(message: str, collection: str, doing: str) -> StoreError:
     return StoreError(f"Collection '{collection}' failed while {doing}: {message}")
 
 
-def _known_error(message: str, collection: str, doing: str) -> StoreError | None:
+def known_error(message: str, collection: str, doing: str) -> StoreError | None:
     """Make the error for what a message says of the system; None if it says something else."""
     lower = message.lower()
     if (error := resource_error(message, _failed(collection, doing))) is not None:

@@ -1,50 +1,58 @@
-"""Shard snapshots that a Qdrant server made, opened as an embedded shard."""
+"""Shard snapshots that a Qdrant server made, opened as an embedded collection."""
 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from qdrant_edge import EdgeShard
 
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.content import (
+    SHARD_FOLDER,
+    Content,
+    IndexState,
+    store_files,
+    write_content,
+)
+from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.versions import VersionMark
 
 _SHARD = {"segments", "wal", "edge_config.json"}
 """What a shard has; a server's snapshot has more beside it, of replicas and clocks."""
 
 
-def unpack_snapshot(snapshot: Path, shard: Path) -> None:
-    """Unpack a server's snapshot to a folder that the engine can load as a shard.
+def make_from_snapshot(
+    folder: Path, snapshot: Path, manifest: Manifest, index: IndexState, version: VersionMark
+) -> None:
+    """Make the folder of a collection of a server's snapshot.
 
     Args:
+        folder: Where to; it exists, and is empty.
         snapshot: The server's file, whole: its checksum was compared.
-        shard: Where to.
+        manifest: The collection's.
+        index: The state of its graph.
+        version: What it says of itself.
 
     Raises:
-        StoreRejectedError: If the server has segments of another version; the message is a part of a sentence.
-        StoreError: If the engine cannot read it.
+        StoreRejectedError: If the engine cannot open it, as that of a newer server; the message is a sentence part.
+        StoreError: If there is too little space or memory, or files cannot be written.
     """
-    with edge_shard.edge_errors(shard.parent.name, "unpacking a snapshot"):
-        EdgeShard.unpack_snapshot(str(snapshot), str(shard))
-    for path in shard.iterdir():
-        if path.name not in _SHARD:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-    with tempfile.TemporaryDirectory(prefix="pearl-qdrant-") as folder:
-        edge_shard.create_shard(Path(folder) / "shard", 1)
-        ours = _segment_versions(Path(folder) / "shard")
-    theirs = _segment_versions(shard)
-    if theirs != ours:
-        raise StoreRejectedError(
-            f"the server has segments of version {', '.join(sorted(theirs)) or '(none)'}, and the engine here writes "
-            f"{', '.join(sorted(ours))}"
-        )
-
-
-def _segment_versions(shard: Path) -> set[str]:
-    """Return the versions of the segments in a shard's folder."""
-    return {file.read_text("utf-8").strip() for file in shard.glob("segments/*/version.info")}
+    shard = folder / SHARD_FOLDER
+    with edge_shard.edge_errors(manifest.collection, "creating it"):
+        try:
+            EdgeShard.unpack_snapshot(str(snapshot), str(shard))
+            for path in shard.iterdir():
+                if path.name not in _SHARD:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            opened = EdgeShard.load(str(shard))  # it repeats what is in the log alone
+            opened.flush()
+            opened.close()
+        except Exception as error:
+            if edge_shard.known_error(str(error), manifest.collection, "creating it") is not None:
+                raise
+            raise StoreRejectedError(f"the engine here cannot open it ({error})") from error
+        files = store_files(folder, shard, {})
+        shutil.rmtree(shard)
+        write_content(folder, manifest, Content(files, index=index, version=version))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -20,29 +19,28 @@ from pathlib import Path
 from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
+    ManifestError,
     SettingsError,
     StoreError,
     StoreLockedError,
 )
-from pearl_qdrant.store.atomic import write_atomically
 from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.checksums import write_checksums
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.content import (
     LOCK_FILE,
-    MANIFEST_FILE,
     SHARD_FOLDER,
-    Published,
+    WORK_FOLDER,
+    Content,
+    is_collection,
     new_token,
-    read_index_state,
-    read_manifest,
-    write_published,
+    read_content,
+    store_files,
+    write_content,
 )
-from pearl_qdrant.store.edge.current import current_path, write_mark
 from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.lock import CollectionLock, find_owner
-from pearl_qdrant.store.edge.versions import EdgeVersions, is_collection
+from pearl_qdrant.store.edge.versions import EdgeVersions
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.names import check_name
 from pearl_qdrant.store.ownership import ProcessGuard
@@ -94,13 +92,15 @@ class EdgeStore:
         """Look at collections without opening or locking them; see `protocol.Store.glance`."""
         for name in names:
             try:
-                path = self._folder(name)
-                manifest = read_manifest(path, name)
+                path = self.root(name)
+                manifest, content = read_content(path, name)
+                with suppress(ManifestError):  # of a load that runs, or was killed
+                    manifest, content = read_content(path / WORK_FOLDER, name)
             except StoreError as error:
                 if _is_collection(self.root(name)):  # else it was deleted meanwhile
                     yield Glance(name, None, problem=str(error))
                 continue
-            graph = read_index_state(path)
+            graph = content.index
             n_indexed = max(0, graph.vectors - graph.rewritten) if graph else 0
             has_graph = edge_shard.needs_no_graph(manifest.names - n_indexed, manifest.dim)
             writer = None if CollectionFolder.is_open(path) else find_owner(path / LOCK_FILE)
@@ -126,21 +126,19 @@ class EdgeStore:
                 raise CollectionExistsError(name)
             self._path.mkdir(parents=True, exist_ok=True)
             self._remove_stale()
-            temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=self._path))
+            temporary = self._path / f".new-{new_token()}"
+            temporary.mkdir()
         except OSError as error:
             raise self._create_error(name, error) from error
         try:
             edge_shard.check_space(temporary, name, doing="creating it")
+            shard = temporary / SHARD_FOLDER
             with edge_shard.edge_errors(name, "creating it"):
-                edge_shard.create_shard(
-                    temporary / SHARD_FOLDER, manifest.dim, has_descriptions=manifest.has_descriptions
-                )
-            write_checksums(temporary / SHARD_FOLDER)
-            write_published(temporary, Published(new_token()))
-            write_atomically(temporary / MANIFEST_FILE, manifest.as_created().model_dump_json(indent=2) + "\n")
-            if mark is not None:
-                write_mark(temporary, mark)
-            temporary.chmod(0o777 & ~_umask())  # mkdtemp makes folders that only their owner may read
+                edge_shard.create_shard(shard, manifest.dim, has_descriptions=manifest.has_descriptions)
+            files = store_files(temporary, shard, {})
+            shutil.rmtree(shard)
+            version = mark or VersionMark(collection=name, is_complete=True)
+            write_content(temporary, manifest.as_created(), Content(files, version=version))
             temporary.rename(path)
         except OSError as error:
             if path.exists():  # another process has created it meanwhile
@@ -154,18 +152,9 @@ class EdgeStore:
 
         Opened for writing twice in a process, both handles share one shard. Each read-only handle has its own view.
         """
-        while True:
-            path = self._folder(name)
-            self._check_exists(self.root(name))
-            try:
-                collection = self.open_folder(path, name, read_only=read_only)
-            except StoreError:
-                if self._folder(name) == path:
-                    raise
-                continue  # another version took its place meanwhile
-            if read_only or self._folder(name) == path:
-                return collection
-            collection.close()
+        path = self.root(name)
+        self._check_exists(path)
+        return self.open_folder(path, name, read_only=read_only)
 
     def open_folder(self, path: Path, name: str, *, read_only: bool = False) -> EdgeCollection:
         """Open a version of a collection by its folder; errors as for `open`."""
@@ -191,53 +180,55 @@ class EdgeStore:
         """
         path = self.root(name)
         self._check_exists(path)
-        if any(map(CollectionFolder.is_open, self._versions.paths(name))):
+        paths = [path, *self._versions.hidden(name)]
+        if any(map(CollectionFolder.is_open, paths)):
             raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
         try:
-            with ExitStack() as stack:
-                for other in set(self._versions.paths(name)) - {path}:
-                    stack.callback(CollectionLock.acquire(other / LOCK_FILE, name).release)
-                renamed = self._rename_for_deletion(path, keep_ledger=keep_ledger)
+            gone = self._rename_for_deletion(paths, keep_ledger=keep_ledger)
         except FileNotFoundError as error:  # another process has deleted it meanwhile
             raise CollectionNotFoundError(name, self.collections()) from error
         except OSError as error:
             cannot = f"Collection '{name}' cannot be deleted"
             raise resource_error(error, cannot) or StoreError(f"{cannot}: {error}.") from error
         try:
-            for other in list(self._versions.builds(name)):
-                shutil.rmtree(other)
-            shutil.rmtree(renamed)
+            shutil.rmtree(gone)
         except FileNotFoundError:  # removed by another process
             pass
         except OSError as error:
             raise StoreError(
-                f"Collection '{name}' is deleted, but not all of its files are ({error}): remove {renamed} by hand."
+                f"Collection '{name}' is deleted, but not all of its files are ({error}): remove {gone} by hand."
             ) from error
 
-    def _rename_for_deletion(self, path: Path, *, keep_ledger: bool) -> Path:
-        """Rename a collection's folder, so that it is gone at once; return the temporary folder that it is in now.
+    def _rename_for_deletion(self, paths: Sequence[Path], *, keep_ledger: bool) -> Path:
+        """Rename a collection's folder and those of its versions, so that it is gone at once.
+
+        Returns:
+            The temporary folder that they are in now.
 
         Raises:
-            StoreLockedError: If another process has it open.
+            StoreLockedError: If another process has one open.
             OSError: If it cannot be renamed.
         """
-        lock = CollectionLock.acquire(path / LOCK_FILE, path.name)
-        try:
+        name = paths[0].name
+        with ExitStack() as stack:
+            for path in paths:
+                stack.callback(CollectionLock.acquire(path / LOCK_FILE, name).release)
             if os.name == "nt":  # Windows cannot rename a folder with an open file
-                lock.release()
+                stack.close()
             if keep_ledger:
-                edge_ledger.keep_ledger(self._path, path.name, current_path(path))
+                edge_ledger.keep_ledger(self._path, name)
             else:
-                edge_ledger.delete_kept_ledger(self._path, path.name)
-            temporary = Path(tempfile.mkdtemp(prefix=".deleted-", dir=self._path))
+                edge_ledger.delete_kept_ledger(self._path, name)
+            gone = self._path / f".deleted-{new_token()}"
+            gone.mkdir()
             try:
-                path.rename(temporary / "collection")
+                for i, path in enumerate(paths):
+                    path.rename(gone / str(i))
             except OSError:
-                temporary.rmdir()
+                with suppress(OSError):
+                    gone.rmdir()
                 raise
-            return temporary
-        finally:
-            lock.release()
+            return gone
 
     def close(self) -> None:
         """Close the collections that this store has opened; in a forked process nothing is closed."""
@@ -256,10 +247,6 @@ class EdgeStore:
         self._guard.check()
         check_name(name)
         return self._path / name
-
-    def _folder(self, name: str) -> Path:
-        """Return the folder of the current version of a collection of that name; errors as for `root`."""
-        return current_path(self.root(name))
 
     def _check_exists(self, path: Path) -> None:
         """Refuse a missing collection.
@@ -300,10 +287,3 @@ class EdgeStore:
 def _is_collection(path: Path) -> bool:
     """Whether a folder of a store holds a collection, or a part of one."""
     return not path.name.startswith(".") and is_collection(path)
-
-
-def _umask() -> int:
-    """Return the process's umask; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

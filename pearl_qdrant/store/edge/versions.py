@@ -1,13 +1,20 @@
-"""Versions of embedded collections: built in hidden folders, made current by one file."""
+"""Versions of embedded collections: folders like that of a collection, hidden, of which one becomes current at a time.
+
+    NAME/            the current version; `manifest.json` says which (`content.Content.version`)
+    .version-ID/     one that is being built, or that another one took the place of
+
+A switch gives the collection's folder the files of another version, by links, and then replaces its `manifest.json`, as
+each commit does. Before, what is current is linked to a hidden folder. The ledger stays where it is.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,31 +23,26 @@ from pearl_qdrant.store.atomic import sync_folder
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.content import LOCK_FILE, MANIFEST_FILE, SHARD_FOLDER, read_manifest
-from pearl_qdrant.store.edge.current import (
-    BUILD_PREFIX,
-    POINTER_FILE,
-    VERSIONS_FOLDER,
-    current_path,
-    current_version,
-    read_mark,
-    version_folders,
-    version_path,
-    write_current,
-    write_mark,
+from pearl_qdrant.store.edge.content import (
+    LOCK_FILE,
+    Content,
+    is_collection,
+    new_token,
+    read_content,
+    remove_other_files,
+    share_files,
+    write_content,
 )
 from pearl_qdrant.store.edge.folder import CollectionFolder
-from pearl_qdrant.store.edge.ledger import LEDGER_FILE
-from pearl_qdrant.store.edge.placing import copy_file
+from pearl_qdrant.store.edge.ledger import append_lines, read_lines, size
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.versions import Maker, Version, VersionMark
+from pearl_qdrant.store.versions import Maker, Version, VersionMark, new_version
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.edge.store import EdgeStore
 
-_KEPT = {POINTER_FILE, VERSIONS_FOLDER, LOCK_FILE}
-"""What stays in a collection's folder when the version that a load made is deleted."""
+_PREFIX = ".version-"
 
 _RETRY_S = 0.2
 
@@ -52,36 +54,32 @@ class EdgeVersions:
         self._store = store
 
     def list(self, name: str) -> list[Version]:
-        """Return all versions of a collection, the current one first."""
-        root = self._store.root(name)
-        current = current_path(root)
-        paths = [*([root] if is_plain(root) else []), *version_folders(root)]
-        found = []
-        for path in [*paths, *self.builds(name)]:
-            try:
-                manifest: Manifest | None = read_manifest(path, name)
-            except ManifestError:
-                manifest = None
-            found.append(Version(read_mark(path, name), path == current, manifest))
-        return sorted(found, key=lambda one: (not one.is_current, one.id))
+        """Return all versions of a collection, the current one first; raises ManifestError if that is not known."""
+        root, found = self._store.root(name), []
+        if is_collection(root):
+            manifest, content = read_content(root, name)
+            found.append(Version(content.version, True, manifest))
+        for path in self.hidden(name):
+            manifest, content = read_content(path, name)
+            if not found or content.version.id != found[0].id:  # of a switch that was killed at its end
+                found.append(Version(content.version, False, manifest))
+        return found
 
     def create(
         self, manifest: Manifest, *, version: str, made_by: Maker, placement: Placement | None = None
     ) -> EdgeCollection:
         """Create a hidden version, and open it."""
-        name = manifest.collection
-        if self._find(name, version) is not None:
+        path, name = self._path(version), manifest.collection
+        if path.exists():
             raise CollectionExistsError(name)
-        mark = VersionMark(id=version, collection=name, made_by=made_by)
-        path = self._build_path(version)
+        mark = VersionMark(version, name, made_by)
         self._store.create_folder(path, manifest, placement, mark=mark)
         return self._store.open_folder(path, name)
 
-    def adopt(self, folder: Path, name: str, version: str, made_by: Maker) -> EdgeCollection:
-        """Take a folder that was made as a collection for a hidden version, and open it."""
-        write_mark(folder, VersionMark(id=version, collection=name, made_by=made_by))
-        folder.rename(self._build_path(version))
-        return self._store.open_folder(self._build_path(version), name)
+    def adopt(self, folder: Path, name: str, version: str) -> EdgeCollection:
+        """Take a folder that was made for a hidden version, and open it."""
+        folder.rename(self._path(version))
+        return self._store.open_folder(self._path(version), name)
 
     def open(self, name: str, version: str, *, read_only: bool = False) -> EdgeCollection:
         """Open a version."""
@@ -89,12 +87,11 @@ class EdgeVersions:
 
     @contextmanager
     def moving(self, name: str, *, wait_s: float) -> Iterator[EdgeCollection]:
-        """Lock the current version, and open it; see `versions.Versions.moving`."""
+        """Lock the collection, and open it; see `versions.Versions.moving`."""
         deadline = time.monotonic() + wait_s
         while True:
-            path = current_path(self._store.root(name))
             try:
-                if CollectionFolder.is_open(path):
+                if CollectionFolder.is_open(self._store.root(name)):
                     raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
                 collection = self._store.open(name)
                 break
@@ -109,98 +106,69 @@ class EdgeVersions:
 
     def switch(self, name: str, version: str) -> None:
         """Make a version the current one, by one file."""
-        root = self._store.root(name)
-        path = self._existing(name, version)
-        with edge_shard.file_errors(name, "replacing it"):
+        root, path = self._store.root(name), self._existing(name, version)
+        if path == root:
+            return
+        with edge_shard.edge_errors(name, "replacing it"):
+            manifest, content = read_content(path, name)
+            mark = replace(content.version, is_complete=True)
             if not is_collection(root):
-                write_mark(path, read_mark(path, name).model_copy(update={"is_complete": True}))
+                write_content(path, manifest, replace(content, version=mark))
                 path.rename(root)
                 sync_folder(root.parent)
                 return
-            before = current_version(root)
-            if before == version:
-                return
-            if path.parent == root.parent:
-                write_current(root, before)  # before there is a version that a lost pointer could mean
-                (root / VERSIONS_FOLDER).mkdir(exist_ok=True)
-                path.rename(version_path(root, version))
-                path = version_path(root, version)
-                sync_folder(path.parent)
-            _copy_ledger(version_path(root, before), path)
-            number = 1 + max(read_mark(one, name).number for one in (root, *version_folders(root)))
-            changed = {"is_complete": True, "replaced": before, "number": number}
-            write_mark(path, read_mark(path, name).model_copy(update=changed))
-            write_current(root, version)
+            before = self._keep_current(root, name)
+            known = set(read_lines(root))
+            if learned := [line for line in read_lines(path) if line not in known]:
+                append_lines(root, learned)
+            mark = replace(mark, replaced=before, number=1 + max(one.mark.number for one in self.list(name)))
+            share_files(path, content.files, root)
+            now = Content(content.files, ledger_bytes=size(root), index=content.index, version=mark)
+            write_content(root, manifest, now)
+            remove_other_files(root, now)
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _keep_current(self, root: Path, name: str) -> str:
+        """Link the current version to a hidden folder; returns its id."""
+        manifest, content = read_content(root, name)
+        mark = replace(content.version, id=content.version.id or new_version(), collection=name)
+        kept = root.with_name(f".new-{new_token()}")
+        kept.mkdir()
+        share_files(root, content.files, kept)
+        write_content(kept, manifest, Content(content.files, index=content.index, version=mark))
+        shutil.rmtree(self._path(mark.id), ignore_errors=True)  # of a switch that was killed
+        kept.rename(self._path(mark.id))
+        return mark.id
 
     def delete(self, name: str, version: str) -> None:
         """Delete a version that is not current."""
-        root = self._store.root(name)
-        path = self._find(name, version)
-        if path is None:
-            return
-        if path == current_path(root) and (path != root or is_plain(root)):
-            raise ValueError(f"version '{version}' of '{name}' is the current one")
-        if CollectionFolder.is_open(path):
-            raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
-        with ExitStack() as stack:
-            lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
-            stack.callback(lock.release)
-            with edge_shard.file_errors(name, "deleting a version of it"):
-                temporary = Path(tempfile.mkdtemp(prefix=".deleted-", dir=root.parent))
-                if path == root:
-                    for entry in list(root.iterdir()):
-                        if entry.name not in _KEPT:
-                            entry.rename(temporary / entry.name)
-                else:
-                    path.rename(temporary / "version")
-        shutil.rmtree(temporary, ignore_errors=True)
+        with suppress(CollectionNotFoundError):
+            path = self._existing(name, version)
+            if path == self._store.root(name):
+                raise ValueError(f"version '{version}' of '{name}' is the current one")
+            if CollectionFolder.is_open(path):
+                raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
+            with ExitStack() as stack:
+                stack.callback(edge_lock.CollectionLock.acquire(path / LOCK_FILE, name).release)
+                with edge_shard.edge_errors(name, "deleting a version of it"):
+                    gone = path.with_name(f".deleted-{new_token()}")
+                    path.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
 
-    def paths(self, name: str) -> Iterator[Path]:
-        """Yield the folders of all versions of a collection."""
-        root = self._store.root(name)
-        yield root
-        yield from version_folders(root)
-        yield from self.builds(name)
+    def hidden(self, name: str) -> Iterator[Path]:
+        """Yield the folders of versions that are not current, or are built, but for those with a damaged manifest."""
+        for path in sorted(Path(self._store.location).glob(f"{_PREFIX}*")):
+            with suppress(ManifestError):
+                if read_content(path, name)[1].version.collection == name:
+                    yield path
 
-    def builds(self, name: str) -> Iterator[Path]:
-        """Yield the folders of versions that are built, or were left by a process that died."""
-        for path in sorted(self._store.root(name).parent.glob(f"{BUILD_PREFIX}*")):
-            if read_mark(path, "").collection == name:
-                yield path
-
-    def _build_path(self, version: str) -> Path:
-        return Path(self._store.location) / f"{BUILD_PREFIX}{version}"
-
-    def _find(self, name: str, version: str) -> Path | None:
-        root = self._store.root(name)
-        built = self._build_path(version)
-        if (version_path(root, version) / MANIFEST_FILE).is_file():
-            return version_path(root, version)
-        is_ours = (built / MANIFEST_FILE).is_file() and read_mark(built, "").collection == name
-        return built if is_ours else None
+    def _path(self, version: str) -> Path:
+        return Path(self._store.location) / f"{_PREFIX}{version}"
 
     def _existing(self, name: str, version: str) -> Path:
-        path = self._find(name, version)
-        if path is None:
-            raise CollectionNotFoundError(name, self._store.collections())
-        return path
-
-
-def is_plain(root: Path) -> bool:
-    """Whether a folder holds the version that a load made, or a part of it."""
-    return (root / MANIFEST_FILE).is_file() or (root / SHARD_FOLDER).is_dir()
-
-
-def is_collection(path: Path) -> bool:
-    """Whether a folder holds a collection, or a part of one."""
-    return is_plain(path) or (path / POINTER_FILE).is_file() or bool(version_folders(path))
-
-
-def _copy_ledger(source: Path, target: Path) -> None:
-    """Bring what was learned to another version, which had none or an older state of it."""
-    temporary = target / f".{LEDGER_FILE}.new"
-    temporary.unlink(missing_ok=True)
-    with suppress(FileNotFoundError):
-        copy_file(source / LEDGER_FILE, temporary)
-        temporary.replace(target / LEDGER_FILE)
-        sync_folder(target)
+        root = self._store.root(name)
+        if is_collection(root) and read_content(root, name)[1].version.id == version:
+            return root
+        if self._path(version) in self.hidden(name):
+            return self._path(version)
+        raise CollectionNotFoundError(name, self._store.collections())

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+import msgspec
 from qdrant_client import models
 
 from pearl_qdrant.errors import CollectionMovedError, CollectionNotFoundError, NoCurrentVersionError
@@ -54,11 +54,11 @@ def split_name(physical: str) -> tuple[str, str]:
 def read_mark(metadata: Mapping[str, Any] | None, name: str) -> VersionMark:
     """Read the mark of a version; a collection that a load made has none of its own."""
     try:
-        return VersionMark.model_validate((metadata or {})[VERSION_KEY])
+        return msgspec.convert((metadata or {})[VERSION_KEY], VersionMark)
     except KeyError:
-        return VersionMark(id=PLAIN, collection=name, is_complete=True)
-    except ValidationError:
-        return VersionMark(id=PLAIN, collection=name, is_damaged=True)
+        return VersionMark(collection=name, is_complete=True)
+    except msgspec.ValidationError:
+        return VersionMark(collection=name, is_damaged=True)
 
 
 def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> tuple[str, models.CollectionInfo]:

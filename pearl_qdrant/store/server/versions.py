@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from qdrant_client import models
@@ -59,7 +60,7 @@ class ServerVersions:
                 manifest: Manifest | None = parse_manifest(info.config.metadata, name)
             except ManifestError:
                 manifest = None
-            mark = read_mark(info.config.metadata, name).model_copy(update={"id": version})
+            mark = replace(read_mark(info.config.metadata, name), id=version)
             listed.append(Version(mark, version == current, manifest))
         return sorted(listed, key=lambda one: (not one.is_current, one.id))
 
@@ -70,7 +71,7 @@ class ServerVersions:
         name = manifest.collection
         mark = VersionMark(id=version, collection=name, made_by=made_by, placement=placement_of(placement))
         self._store.create_physical(
-            physical_name(name, version), manifest, placement, metadata={VERSION_KEY: mark.model_dump()}
+            physical_name(name, version), manifest, placement, metadata={VERSION_KEY: asdict(mark)}
         )
         return self.open(name, version)
 
@@ -161,7 +162,7 @@ class ServerVersions:
     def _update_mark(self, name: str, version: str, **changes: object) -> None:
         physical = physical_name(name, version)
         mark = read_mark(self._info(physical).config.metadata, name)
-        self._set(physical, {VERSION_KEY: mark.model_copy(update=changes).model_dump()})
+        self._set(physical, {VERSION_KEY: asdict(mark) | changes})
 
     def _set(self, physical: str, metadata: dict[str, object]) -> None:
         self._call(lambda: self._connection.client.update_collection(physical, metadata=metadata), physical)
