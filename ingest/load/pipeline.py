@@ -165,7 +165,8 @@ def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
             yield cast(T, item)
     finally:
         stopped.set()
-        thread.join()
+        if threading.current_thread() is not thread:  # garbage of an error may be collected in the producer itself
+            thread.join()
 
 
 QUEUE = 2

@@ -138,16 +138,16 @@ Array = npt.NDArray[np.float32]
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A tiny model of each family."""
     root = tmp_path_factory.mktemp("families")
     return {family: make(root / family.replace(" ", "-")) for family, make in FAMILIES.items()}
 
 
 @pytest.fixture(scope="module")
-def network(folders: dict[str, Path]) -> PearlNetwork:
+def network(families: dict[str, Path]) -> PearlNetwork:
     """A tiny BERT with a character encoder."""
-    return make_network(folders["bert"])
+    return make_network(families["bert"])
 
 
 @pytest.mark.parametrize(
@@ -160,26 +160,26 @@ def network(folders: dict[str, Path]) -> PearlNetwork:
         ("luke", ["<the>3", "<york>3"]),
     ],
 )
-def test_words_come_out_of_token_ids(folders: dict[str, Path], family: str, expected: list[str]) -> None:
+def test_words_come_out_of_token_ids(families: dict[str, Path], family: str, expected: list[str]) -> None:
     """The marks of words of each tokenizer are understood: ##, byte-level spaces, and those of SentencePiece."""
     text = {"bert": "The y x-ray", "cased bert": "The yORK"}.get(family, "the york")
 
-    assert words_of(folders[family], [text]) == [expected]
+    assert words_of(families[family], [text]) == [expected]
 
 
-def test_a_long_word_is_cut(folders: dict[str, Path]) -> None:
+def test_a_long_word_is_cut(families: dict[str, Path]) -> None:
     """A very long word costs at most seven characters and three wordpieces here, and the next word is separate."""
-    assert words_of(folders["bert"], ["abcdefghijk the", "a"]) == [["<abcdefg>3", "<the>1"], ["<a>1"]]
+    assert words_of(families["bert"], ["abcdefghijk the", "a"]) == [["<abcdefg>3", "<the>1"], ["<a>1"]]
 
 
-def test_names_without_words_have_none(folders: dict[str, Path]) -> None:
+def test_names_without_words_have_none(families: dict[str, Path]) -> None:
     """A single emoji gives no word, and does not disturb other names."""
-    assert words_of(folders["bert"], ["\N{SLIGHTLY SMILING FACE}", "the"]) == [[], ["<the>1"]]
+    assert words_of(families["bert"], ["\N{SLIGHTLY SMILING FACE}", "the"]) == [[], ["<the>1"]]
 
 
-def test_bytes_that_are_not_characters_have_their_own_codes(folders: dict[str, Path]) -> None:
+def test_bytes_that_are_not_characters_have_their_own_codes(families: dict[str, Path]) -> None:
     """Parts of characters in a byte-level vocabulary are distinct, and the alphabet is valid JSON text."""
-    table = read_character_table(folders["roberta"] / "tokenizer.json")
+    table = read_character_table(families["roberta"] / "tokenizer.json")
 
     assert len(table.alphabet) == len(set(table.alphabet))
     assert {"\ue0c3", "a"} <= set(table.alphabet)
@@ -217,12 +217,12 @@ def test_a_word_vector_is_that_of_the_equations(network: PearlNetwork) -> None:
 
 
 @torch.no_grad()
-def test_a_phrase_is_the_mean_of_its_words(folders: dict[str, Path], network: PearlNetwork) -> None:
+def test_a_phrase_is_the_mean_of_its_words(families: dict[str, Path], network: PearlNetwork) -> None:
     """The order of words does not change the character part; an additional word does."""
     encoder = network.character_encoder
     assert encoder is not None
-    one, two, turned, three = encoder(*tokenised(folders["bert"], ["york", "new york", "york new", "new york post"]))
-    (new,) = encoder(*tokenised(folders["bert"], ["new"]))
+    one, two, turned, three = encoder(*tokenised(families["bert"], ["york", "new york", "york new", "new york post"]))
+    (new,) = encoder(*tokenised(families["bert"], ["new"]))
 
     torch.testing.assert_close(two, (one + new) / 2)
     torch.testing.assert_close(two, turned)
@@ -242,28 +242,28 @@ def test_the_share_is_the_weight_of_characters_in_the_cosine() -> None:
 
 
 @torch.no_grad()
-def test_the_share_grows_with_the_tokens_that_continue_a_word(folders: dict[str, Path]) -> None:
+def test_the_share_grows_with_the_tokens_that_continue_a_word(families: dict[str, Path]) -> None:
     """A name of whole words has the share, a split word more, and a name of padding or of none of the two the share."""
     names = ["the", "the ray", "ray", "\N{SLIGHTLY SMILING FACE}"]
-    ids, mask = tokenised(folders["bert"], names)
-    constant = make_character_encoder(folders["bert"])
-    growing = make_character_encoder(folders["bert"], continuation_share=0.7)
+    ids, mask = tokenised(families["bert"], names)
+    constant = make_character_encoder(families["bert"])
+    growing = make_character_encoder(families["bert"], continuation_share=0.7)
 
     # "ray" is three wordpieces, the last two of which continue it.
     expected = torch.tensor([[0.3], [0.3 + 0.4 * 2 / 4], [0.3 + 0.4 * 2 / 3], [0.3]])
     torch.testing.assert_close(growing.shares(ids, mask), expected)
     torch.testing.assert_close(growing.shares(ids[:1], torch.zeros_like(mask[:1])), expected[:1])
     torch.testing.assert_close(constant.shares(ids, mask), torch.full((4, 1), 0.3))
-    network = make_network(folders["bert"], continuation_share=0.7)
+    network = make_network(families["bert"], continuation_share=0.7)
     torch.testing.assert_close(network(ids, mask)[0][:3, DIM:].square().sum(1), expected[:3, 0])
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 @torch.no_grad()
-def test_vectors_of_every_family_do_not_depend_on_other_names(folders: dict[str, Path], family: str) -> None:
+def test_vectors_of_every_family_do_not_depend_on_other_names(families: dict[str, Path], family: str) -> None:
     """BERT, SpanBERT, RoBERTa, ALBERT and LUKE run with a character encoder; padding and batch change nothing."""
-    network = make_network(folders[family])
-    ids, mask = tokenised(folders[family], NAMES)
+    network = make_network(families[family])
+    ids, mask = tokenised(families[family], NAMES)
     together, logits = network(ids, mask)
 
     assert together.shape == (len(NAMES), DIM + CHAR_DIM)
@@ -275,10 +275,10 @@ def test_vectors_of_every_family_do_not_depend_on_other_names(folders: dict[str,
         torch.testing.assert_close(alone_logits[0], logits[i], atol=1e-3, rtol=1e-3)
 
 
-def test_gradients_reach_every_weight(folders: dict[str, Path]) -> None:
+def test_gradients_reach_every_weight(families: dict[str, Path]) -> None:
     """Training changes phrase encoder, character encoder and head; `pool` returns the input of the head."""
-    network = make_network(folders["bert"]).train()
-    ids, mask = tokenised(folders["bert"], NAMES[:4])
+    network = make_network(families["bert"]).train()
+    ids, mask = tokenised(families["bert"], NAMES[:4])
     pooled = network.pool(ids, mask)
     embedding, logits = network(ids, mask)
     assert logits is not None
@@ -304,13 +304,13 @@ def run(path: Path, ids: torch.Tensor, mask: torch.Tensor) -> tuple[Array, Array
 
 @pytest.fixture(scope="module")
 def sessions(
-    folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+    families: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> list[tuple[PearlNetwork, ort.InferenceSession]]:
     """Networks with and without wordpieces, and one with a share that grows, and their graphs."""
     made = []
     for max_pieces, continuation_share in ((3, None), (0, None), (3, 0.6)):
         path = tmp_path_factory.mktemp("graph") / "model.onnx"
-        with_pieces = make_network(folders["bert"], max_pieces=max_pieces, continuation_share=continuation_share)
+        with_pieces = make_network(families["bert"], max_pieces=max_pieces, continuation_share=continuation_share)
         write_int8_graph(with_pieces, path)
         made.append((with_pieces, ort.InferenceSession(str(path))))
     return made

@@ -40,6 +40,7 @@ from pearl_qdrant.store.edge.placing import (
     data_blocks,
     is_same,
     link,
+    list_files,
     make_log,
     sealed_files,
     shard_files,
@@ -278,8 +279,12 @@ def share_files(source: Path, files: Files, target: Path) -> None:
 
 def sync_shard(shard: Path) -> None:
     """Bring the files of a shard to the disk that are no links: Edge does so only with what it changes itself."""
-    for folder, _, names in os.walk(shard):
-        _sync(Path(folder), [file for name in names if (file := Path(folder, name)).stat().st_nlink == 1])
+    for name, status in list_files(shard):
+        if status.st_nlink == 1:
+            with suppress(FileNotFoundError):  # Edge has just renamed a temporary one
+                sync(shard / name)
+    for folder, _, _ in os.walk(shard):
+        sync_folder(Path(folder))
 
 
 def _sync(folder: Path, files: Sequence[Path]) -> None:

@@ -387,6 +387,7 @@ class CollectionFolder(OpenedCollection):
                 shutil.rmtree(self.work, ignore_errors=True)
                 with suppress(Exception):
                     shard.close()
+                shutil.rmtree(self.work, ignore_errors=True)  # its log may have got a file meanwhile
         finally:
             self._lock.release()
 
