@@ -97,8 +97,8 @@ def test_a_killed_pull_leaves_the_old_collection(server: ServerStore, local: Edg
         with pytest.raises(KeyboardInterrupt):
             pull_collection(NAME, source=server, store=local, way="stream", replace=True)
     assert local.open(NAME, read_only=True).count() == 60
-    assert len(list(Path(local.location).glob(".build-*"))) == 1
+    assert [version.mark.is_complete for version in local.versions.list(NAME)] == [True, False]
     pull_collection(NAME, source=server, store=local, way="stream", replace=True)
 
-    assert not list(Path(local.location).glob(".build-*"))
+    assert [version.mark.is_complete for version in local.versions.list(NAME)] == [True, True], "the old one is kept"
     assert local.open(NAME, read_only=True).count() == 10
