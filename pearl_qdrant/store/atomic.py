@@ -8,25 +8,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace a file: a reader sees the old content or the new one, also if this process crashes.
-
-    Args:
-        path: The file.
-        text: Its new content.
-        durable: Whether this also holds if the machine crashes, and the new content is on the disk on return.
-    """
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file: a reader sees the old content or the new one, also if this process or the machine crashes."""
     temporary = path.with_name(f".{path.name}.new")
     # It may be left from a process that died, or be somebody's link to another file.
     temporary.unlink(missing_ok=True)
     with temporary.open("x", encoding="utf-8") as file:
         file.write(text)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
-    if durable:
-        sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

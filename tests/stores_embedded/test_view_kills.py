@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from edge_cases import ROOT, copy_files, manifest_of, many, python, stored_files
 
+from pearl_qdrant.errors import ManifestError, StoreError
 from pearl_qdrant.store.edge import places as edge_places
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -138,6 +140,96 @@ def test_a_load_that_was_committed_is_not_resumed(store: EdgeStore) -> None:
     (folder / "older").rename(folder / "work")
 
     assert store.open("toy").count() == 80
+
+
+LOAD = """
+import sys
+from pathlib import Path
+from pearl_qdrant.store.edge.store import EdgeStore
+from edge_cases import many
+collection = EdgeStore(Path(sys.argv[1])).open("toy")
+with collection.writer() as writer:
+    writer.write(*many(20, start=60))
+    writer.flush()
+    print("stored", flush=True)
+    sys.stdin.read()
+"""
+
+
+def kill_a_load(store: EdgeStore) -> Path:
+    """Kill a load of 20 more names that are stored; returns its work folder."""
+    with python(LOAD, store.location) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "stored\n"
+        killed.kill()
+    return Path(store.location) / "toy" / "work"
+
+
+def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(store: EdgeStore) -> None:
+    """What `pull --replace` brings stays, though the replaced collection had a load that was killed."""
+    kill_a_load(store)
+    with store.versions.moving("toy", wait_s=60):
+        with store.versions.create(manifest_of(), version="abc", made_by="pull").writer() as writer:
+            writer.write(*many(5, start=500))
+        store.versions.open("toy", "abc").close()
+        for opened in store._opened[1:]:
+            opened.close()
+        store.versions.switch("toy", "abc")
+    store.close()
+    again = EdgeStore(Path(store.location))
+    assert again.open("toy", read_only=True).count() == 5
+    writer = again.open("toy")
+    assert writer.count() == 5
+    add(writer, 600)
+    assert again.open("toy", read_only=True).count() == 15
+    again.close()
+
+
+def test_what_the_engine_left_of_a_replaced_file_is_not_stored(store: EdgeStore) -> None:
+    """Edge replaces a file by one in a hidden folder beside it; killed in between, it leaves that."""
+    work = kill_a_load(store)
+    segment = next((work / "shard" / "segments").iterdir())
+    (segment / ".atomicwriteXYZ").mkdir()
+    (segment / ".atomicwriteXYZ" / "tmpfile.tmp").write_text("{")
+    store.open("toy").close()
+
+    assert store.open("toy", read_only=True).count() == 80
+    assert not [name for name in stored_files(store.location) if "atomicwrite" in name]
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "shard/edge_config.json"])
+def test_damage_to_a_killed_load_leads_back_to_what_was_committed(store: EdgeStore, name: str) -> None:
+    """The error names the folder to remove; without it, the collection is as it was before the load."""
+    work = kill_a_load(store)
+    (work / name).write_text("{")
+    with pytest.raises(StoreError, match=rf"to go back to it, remove {work}"):
+        store.open("toy")
+    assert store.open("toy", read_only=True).count() == 60
+    shutil.rmtree(work)
+    assert store.open("toy").count() == 60
+
+
+def test_a_load_whose_collection_is_released_is_committed_at_its_end(store: EdgeStore) -> None:
+    """The last handle may be closed while the writer still writes."""
+    collection = store.open("toy")
+    with collection.writer() as writer:
+        writer.write(*many(20, start=60))
+        collection.close()
+    assert store.open("toy", read_only=True).count() == 80
+
+
+def test_a_changed_number_in_the_list_of_files_is_damage(store: EdgeStore) -> None:
+    """Sizes and places have a checksum: none of them is followed."""
+    manifest = Path(store.location) / "toy" / "manifest.json"
+    text = manifest.read_text()
+    start = text.index('"content": ')
+    place = next(i for i in range(start, len(text)) if text[i : i + 2].isdigit())
+    manifest.write_text(
+        f"{text[:place]}9{text[place + 1 :]}" if text[place] != "9" else f"{text[:place]}8{text[place + 1 :]}"
+    )
+    for read_only in (True, False):
+        with pytest.raises(ManifestError, match="checksum"):
+            store.open("toy", read_only=read_only)
 
 
 COMMIT = """

@@ -3,15 +3,20 @@
 A thread waits for the child's answers, so that `write` only packs its points and returns; at most `QUEUE` batches wait.
 When the child's growing segment is large, the child compacts it and exits, and the next child starts with little
 memory.
+
+Ctrl-C may arrive at any moment. Between the lines of `queue.Queue` or `threading.Event` it can leave a lock taken or a
+waiting thread forgotten, and then the other thread waits for ever. So the two threads share only a `SimpleQueue` and
+plain locks, whose calls are written in C and cannot be interrupted half-way.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import queue
+import threading
+import time
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
@@ -24,68 +29,139 @@ from pearl_qdrant.store.schema import NamePoint
 QUEUE = 8
 """Batches that may wait for the child: 16 MB, or the names encoded in the four seconds that a compaction takes."""
 
+_FULL_QUEUE_SLEEP_S = 0.005
 STOP_S = 1.5
 """How long a stopped load lets the child end by itself; a compaction takes longer. What was acknowledged is kept."""
 
+_CHECK_THREAD_S = 0.5  # how often a caller that waits for an answer checks that the thread is alive
 
-class _Children:
-    """The children of a load, one after the other; used by one thread, but for `kill`.
+
+def _new_taken_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(slots=True)
+class _Request:
+    """One request to the child. Its answer is there once `done` can be acquired."""
+
+    kind: bytes
+    body: bytes = b""
+    n_points: int = 0
+    answer: Answer = field(default_factory=dict)
+    done: threading.Lock = field(default_factory=_new_taken_lock)
+
+
+class _WriterThread(threading.Thread):
+    """Sends requests to the child in order, and starts children as needed.
+
+    After an error it sends nothing more: later requests are marked as done at once.
 
     Attributes:
-        error: The first error; after it nothing is sent. None if all went well.
+        error: The first error; None if all went well.
+        drops_points: Skip the batches that still wait: the load was stopped by an exception.
         points_before, points_after: Points in the collection before the load and after the last compaction or its end.
         points_written: Points that the children have acknowledged.
     """
 
     def __init__(self, folder: CollectionFolder) -> None:
+        super().__init__(name="pearl-qdrant-edge-writer", daemon=True)
+        self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self.error: PearlQdrantError | None = None
-        self.points_before: int | None = None
+        self.drops_points = False
+        self.points_before = 0
         self.points_after = 0
         self.points_written = 0
         self._job = folder.load_job()
         self._child: EdgeProcess | None = None
+        self._is_first_child = True
         self._n_growing = 0  # points in the child's growing segment
 
-    def send(self, kind: bytes, body: bytes = b"", n_points: int = 0) -> Answer:
-        """Send a request; raises the first error of all."""
+    def submit_and_wait(self, request: _Request) -> Answer:
+        """Queue a request and wait until it is done.
+
+        Raises:
+            StoreClosedError: If the load ended before it.
+            StoreError: If it, or an earlier one, failed.
+        """
+        self.submit(request)
+        while not request.done.acquire(timeout=_CHECK_THREAD_S):
+            if self.is_alive():
+                continue
+            # It may have been done just before the thread ended.
+            if request.done.acquire(blocking=False):
+                break
+            # Another thread has ended the load: a request queued after FINISH is never taken.
+            raise StoreClosedError(f"The load of collection '{self._job.collection}' has ended.")
         if self.error is not None:
             raise self.error
-        try:
-            return self._send(kind, body, n_points)
-        except Exception as error:
-            what = f"Writing to collection '{self._job.collection}' failed: {error!r}"
-            self.error = error if isinstance(error, PearlQdrantError) else StoreError(what)
-            self._end()
-            raise self.error from error
+        return request.answer
 
-    def _send(self, kind: bytes, body: bytes, n_points: int) -> Answer:
-        if self._child is None and kind in (FLUSH, FINISH):
+    def submit(self, request: _Request) -> None:
+        """Queue a request; waits while the queue is full."""
+        while self._requests.qsize() >= QUEUE:
+            time.sleep(_FULL_QUEUE_SLEEP_S)
+        self._requests.put(request)
+
+    def submit_at_once(self, request: _Request) -> None:
+        """Queue a request, even if the queue is full."""
+        self._requests.put(request)
+
+    def kill_child(self) -> None:
+        """Kill the child; requests that wait fail."""
+        self.drops_points = True
+        child = self._child
+        if child is not None:
+            child.kill()
+
+    def run(self) -> None:
+        """Do requests until FINISH."""
+        while True:
+            request = self._requests.get()
+            try:
+                if self.error is None and not (self.drops_points and request.kind == POINTS):
+                    request.answer = self._send(request)
+            except PearlQdrantError as error:
+                self._fail(error)
+            except Exception as error:  # noqa: BLE001 - a thread must report every error
+                self._fail(StoreError(f"Writing to collection '{self._job.collection}' failed: {error!r}"))
+            request.done.release()
+            if request.kind == FINISH:
+                self._end_child()
+                return
+
+    def _send(self, request: _Request) -> Answer:
+        if self._child is None and request.kind in (FLUSH, FINISH):
             return {}  # a child flushes before it exits
-        if self._child is None:
-            self._child, self._n_growing = EdgeProcess(self._job), 0
-            ready = self._child.receive_answer()
-            self.points_before = ready["points"] if self.points_before is None else self.points_before
-        answer = self._child.request(kind, body)
-        if kind == POINTS:
-            self.points_written += n_points
-            self._n_growing += n_points
+        child = self._child or self._start_child()
+        answer = child.request(request.kind, request.body)
+        if request.kind == POINTS:
+            self.points_written += request.n_points
+            self._n_growing += request.n_points
             if self._n_growing >= answer["compact_after"]:
-                self.points_after = self._child.request(COMPACT)["points"]
-                self._end()
-        elif kind == FINISH:
+                self.points_after = child.request(COMPACT)["points"]
+                self._end_child()
+        elif request.kind == FINISH:
             self.points_after = answer["points"]
-            self._end()
         return answer
 
-    def _end(self) -> None:
+    def _start_child(self) -> EdgeProcess:
+        self._child = EdgeProcess(self._job)
+        ready = self._child.receive_answer()
+        self._n_growing = 0
+        if self._is_first_child:
+            self.points_before, self._is_first_child = ready["points"], False
+        return self._child
+
+    def _fail(self, error: PearlQdrantError) -> None:
+        self.error = error
+        self._end_child()
+
+    def _end_child(self) -> None:
         child, self._child = self._child, None
         if child is not None:
             child.end()
-
-    def kill(self) -> None:
-        """Kill the child; the request that waits fails."""
-        if (child := self._child) is not None:
-            child.kill()
 
 
 @final
@@ -95,30 +171,34 @@ class EdgeWriter:
     def __init__(self, folder: CollectionFolder) -> None:
         self._folder = folder
         self._hand_over: AbstractContextManager[None] | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._pending: deque[Future[Answer]] = deque()
+        self._thread: _WriterThread | None = None
 
     def __enter__(self) -> EdgeWriter:
         self._hand_over = self._folder.hand_over("being loaded")
         self._hand_over.__enter__()
-        self._children = _Children(self._folder)
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="pearl-qdrant-edge-writer")
+        try:
+            self._thread = _WriterThread(self._folder)
+            self._thread.start()
+        except BaseException:
+            self._hand_over.__exit__(None, None, None)
+            raise
         self._folder.count_in_writer = self._count
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        pool, self._pool = self._pool, None
         if not self._folder.guard.is_owner:  # a forked process has neither the thread nor the collection
+            self._thread = self._hand_over = None
             return
-        hand_over, children = self._hand_over, self._children
+        thread, hand_over = self._running_thread(), self._hand_over
         assert hand_over is not None
-        assert pool is not None
+        self._thread = self._hand_over = None
         try:
+            thread.drops_points = exc_info[0] is not None
             is_stopped = exc_info[0] is not None and not isinstance(exc_info[1], Exception)  # by Ctrl-C
-            self._finish(pool, is_failed=exc_info[0] is not None, patience_s=STOP_S if is_stopped else None)
-            self._record_rewritten(children)
-            if exc_info[0] is None and children.error is not None:
-                raise children.error
+            self._finish(thread, STOP_S if is_stopped else None)
+            self._record_rewritten(thread)
+            if exc_info[0] is None and thread.error is not None:
+                raise thread.error
         finally:
             hand_over.__exit__(None, None, None)
 
@@ -131,60 +211,51 @@ class EdgeWriter:
         descriptions: FloatArray | None = None,
     ) -> None:
         """Queue points; see `protocol.Writer.write`."""
-        pool = self._open_pool()
-        if self._children.error is not None:
-            raise self._children.error
+        thread = self._running_thread()
+        if thread.error is not None:
+            raise thread.error
         for batch in check_points(points, vectors, encodable, self._folder.manifest, descriptions):
-            while self._pending and (len(self._pending) >= QUEUE or self._pending[0].done()):
-                self._pending[0].result()
-                self._pending.popleft()
-            self._pending.append(pool.submit(self._children.send, POINTS, batch.pack(), len(batch)))
+            thread.submit(_Request(POINTS, batch.pack(), len(batch)))
 
     def flush(self) -> None:
         """Return when all points so far are stored durably."""
-        self._ask(FLUSH)
+        self._running_thread().submit_and_wait(_Request(FLUSH))
 
     def _count(self) -> int:
         """Count the points in the collection, including all points written so far."""
-        return int(self._ask(COUNT)["points"])
+        return int(self._running_thread().submit_and_wait(_Request(COUNT))["points"])
 
-    def _ask(self, kind: bytes) -> Answer:
+    def _finish(self, thread: _WriterThread, patience_s: float | None) -> None:
+        """Let the child write what waits and exit; kill it on Ctrl-C, and after `patience_s` seconds."""
         try:
-            return self._open_pool().submit(self._children.send, kind).result()
-        except (CancelledError, RuntimeError) as error:  # another thread has ended the load
-            raise StoreClosedError(f"The load of collection '{self._folder.name}' has ended.") from error
+            if patience_s is None:
+                thread.submit(_Request(FINISH))
+            else:
+                thread.submit_at_once(_Request(FINISH))
+            thread.join(patience_s)
+            if thread.is_alive():
+                thread.kill_child()
+                thread.join(timeout=10)
+        except BaseException:
+            thread.kill_child()
+            thread.join(timeout=10)
+            raise
 
-    def _finish(self, pool: ThreadPoolExecutor, *, is_failed: bool, patience_s: float | None) -> None:
-        """Let the child write what waits and exit; after an error, what waits is dropped.
-
-        The child is killed on Ctrl-C, and after `patience_s` seconds.
-        """
-        try:
-            if is_failed:
-                for waiting in self._pending:
-                    waiting.cancel()
-            wait([pool.submit(self._children.send, FINISH)], patience_s)
-        finally:
-            self._pending.clear()
-            # It does nothing if the child has ended.
-            self._children.kill()
-            pool.shutdown(wait=True, cancel_futures=True)
-
-    def _record_rewritten(self, children: _Children) -> None:
+    def _record_rewritten(self, thread: _WriterThread) -> None:
         """Record how many points this load has written again: they moved from the graph to the growing segment.
 
         After an error the number of new points is unknown, and all are counted as written again.
         """
         state = self._folder.index_state()
-        rewritten = children.points_written - max(0, children.points_after - (children.points_before or 0))
+        rewritten = thread.points_written - max(0, thread.points_after - thread.points_before)
         if state is not None and rewritten > 0:
             with suppress(StoreError):  # a full disk has been reported already
                 self._folder.write_index_state(replace(state, rewritten=state.rewritten + rewritten))
 
-    def _open_pool(self) -> ThreadPoolExecutor:
+    def _running_thread(self) -> _WriterThread:
         self._folder.guard.check()
-        if self._pool is None:
+        if self._thread is None:
             raise StoreClosedError(
                 f"The writer of collection '{self._folder.name}' is not open: use it in a with statement."
             )
-        return self._pool
+        return self._thread

@@ -179,7 +179,7 @@ class EdgeCollection(Collection):
     def _build_graph(self, folder: CollectionFolder) -> None:
         """Let a child process build the graph."""
         # Old and new segments are on the disk together until the new ones are complete.
-        used = sum(file.stat().st_blocks * 512 for file in (folder.work / "shard" / "segments").rglob("*"))
+        used = sum(file.stat().st_blocks * 512 for file in (folder.work_shard / "segments").rglob("*"))
         needed = used + edge_shard.MIN_FREE_BYTES
         edge_shard.check_space(folder.path, folder.name, needed, doing="building its graph")
         with folder.hand_over("being finalized"):

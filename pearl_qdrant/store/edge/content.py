@@ -1,11 +1,13 @@
 """The files of an embedded collection: each is stored once and never changes; one file says which of them are current.
 
-    NAME/manifest.json    the manifest, and which files are current (`Content`); replaced at each commit
-    NAME/files/TOKEN      Qdrant Edge's files: a large one that never changes, or a pack of others (`StoredFile`)
-    NAME/work/shard/      the files that a writer changes (`folder.py`): links to stored files, and copies
-    NAME/work/manifest.json   the writer's manifest while a load runs; after a kill the next writer goes on there
-    NAME/learned.jsonl    the ledger of learned names (`ledger.py`)
-    NAME/.lock            locked while a writer has the collection open
+    NAME/
+      manifest.json     the manifest, and which files are current (`Content`); replaced at each commit
+      files/TOKEN       Qdrant Edge's files: a large one that never changes, or a pack of others (`StoredFile`)
+      work/             a writer's own
+        shard/          the files that it changes (`folder.py`): links to stored files, and copies
+        manifest.json   its manifest while a load runs; after a kill the next writer goes on there
+      learned.jsonl     the ledger of learned names (`ledger.py`)
+      .lock             locked while a writer has the collection open
 
 A writer works in a folder of its own, and so does each reader (`view.py`). A commit stores the files that changed, and
 then replaces `manifest.json`. So a reader finds a whole state at any moment and needs no lock, and what a killed writer
@@ -25,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
-from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -42,6 +43,7 @@ from pearl_qdrant.store.edge.placing import (
     link,
     list_files,
     make_log,
+    same_blocks,
     sealed_files,
     shard_files,
     write_at,
@@ -138,9 +140,10 @@ class Content:
 
 
 class _File(msgspec.Struct):
-    """`MANIFEST_FILE` without the manifest."""
+    """`MANIFEST_FILE` without the manifest: what is current, as JSON, and the checksum of this."""
 
-    content: Content | None = None
+    content: msgspec.Raw = msgspec.Raw()
+    checksum: int | None = None
 
 
 def read_content(folder: Path, collection: str) -> tuple[Manifest, Content]:
@@ -164,18 +167,21 @@ def read_content(folder: Path, collection: str) -> tuple[Manifest, Content]:
     manifest = Manifest.parse(text, collection)
     why = "it does not say which files are current"
     try:
-        content = msgspec.json.decode(text or b"", type=_File).content
+        found = msgspec.json.decode(text or b"", type=_File)
+        if not bytes(found.content):
+            raise ManifestError(collection, why, is_other_version=True)
+        if zlib.crc32(found.content) != found.checksum:
+            raise ManifestError(collection, f"{why}: its checksum is another one")
+        return manifest, msgspec.json.decode(found.content, type=Content)
     except ValueError as error:
         raise ManifestError(collection, f"{why}: {error}") from error
-    if content is None:
-        raise ManifestError(collection, why, is_other_version=True)
-    return manifest, content
 
 
 def write_content(folder: Path, manifest: Manifest, content: Content) -> None:
     """Replace the manifest and what is current, in one step; raises OSError."""
-    text = manifest.model_dump_json(indent=2).rstrip("\n}")
-    write_atomically(folder / MANIFEST_FILE, f'{text},\n  "content": {msgspec.json.encode(content).decode()}\n}}\n')
+    text, current = manifest.model_dump_json(indent=2).removesuffix("\n}"), msgspec.json.encode(content)
+    end = f'"content": {current.decode()},\n  "checksum": {zlib.crc32(current)}\n}}\n'
+    write_atomically(folder / MANIFEST_FILE, f"{text},\n  {end}")
 
 
 def is_collection(path: Path) -> bool:
@@ -215,6 +221,9 @@ def store_files(path: Path, shard: Path, before: Files) -> Files:
                     files[name] = StoredFile(stored.name, size, checksum(stored, name, size))
                 else:
                     files[name] = _pack(source, packed, pack.name)
+        if not any(file.token == pack.name for file in files.values()):
+            made.remove(pack)
+            pack.unlink()
         _sync(folder, made)
     except BaseException:
         for file in made:
@@ -234,13 +243,12 @@ def _rare_packs(folder: Path, files: Files) -> set[str]:
 
 def _is_stored(source: Path, folder: Path, stored: StoredFile) -> bool:
     """Whether a file is as it was when it was stored."""
-    if stored.spans is None:
-        return is_same(source, folder / stored.token)
+    if stored.spans is None:  # it never changes
+        return source.stat().st_size == stored.size
     with source.open("rb", buffering=0) as file, (folder / stored.token).open("rb", buffering=0) as pack:
         if os.fstat(file.fileno()).st_size != stored.size:
             return False
-        blocks = zip_longest(data_blocks(file, stored.size), _unpack(pack, stored))
-        return all(ours == theirs for ours, theirs in blocks)
+        return same_blocks(data_blocks(file, stored.size), _unpack(pack, stored))
 
 
 def _pack(source: Path, pack: FileIO, token: str) -> StoredFile:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from qdrant_edge import EdgeShard
 
-from pearl_qdrant.errors import CollectionNotFoundError, StoreError, StoreLockedError
+from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreError, StoreLockedError
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import lock as edge_lock
@@ -93,8 +93,17 @@ class CollectionFolder(OpenedCollection):
         self._lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
         try:
             super().__init__(path, name, *read_content(path, name))
-            self._begin_work()
-            self._load()
+            try:
+                self._begin_work()
+                self._load()
+            except StoreError as error:
+                is_damage = isinstance(error, ManifestError) or "look damaged" in str(error)
+                if not is_damage or not (self.work / MANIFEST_FILE).is_file():
+                    raise
+                raise StoreError(
+                    f"Collection '{name}' cannot go on with a load that was stopped: {error.args[0]} What was "
+                    f"committed before that load is whole: to go back to it, remove {self.work}."
+                ) from error
         except BaseException:
             self._lock.release()
             raise
@@ -103,6 +112,11 @@ class CollectionFolder(OpenedCollection):
     def work(self) -> Path:
         """The folder of the files that change."""
         return self.path / WORK_FOLDER
+
+    @property
+    def work_shard(self) -> Path:
+        """Edge's files in it."""
+        return self.work / SHARD_FOLDER
 
     def _begin_work(self) -> None:
         """Make a shard of the stored files, or go on with that of a killed load."""
@@ -117,7 +131,7 @@ class CollectionFolder(OpenedCollection):
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.work)
             try:
-                take_files(self.path, self.name, self._content.files, self.work / SHARD_FOLDER, is_lasting=True)
+                take_files(self.path, self.name, self._content.files, self.work_shard, is_lasting=True)
             except BaseException:
                 shutil.rmtree(self.work, ignore_errors=True)
                 raise
@@ -264,17 +278,19 @@ class CollectionFolder(OpenedCollection):
                 files = self._content.files
                 if self._has_new_files:
                     self._shard.flush()
-                    files = store_files(self.path, self.work / SHARD_FOLDER, files)
+                    files = store_files(self.path, self.work_shard, files)
                 content = self._next_content(new_token(), files)
                 write_content(self.path, self.manifest, content)
         except StoreError:
             with suppress(StoreError):
                 self._content = read_content(self.path, self.name)[1]
                 remove_other_files(self.path, self._content)
+            with suppress(StoreError):
                 self._keep()
             raise
         self._content, self._is_changed, self._has_new_files, self._is_kept = content, False, False, False
-        (self.work / MANIFEST_FILE).unlink(missing_ok=True)
+        with suppress(OSError):  # it is told by its token
+            (self.work / MANIFEST_FILE).unlink(missing_ok=True)
         remove_other_files(self.path, content)
 
     def _next_content(self, token: str, files: Files) -> Content:
@@ -285,10 +301,10 @@ class CollectionFolder(OpenedCollection):
         """Say that the work folder has what is not committed, and counts if this process is killed."""
         with edge_shard.edge_errors(self.name, "writing its manifest"):
             if not self._is_kept:
-                self._is_kept = True
-                sync_shard(self.work / SHARD_FOLDER)
+                sync_shard(self.work_shard)
             content = self._next_content(self._content.token, self._content.files)
             write_content(self.work, self.manifest, content)
+            self._is_kept = True
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest, atomically.
@@ -315,6 +331,9 @@ class CollectionFolder(OpenedCollection):
                         self._keep()
             except StoreError:
                 self.manifest, self._index = before
+                if self._is_kept:
+                    with suppress(StoreError):
+                        self._keep()
                 raise
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
@@ -336,7 +355,7 @@ class CollectionFolder(OpenedCollection):
         return Job(
             task="finalize" if task == "finalize" else "load",
             collection=self.name,
-            shard=str(self.work / SHARD_FOLDER),
+            shard=str(self.work_shard),
             dim=self.manifest.dim,
             has_descriptions=self.manifest.has_descriptions,
             threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
@@ -355,7 +374,7 @@ class CollectionFolder(OpenedCollection):
         deadline = time.monotonic() + edge_lock.WAIT_S
         while True:
             try:
-                self._shard = edge_shard.load_shard(self.work / SHARD_FOLDER, self.name)
+                self._shard = edge_shard.load_shard(self.work_shard, self.name)
             except StoreLockedError:
                 if time.monotonic() >= deadline:
                     raise
@@ -376,7 +395,8 @@ class CollectionFolder(OpenedCollection):
         _registry.folders.pop(self.path, None)
         try:
             if self._shard is not None:
-                if not self._n_editors:
+                # A load whose collection was released meanwhile ends here, too.
+                if not self._n_editors or self._is_kept:
                     with suppress(StoreError):  # it was reported when it was tried first
                         self._commit()
                 shard, self._shard = self._shard, None
@@ -385,7 +405,7 @@ class CollectionFolder(OpenedCollection):
                     return
                 # In this order Edge finds no files that it could drop from the page cache, where readers need them.
                 shutil.rmtree(self.work, ignore_errors=True)
-                with suppress(Exception):
+                with suppress(StoreError), edge_shard.edge_errors(self.name, "closing it"):
                     shard.close()
                 shutil.rmtree(self.work, ignore_errors=True)  # its log may have got a file meanwhile
         finally:

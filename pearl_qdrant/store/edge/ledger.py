@@ -107,13 +107,13 @@ def is_kept(store: Path, name: str) -> bool:
     return _kept_path(store, name).exists()
 
 
-def adopt_ledger(store: Path, name: str, folder: Path | None = None) -> bool:
+def adopt_ledger(store: Path, name: str, folder: Path) -> bool:
     """Move a kept ledger into the folder of a collection that was made again; returns False if there is none.
 
     Raises:
         OSError: If it cannot be moved.
     """
-    path = (folder or store / name) / LEDGER_FILE
+    path = folder / LEDGER_FILE
     if not path.exists():
         with suppress(FileNotFoundError):
             _kept_path(store, name).replace(path)

@@ -60,7 +60,7 @@ def make_places(store: Path, collection: str) -> Iterator[ViewPlace]:
     """Make a folder for a view: first in the store, and if that is not accepted, in the folder for temporary files.
 
     Raises:
-        StoreError: If none can be made.
+        StoreError: If one of them cannot be made, after the other.
     """
     problem: OSError | None = None
     for parent, prefix in ((store, _PREFIXES[0]), (None, _PREFIXES[1])):
@@ -72,8 +72,9 @@ def make_places(store: Path, collection: str) -> Iterator[ViewPlace]:
             problem = error if isinstance(error, OSError) else OSError(str(error))
             continue
         yield made
-    lack = resource_error(problem, f"Collection '{collection}' cannot be read") if problem else None
-    raise lack or StoreError(
+    if problem is None:
+        return  # the caller has the error of each place
+    raise resource_error(problem, f"Collection '{collection}' cannot be read") or StoreError(
         f"Collection '{collection}' cannot be read ({problem}): its view takes a folder with a few files, in the store "
         f"or in the folder for temporary files. Free some space, or point TMPDIR to a folder that can be written."
     ) from problem

@@ -57,7 +57,7 @@ EDGE_BYTES = 64 * 1024
 
 _BLOCK_BYTES = 1 << 15
 
-LOG_FOLDER = "wal"
+_LOG_FOLDER = "wal"
 
 _LOG_HEADER = struct.Struct("<4sI24x")  # of an empty file of the log: magic, seed of its checksums, no entry
 
@@ -69,6 +69,8 @@ def list_files(shard: Path) -> list[tuple[str, os.stat_result]]:
         folder = folders.pop()
         with os.scandir(f"{shard}/{folder}") as entries:
             for entry in entries:
+                if entry.name.startswith("."):  # what Edge left where it was killed while it replaced a file
+                    continue
                 name = folder + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{name}/")
@@ -80,7 +82,7 @@ def list_files(shard: Path) -> list[tuple[str, os.stat_result]]:
 
 def shard_files(shard: Path) -> list[str]:
     """List the regular files of a shard without its log and its temporary segments, by their path in it."""
-    left_out = (f"{LOG_FOLDER}/", "temp_segments/")
+    left_out = (f"{_LOG_FOLDER}/", "temp_segments/")
     files = list_files(shard)
     return sorted(name for name, status in files if stat.S_ISREG(status.st_mode) and not name.startswith(left_out))
 
@@ -162,6 +164,11 @@ def checksum(file: Path, name: str, size: int) -> int:
         return zlib.crc32(opened.read(EDGE_BYTES), sum_)
 
 
+def same_blocks(one: Iterable[tuple[int, bytes]], other: Iterable[tuple[int, bytes]]) -> bool:
+    """Whether two files have the same blocks of data."""
+    return all(ours == theirs for ours, theirs in zip_longest(one, other))
+
+
 def is_same(one: Path, other: Path) -> bool:
     """Whether two files are one, or have the same content."""
     a, b = one.stat(), other.stat()
@@ -170,8 +177,7 @@ def is_same(one: Path, other: Path) -> bool:
     if a.st_size != b.st_size:
         return False
     with one.open("rb", buffering=0) as first, other.open("rb", buffering=0) as second:
-        blocks = zip_longest(data_blocks(first, a.st_size), data_blocks(second, a.st_size))
-        return all(ours == theirs for ours, theirs in blocks)
+        return same_blocks(data_blocks(first, a.st_size), data_blocks(second, a.st_size))
 
 
 def copy_file(source: str | Path, target: str | Path, n_bytes: int | None = None) -> None:
@@ -222,6 +228,6 @@ def make_log(shard: Path) -> None:
     ends, so that an empty closed file named by the number does it.
     """
     versions = [json.loads(file.read_bytes()).get("version") or 0 for file in shard.glob("segments/*/segment.json")]
-    (shard / LOG_FOLDER).mkdir(exist_ok=True)
+    (shard / _LOG_FOLDER).mkdir(exist_ok=True)
     name = f"closed-{max(versions, default=0) + 1}"
-    (shard / LOG_FOLDER / name).write_bytes(_LOG_HEADER.pack(b"wal\0", os.getpid()))
+    (shard / _LOG_FOLDER / name).write_bytes(_LOG_HEADER.pack(b"wal\0", os.getpid()))

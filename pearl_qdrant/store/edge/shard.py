@@ -322,11 +322,11 @@ def unwritable_error(collection: str, folder: str, what: str) -> StoreError:
     )
 
 
-def damaged_error(collection: str, why: str, *, doing: str = "opening it", hint: str = "") -> StoreError:
-    """Make the error for a collection with damaged files; `hint` is a further sentence, with a space before it."""
+def damaged_error(collection: str, why: str, *, doing: str = "opening it") -> StoreError:
+    """Make the error for a collection with damaged files."""
     return StoreError(
         f"{_failed(collection, doing)}, its files look damaged ({why}). Restore the folder from a copy, or "
-        f"delete it with: pearl-qdrant collections delete {collection} and ingest again.{hint}"
+        f"delete it with: pearl-qdrant collections delete {collection} and ingest again."
     )
 
 

@@ -49,7 +49,9 @@ def make_from_snapshot(
             opened = EdgeShard.load(str(shard))  # it repeats what is in the log alone
             opened.flush()
             opened.close()
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # Edge's own
+                raise
             if edge_shard.known_error(str(error), manifest.collection, "creating it") is not None:
                 raise
             raise StoreRejectedError(f"the engine here cannot open it ({error})") from error

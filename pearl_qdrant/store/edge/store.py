@@ -24,6 +24,7 @@ from pearl_qdrant.errors import (
     StoreError,
     StoreLockedError,
 )
+from pearl_qdrant.store.atomic import sync_folder
 from pearl_qdrant.store.edge import ledger as edge_ledger
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
@@ -95,7 +96,9 @@ class EdgeStore:
                 path = self.root(name)
                 manifest, content = read_content(path, name)
                 with suppress(ManifestError):  # of a load that runs, or was killed
-                    manifest, content = read_content(path / WORK_FOLDER, name)
+                    of_load, kept = read_content(path / WORK_FOLDER, name)
+                    if kept.token == content.token:  # else it was committed
+                        manifest, content = of_load, kept
             except StoreError as error:
                 if _is_collection(self.root(name)):  # else it was deleted meanwhile
                     yield Glance(name, None, problem=str(error))
@@ -140,6 +143,7 @@ class EdgeStore:
             version = mark or VersionMark(collection=name, is_complete=True)
             write_content(temporary, manifest.as_created(), Content(files, version=version))
             temporary.rename(path)
+            sync_folder(self._path)
         except OSError as error:
             if path.exists():  # another process has created it meanwhile
                 raise CollectionExistsError(name) from error
@@ -164,11 +168,15 @@ class EdgeStore:
             return view
         folder = CollectionFolder.acquire(path, name)
         collection = EdgeCollection(folder)
+        try:
+            if edge_ledger.is_kept(self._path, name):
+                with folder.editing():
+                    if edge_ledger.adopt_ledger(self._path, name, path):
+                        folder.record_ledger()
+        except BaseException:
+            collection.close()
+            raise
         self._opened.append(collection)
-        if edge_ledger.is_kept(self._path, name):
-            with folder.editing():
-                if edge_ledger.adopt_ledger(self._path, name, path):
-                    folder.record_ledger()
         return collection
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:
@@ -180,7 +188,7 @@ class EdgeStore:
         """
         path = self.root(name)
         self._check_exists(path)
-        paths = [path, *self._versions.hidden(name)]
+        paths = [path, *(hidden for hidden, _, _ in self._versions.hidden(name))]
         if any(map(CollectionFolder.is_open, paths)):
             raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
         try:

@@ -59,8 +59,7 @@ class EdgeVersions:
         if is_collection(root):
             manifest, content = read_content(root, name)
             found.append(Version(content.version, True, manifest))
-        for path in self.hidden(name):
-            manifest, content = read_content(path, name)
+        for _, manifest, content in self.hidden(name):
             if not found or content.version.id != found[0].id:  # of a switch that was killed at its end
                 found.append(Version(content.version, False, manifest))
         return found
@@ -79,6 +78,7 @@ class EdgeVersions:
     def adopt(self, folder: Path, name: str, version: str) -> EdgeCollection:
         """Take a folder that was made for a hidden version, and open it."""
         folder.rename(self._path(version))
+        sync_folder(folder.parent)
         return self._store.open_folder(self._path(version), name)
 
     def open(self, name: str, version: str, *, read_only: bool = False) -> EdgeCollection:
@@ -100,6 +100,8 @@ class EdgeVersions:
                     raise
                 time.sleep(_RETRY_S)
         try:
+            with collection.editing():
+                pass  # commits what a killed load left: at the end it would take the place of the version switched to
             yield collection
         finally:
             collection.close()
@@ -108,6 +110,7 @@ class EdgeVersions:
         """Make a version the current one, by one file."""
         root, path = self._store.root(name), self._existing(name, version)
         if path == root:
+            shutil.rmtree(self._path(version), ignore_errors=True)  # of a switch that was killed at its end
             return
         with edge_shard.edge_errors(name, "replacing it"):
             manifest, content = read_content(path, name)
@@ -138,6 +141,7 @@ class EdgeVersions:
         write_content(kept, manifest, Content(content.files, index=content.index, version=mark))
         shutil.rmtree(self._path(mark.id), ignore_errors=True)  # of a switch that was killed
         kept.rename(self._path(mark.id))
+        sync_folder(root.parent)
         return mark.id
 
     def delete(self, name: str, version: str) -> None:
@@ -155,12 +159,13 @@ class EdgeVersions:
                     path.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
 
-    def hidden(self, name: str) -> Iterator[Path]:
-        """Yield the folders of versions that are not current, or are built, but for those with a damaged manifest."""
+    def hidden(self, name: str) -> Iterator[tuple[Path, Manifest, Content]]:
+        """Yield the versions that are not current, or are built, but for those with a damaged manifest."""
         for path in sorted(Path(self._store.location).glob(f"{_PREFIX}*")):
             with suppress(ManifestError):
-                if read_content(path, name)[1].version.collection == name:
-                    yield path
+                manifest, content = read_content(path, name)
+                if content.version.collection == name:
+                    yield path, manifest, content
 
     def _path(self, version: str) -> Path:
         return Path(self._store.location) / f"{_PREFIX}{version}"
@@ -169,6 +174,8 @@ class EdgeVersions:
         root = self._store.root(name)
         if is_collection(root) and read_content(root, name)[1].version.id == version:
             return root
-        if self._path(version) in self.hidden(name):
-            return self._path(version)
+        path = self._path(version)
+        with suppress(ManifestError):
+            if read_content(path, name)[1].version.collection == name:
+                return path
         raise CollectionNotFoundError(name, self._store.collections())

@@ -28,18 +28,22 @@ from pearl_qdrant.store.edge.opened import OpenedCollection, keep_from_flushing
 from pearl_qdrant.store.edge.places import ViewPlace, make_places, may_work_elsewhere
 from pearl_qdrant.store.edge.placing import copy_file
 from pearl_qdrant.store.ownership import ProcessGuard
+from pearl_qdrant.store.schema import Manifest
+
+_Status = tuple[int, int, int] | None
+"""What changes if another state is committed (`_stat`)."""
 
 
 class CollectionView(OpenedCollection):
     """A collection that this process has open for reading; `path` is the folder of the view."""
 
-    count_in_writer = None
-
-    def __init__(self, source: Path, name: str, view: ViewPlace) -> None:
+    def __init__(
+        self, source: Path, name: str, view: ViewPlace, seen: _Status, current: tuple[Manifest, Content]
+    ) -> None:
         """Make the view of what is current in a folder; see `open`."""
-        self._seen = _stat(source)
-        super().__init__(view.path, name, *read_content(source, name))
-        self._source = source
+        manifest, content = current
+        super().__init__(view.path, name, manifest, content)
+        self._source, self._seen = source, seen
         with suppress(FileNotFoundError):
             copy_file(source / LEDGER_FILE, view.path / LEDGER_FILE, self._content.ledger_bytes)
         shard = view.path / SHARD_FOLDER
@@ -63,17 +67,19 @@ class CollectionView(OpenedCollection):
         while True:
             if not path.is_dir():
                 raise CollectionNotFoundError(name)
-            content = read_content(path, name)[1]
+            seen, current = _stat(path), read_content(path, name)
             for view in make_places(path.parent, name):
                 try:
-                    return cls(path, name, view)
+                    return cls(path, name, view, seen, current)
                 except BaseException as error:
                     view.remove()
                     if not isinstance(error, (OSError, StoreError)):
                         raise
-                    if _is_other(path, name, content):  # its files were removed meanwhile
+                    if _is_other(path, name, current[1]):  # its files were removed meanwhile
                         break
-                    _raise_unless_elsewhere(error, name)
+                    failed = _unless_elsewhere(error, name)
+            else:
+                raise edge_shard.os_error(failed, name, "opening it") from failed
 
     @property
     def is_outdated(self) -> bool:
@@ -106,12 +112,13 @@ def _is_other(path: Path, name: str, content: Content) -> bool:
         return True
 
 
-def _raise_unless_elsewhere(error: OSError | StoreError, name: str) -> None:
-    """Raise the error of a view that could not be made, but where another place may do."""
+def _unless_elsewhere(error: OSError | StoreError, name: str) -> OSError:
+    """The error of a view that could not be made where another place may do; else it is raised."""
     if isinstance(error, StoreError):
         raise error
     if not may_work_elsewhere(error):
         raise edge_shard.os_error(error, name, "opening it") from error
+    return error
 
 
 def _close(shard: EdgeShard, view: ViewPlace, guard: ProcessGuard) -> None:
@@ -126,7 +133,7 @@ def _close(shard: EdgeShard, view: ViewPlace, guard: ProcessGuard) -> None:
         shard.close()
 
 
-def _stat(path: Path) -> tuple[int, int, int] | None:
+def _stat(path: Path) -> _Status:
     """What changes if another state is committed."""
     try:
         status = (path / MANIFEST_FILE).stat()
