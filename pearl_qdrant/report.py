@@ -46,8 +46,8 @@ class LinkReport:
         linked: Mentions with an entity.
         nil: Mentions without one, by reason.
         types: Links by type: an entity with several types counts for each.
-        probabilities: Mentions by the probability of their best candidate, in hundredths from 0 to 1; 0 for those that
-            are NIL whatever the threshold.
+        probabilities: Mentions by the probability of their best candidate, in hundredths from 0 to 1, without those
+            that are NIL whatever the threshold.
     """
 
     def __init__(self, *, threshold: float = DEFAULT_THRESHOLD) -> None:
@@ -73,7 +73,8 @@ class LinkReport:
         best = link.candidates[0] if link.candidates else None
         probability = (best.probability or 0.0) if best else 0.0
         is_open = link.nil_reason in (None, NilReason.BELOW_THRESHOLD)  # another threshold would decide otherwise
-        self.probabilities[int(probability * _N_BINS) if is_open else 0] += 1
+        if is_open:
+            self.probabilities[int(probability * _N_BINS + 1e-9)] += 1
         if link.nil_reason is not None:
             self.nil[link.nil_reason] += 1
         elif best is not None:
@@ -113,7 +114,7 @@ class LinkReport:
             lead=f"{self.mentions:,} mentions{blank}; a link has a probability of at least {self.threshold:g}.",
             shares=_bars(shares, self.mentions),
             reasons=_bars(reasons, n_nil) if reasons else "<p>None.</p>",
-            curve=_curve(self.probabilities, self.threshold),
+            curve=_curve(self.probabilities, self.mentions, self.threshold),
             doubtful="".join(map(_row, self.doubtful())),
             types=_bars(types, self.linked),
             types_note=f"An entity with several types counts for each{more}.",
@@ -179,10 +180,9 @@ def _code(entity_id: str) -> str:
     return f"<code>{_text(entity_id)}</code>"
 
 
-def _curve(bins: list[int], threshold: float) -> str:
-    """Which share of the mentions would be linked at each threshold, as a drawing."""
-    total = sum(bins) or 1
-    at_least = [n / total for n in accumulate(reversed(bins))][::-1]
+def _curve(bins: list[int], total: int, threshold: float) -> str:
+    """Which share of all mentions would be linked at each threshold, as a drawing."""
+    at_least = [n / (total or 1) for n in accumulate(reversed(bins))][::-1]
     points = " ".join(f"{40 + 5 * i},{210 - 200 * share:.1f}" for i, share in enumerate(at_least))
     x = 40 + 5 * _N_BINS * threshold
     ticks = "".join(

@@ -109,10 +109,12 @@ def open_arrow(path: str, container: str) -> Iterator[tuple[pa.Schema, Iterator[
                 batches = file.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
                 yield file.schema_arrow, _rows(batches, done)
         else:
-            _check_messages(path, container)
+            seen = _check_messages(path, container)
             with pa.memory_map(path) as mapped:
                 if container == "Arrow":
                     reader = pa.ipc.open_file(mapped)
+                    if seen != reader.num_record_batches:
+                        raise pa.ArrowInvalid(f"its index has {reader.num_record_batches} batches, it has {seen}")
                     batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
                 else:
                     reader = batches = pa.ipc.open_stream(mapped)
@@ -163,15 +165,15 @@ def _decode(value: bytes | None) -> str | bytes | None:
         return value
 
 
-def _check_messages(path: str, container: str) -> None:
-    """Hold the sizes that compressed buffers declare against the size of the file.
+def _check_messages(path: str, container: str) -> int:
+    """Hold the sizes that compressed buffers declare against the size of the file; returns how many batches it has.
 
     An Arrow file is a stream behind eight bytes. Each buffer of a compressed batch begins with the bytes that it has
     when it is decompressed (Arrow's format, "Compression").
     """
     import pyarrow as pa
 
-    size = Path(path).stat().st_size
+    size, n_batches = Path(path).stat().st_size, 0
     with pa.memory_map(path) as mapped:
         if container == "Arrow":
             mapped.seek(8)
@@ -180,7 +182,8 @@ def _check_messages(path: str, container: str) -> None:
             try:
                 message = reader.read_next_message()
             except StopIteration:
-                return
+                return n_batches
+            n_batches += message.type == "record batch"
             if message.type in ("record batch", "dictionary"):
                 n_bytes = sum(_declared_sizes(message.metadata.to_pybytes(), message.body))
                 check_expansion(path, size, n_bytes, container)

@@ -52,8 +52,7 @@ def demo(context: click.Context, collection: str, store: str) -> None:
         chosen += ["--store", store]
     for says, line in SHOWN:
         command, *words = shlex.split(line)
-        typed = (f'"{word}"' if " " in word else word for word in ("pearl-qdrant", command, *words, *chosen))
-        echo("", f"# {says}", f"$ {' '.join(typed)}")
+        echo("", f"# {says}", f"$ pearl-qdrant {line} {shlex.join(chosen)}")
         given = [*words, "--collection", collection, "--store", store]
         (link if command == "link" else annotate).main(given, standalone_mode=False)
     if sys.stdin.isatty() and sys.stdout.isatty():

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.options import LinkOptions, OnTie, TypeMode
     from pearl_qdrant.records import Candidate, Link
+    from pearl_qdrant.report import LinkReport
 
 
 @click.command()
@@ -153,7 +154,6 @@ def link(  # long: each of its options has its line, and help its examples
     )
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
-    from pearl_qdrant.report import LinkReport
 
     limit = DEFAULT_LIMIT if explain and limit is None else limit
     options = LinkOptions(types, cast("TypeMode", type_mode), limit, threshold, cast("OnTie", on_tie), context)
@@ -165,9 +165,10 @@ def link(  # long: each of its options has its line, and help its examples
             given, options = _adapted(linker, given, options) if adapt else (given, options)
             found_links = (({}, one) for one in linker.link_batch(given, options, workers=workers))
         calibration = linker.calibration.with_bias(options.nil_bias)
-        counts = LinkReport(threshold=calibration.threshold)
+        counts = None if report is None else _new_report(calibration.threshold)
         for key, found in found_links:
-            counts.add(found)
+            if counts is not None:
+                counts.add(found)
             if as_json:
                 echo_json({**key, **_as_record(found, explain)})
                 continue
@@ -177,8 +178,14 @@ def link(  # long: each of its options has its line, and help its examples
                 echo(*(f"    {line}" for line in explain_link(found, calibration, linker.model)))
         if file is not None:
             report_newer_state(linker)
-            if report is not None:
+            if counts is not None and report is not None:
                 counts.write(report, title=Path(name_of(file)).name)
+
+
+def _new_report(threshold: float) -> LinkReport:
+    from pearl_qdrant.report import LinkReport
+
+    return LinkReport(threshold=threshold)
 
 
 def _check_usage(given: Mapping[str, object], context: str | None, *, has_documents: bool) -> None:

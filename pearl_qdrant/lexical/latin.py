@@ -13,11 +13,24 @@ from anyascii import anyascii
 
 from pearl_qdrant.lexical.ngrams import fold_name
 
+LONGEST = 10_000
+"""Letters that are kept: one character of Chinese has up to six, and no mention has more of its own."""
 
-@lru_cache(maxsize=4096)
+_CACHED = 500  # characters; of longer strings, a thousand would fill many MB
+
+
 def latin(folded: str) -> str:
-    """A folded name in Latin letters; the same string where it has no others."""
-    return folded if folded.isascii() else fold_name(anyascii(folded))
+    """A folded name in at most `LONGEST` Latin letters; the same string where it has no others."""
+    if folded.isascii():
+        return folded
+    return _cached(folded) if len(folded) <= _CACHED else _written(folded)
+
+
+def _written(folded: str) -> str:
+    return fold_name(anyascii(folded[:LONGEST])[:LONGEST])
+
+
+_cached = lru_cache(maxsize=1000)(_written)
 
 
 def with_latin(folded: str) -> str:

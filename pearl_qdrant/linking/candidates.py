@@ -1,7 +1,7 @@
 """Finds candidates for mentions: dense and n-gram search in every collection, grouped by entity.
 
-    search      names near the mention's vector; also names with the same rare n-grams, unless the vector search
-                found the mention's own name, or that name but for a slip; both under the type filter
+    search      names with the mention's keys, then names that it may be a slip of, then, unless one of these is its own
+                name, those near its vector and those with the same rare n-grams; all under the type filter
     score       lexical scores of every name; preliminary score = dense + lexical / 2 sorts them
     group       one name for each entity, the best
     rank        features, logits, order (`ranking/scoring.py`)
@@ -319,12 +319,13 @@ def _set_string_scores(
     triples = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)
     for i, names in enumerate(found):
         beginnings = _beginnings(queries.words[i])
-        own = queries.spellings[i]
+        own, in_latin = queries.spellings[i], None
         for name, (cosine, of_mention, of_name) in zip(names, triples, strict=False):
             assert name.folded is not None
             spelling = spelling_key(name.folded)
             if name.is_other_script:
-                name.edit_similarity = edit_similarity(spelling_key(latin(queries.folded[i])), spelling)
+                in_latin = in_latin or spelling_key(latin(queries.folded[i]))
+                name.edit_similarity = edit_similarity(in_latin, spelling)
             elif own and spelling:
                 name.is_same_spelling = spelling == own
                 name.edit_similarity = edit_similarity(own, spelling)

@@ -51,9 +51,10 @@ class _Request(Request):
             return _loaded(body)
         async with self.app.state.large_bodies:
             started = time.perf_counter()
-            loaded = _loaded(body)
-            await asyncio.sleep(2 * (time.perf_counter() - started))
-            return loaded
+            try:
+                return _loaded(body)
+            finally:
+                await asyncio.sleep(2 * (time.perf_counter() - started))
 
 
 def _loaded(body: bytes) -> Any:

@@ -36,7 +36,7 @@ def test_a_collection_that_is_there_is_shown_as_it_is(filled: Run, tmp_path: Pat
 
     assert outcome.status == 0, outcome.err
     assert "7 entities with 16 names" in outcome.out
-    assert '$ pearl-qdrant link NYTimes "hepatitis Z" --limit 1 --collection demo\n' in outcome.out
+    assert "$ pearl-qdrant link NYTimes 'hepatitis Z' --limit 1 --collection demo\n" in outcome.out
     assert "NYTimes  ->  The New York Times  [nyt]" in outcome.out
     assert "mention:" not in outcome.err
     assert load_sample(store=str(tmp_path / "store")).names == 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.lexical.latin import latin, with_latin
+from pearl_qdrant.lexical.latin import LONGEST, latin, with_latin
 from pearl_qdrant.lexical.ngrams import fold_name
 
 PEOPLE = ["Mikhail Gorbachev", "Boris Yeltsin", "Melina Merkouri", "Kim Dae-jung", "Akira Kurosawa", "Gorky Park"]
@@ -31,6 +31,12 @@ def test_names_in_latin_letters(name: str, in_latin: str) -> None:
     """A name in Latin letters stays as it is; what has no letters has no form."""
     assert latin(fold_name(name)) == in_latin
     assert with_latin(fold_name(name)).split()[-1:] == in_latin.split()[-1:]
+
+
+def test_long_names_do_not_grow() -> None:
+    """A limit on characters holds in Latin letters, too."""
+    assert len(latin("\u8acb" * 10_000)) <= LONGEST
+    assert len(latin("\u8acb" * 10**6)) <= LONGEST
 
 
 @pytest.mark.parametrize(
