@@ -1,6 +1,6 @@
 # The service and the command line in one image, without root and with a read-only root file system.
 #   docker build -t pearl-qdrant .
-#   docker run --rm --read-only --tmpfs /tmp -v pearl-data:/data -v "$PWD/examples:/bases:ro" pearl-qdrant ingest /bases/sample_base.tsv --collection demo
+#   docker run --rm --read-only --tmpfs /tmp -v pearl-data:/data pearl-qdrant demo
 #   docker run --rm --read-only --tmpfs /tmp -v pearl-data:/data -p 127.0.0.1:8765:8765 pearl-qdrant
 # The wheel has the model: nothing is downloaded when it runs. docker-compose.yml starts it beside a Qdrant server.
 ARG PYTHON_VERSION=3.12

@@ -225,7 +225,7 @@ def read_entities(
 
 
 def collection_name(path: str | os.PathLike[str]) -> str:
-    """The name of a collection from that of a file: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`. Raises OptionError:
+    """The name of a collection from that of a file: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`. Raises OptionError
     for standard input, which has no name.
     """
     if os.fspath(path) == "-":

@@ -105,7 +105,7 @@ def hints_of(record: type[Any]) -> dict[str, Hint]:
 
 
 def check_bounds(record: Any) -> None:
-    """Refuse values of a record that are out of bounds or no choice. Raises OptionError: with the name of the field,
+    """Refuse values of a record that are out of bounds or no choice. Raises OptionError with the name of the field,
     its value and what it must be.
     """
     for name, hint in hints_of(type(record)).items():

@@ -275,7 +275,7 @@ def warn_while_waiting(path: str) -> Iterator[None]:
 
 def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> ByteSource:
     """Open one input: a file, a pipe, ``-``, a zip archive of one file, or a member of one (``base.zip!names.tsv``).
-    Raises FormatError: as `Source`; for an archive of several files, with their names.
+    Raises FormatError as `Source`; for an archive of several files, with their names.
     """
     path = os.fspath(path)
     if not os.path.exists(path):  # noqa: PTH110 - a path with NUL is no error here
@@ -286,7 +286,7 @@ def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[ByteSource, ...]:
-    """Open several inputs; if one cannot be opened, the others are closed. Raises FormatError: as `open_source`, and if
+    """Open several inputs; if one cannot be opened, the others are closed. Raises FormatError as `open_source`, and if
     standard input is named twice; ValueError if there is no path.
     """
     if not paths:

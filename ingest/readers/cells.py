@@ -61,7 +61,7 @@ def shown(cell: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as one line of text, without space around it; "" for None. Raises NotTextError: for a list or an object,
+    """A value as one line of text, without space around it; "" for None. Raises NotTextError for a list or an object,
     and bytes that are not UTF-8; ValueError: for a number of over 4,300 digits.
     """
     if value is None:

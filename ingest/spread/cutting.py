@@ -46,7 +46,7 @@ def buckets_of(part: int, n_parts: int) -> range:
 
 
 def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult:
-    """Read a base once: count it as `scan` does, and write its buckets into a folder. Raises InputError: as `scan`, and
+    """Read a base once: count it as `scan` does, and write its buckets into a folder. Raises InputError as `scan`, and
     if the buckets cannot be written.
     """
     with Cutter(reader, folder) as cutter:

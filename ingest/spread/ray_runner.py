@@ -61,7 +61,7 @@ class RayRunner:
         self._gpus = 1 if gpus else 0
 
     def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
-        """Build the parts; see `driver.Runner`. Raises PearlQdrantError: the error of a worker; StoreError if Ray
+        """Build the parts; see `driver.Runner`. Raises the PearlQdrantError of a worker; StoreError if Ray
         itself fails.
         """
         ray = _import_ray()

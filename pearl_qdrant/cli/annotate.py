@@ -12,6 +12,7 @@ import click
 
 from pearl_qdrant.cli.common.options import (
     InputFile,
+    collections_option,
     device_option,
     json_option,
     model_option,
@@ -46,9 +47,7 @@ if TYPE_CHECKING:
     help="Passages of the file: one a line (lines); JSON objects with text and maybe id, one a line (jsonl); the whole "
     "file is one passage (whole).",
 )
-@click.option(
-    "--collection", "collections", multiple=True, metavar="NAME", help="Collection to search; may be repeated."
-)
+@collections_option
 @store_option
 @model_option
 @device_option

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli.common.options import (
+    check_folder_of,
     collection_option,
     device_option,
     json_option,
@@ -200,8 +201,7 @@ def _check_figure(figure: Path) -> None:
     from training.evaluation.figures import check_matplotlib
 
     check_matplotlib()
-    if not figure.resolve().parent.is_dir():
-        raise click.UsageError(f"Folder {figure.parent} for the figure does not exist: create it first.")
+    check_folder_of(figure, "figure")
 
 
 def _print(name: str, found: CollectionFit, *, stored: bool, as_json: bool) -> None:

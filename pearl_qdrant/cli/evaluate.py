@@ -7,10 +7,13 @@ from typing import Any
 
 import click
 
-from pearl_qdrant.cli.common.options import device_option, json_option
+from pearl_qdrant.cli.common.options import (
+    device_option,
+    json_option,
+    shipped_model_option,
+)
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.train.options import options_of, taken
-from pearl_qdrant.settings import DEFAULT_MODEL
 from training.options import EvaluationOptions
 
 _FLAGS = {
@@ -34,14 +37,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
 
 
 @click.command()
-@click.option(
-    "--model",
-    envvar="PEARL_QDRANT_MODEL",
-    show_envvar=True,
-    default=DEFAULT_MODEL,
-    show_default=True,
-    help="A shipped name, a folder, or a hub id.",
-)
+@shipped_model_option("A shipped name, a folder, or a hub id.")
 @click.option(
     "--data",
     required=True,

@@ -15,12 +15,13 @@ from pearl_qdrant.cli.common.options import (
     device_option,
     json_option,
     open_store_at,
+    shipped_model_option,
     store_option,
     wait_option,
     yes_option,
 )
 from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_QUANTIZATION
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
     from ingest.base.format import FormatOption
@@ -310,14 +311,7 @@ _HINTS = {
 @click.option("--kb", metavar="NAME", help="Short name of the base, part of every point's id. Default: the collection.")
 @click.option("--kb-version", metavar="V", help="Release of the base, for the record.")
 @store_option
-@click.option(
-    "--model",
-    envvar="PEARL_QDRANT_MODEL",
-    show_envvar=True,
-    default=DEFAULT_MODEL,
-    show_default=True,
-    help="Shipped name, folder, or hub id as OWNER/NAME[@REVISION].",
-)
+@shipped_model_option("Shipped name, folder, or hub id as OWNER/NAME[@REVISION].")
 @click.option("--pooling", type=click.Choice(["mean", "cls"]), help="For a plain encoder: instead of its own.")
 @click.option("--prefix", help="For a plain encoder: text put before each name.")
 @device_option

@@ -11,6 +11,8 @@ import click
 
 from pearl_qdrant.cli.common.options import (
     InputFile,
+    check_folder_of,
+    collections_option,
     device_option,
     json_option,
     model_option,
@@ -56,9 +58,7 @@ if TYPE_CHECKING:
     type=click.Choice(["partial names", "popularity", "learned names", "types", "passages", "coherence"]),
     help="Documents: leave out this part of what a document says of its mentions; may be repeated.",
 )
-@click.option(
-    "--collection", "collections", multiple=True, metavar="NAME", help="Collection to search; may be repeated."
-)
+@collections_option
 @store_option
 @model_option
 @device_option
@@ -201,8 +201,8 @@ def _check_usage(given: Mapping[str, object], context: str | None, *, has_docume
             "--adapt reads has none."
         )
     report = cast("Path | None", given["report"])
-    if report is not None and not report.resolve().parent.is_dir():
-        raise click.UsageError(f"Folder {report.parent} for the report does not exist: create it first.")
+    if report is not None:
+        check_folder_of(report, "report")
     if given["without"] and not has_documents:
         raise click.UsageError("--without is for documents (--file with JSON Lines).")
     for name in ("workers", "adapt"):

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import click
 
-from pearl_qdrant.cli.common.options import json_option, needs_extra, store_option
+from pearl_qdrant.cli.common.options import (
+    json_option,
+    needs_extra,
+    shipped_model_option,
+    store_option,
+)
 from pearl_qdrant.cli.common.terminal import echo, echo_json
-from pearl_qdrant.settings import DEFAULT_MODEL
 
 
 @click.group()
@@ -79,14 +83,7 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
 
 @click.command()
 @store_option
-@click.option(
-    "--model",
-    envvar="PEARL_QDRANT_MODEL",
-    show_envvar=True,
-    default=DEFAULT_MODEL,
-    show_default=True,
-    help="The model to check.",
-)
+@shipped_model_option("The model to check.")
 @json_option
 @click.pass_context
 def doctor(context: click.Context, store: str, model: str, as_json: bool) -> None:

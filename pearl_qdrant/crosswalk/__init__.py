@@ -5,8 +5,7 @@
     found = crosswalk("doid", "mondo", one_to_one=True)
     found.write_sssom("doid-mondo.sssom.tsv")
 
-`evidence.py` adds up what the links of an entity's names say, `assignment.py` chooses, `sssom.py` and `tables.py`
-write.
+`matching.py` adds up what the links of an entity's names say, and chooses (`resolution.assignment`); `sssom.py` writes.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MO
 def text_embedding(
     model: str = DEFAULT_MODEL, *, threads: int | None = None, models_dir: Path = MODELS_DIR
 ) -> TextEmbedding:
-    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary. Raises ModelError: as for
+    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary. Raises ModelError as for
     `register_with_fastembed`.
 
     Args:

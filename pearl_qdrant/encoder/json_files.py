@@ -28,7 +28,7 @@ def load_json(path: Path) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises CheckpointError: as `load_json`, and if the content is not an object."""
+    """A JSON object from a file. Raises CheckpointError as `load_json`, and if the content is not an object."""
     loaded = load_json(path)
     if not isinstance(loaded, dict):
         raise CheckpointError(str(path), "is not a JSON object")
@@ -36,7 +36,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_settings(path: Path, kind: type[Settings]) -> Settings:
-    """Checked settings from a JSON object; the defaults if the file does not exist. Raises CheckpointError: as
+    """Checked settings from a JSON object; the defaults if the file does not exist. Raises CheckpointError as
     `read_json`, and if a field is of the wrong type.
     """
     return validated(path, read_json(path) if path.is_file() else {}, kind)

@@ -69,7 +69,7 @@ class EntityTagger:
         mentions: bool = False,
         linker: EntityLinker | None = None,
     ) -> None:
-        """Make a tagger; nothing is opened yet. Raises OptionError: unless there is either a collection or a linker;
+        """Make a tagger; nothing is opened yet. Raises OptionError unless there is either a collection or a linker;
         ValueError if the threshold is no probability.
 
         Args:
@@ -135,7 +135,7 @@ class EntityRetriever:
         types: list[str] | None = None,
         linker: EntityLinker | None = None,
     ) -> None:
-        """Make a retriever; nothing is opened yet. Raises OptionError: unless there is either a collection or a linker;
+        """Make a retriever; nothing is opened yet. Raises OptionError unless there is either a collection or a linker;
         ValueError if `top_k` is below 1.
 
         Args:

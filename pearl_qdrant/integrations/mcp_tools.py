@@ -20,7 +20,8 @@ from pearl_qdrant.errors import EntityNotFoundError, OptionError, PearlQdrantErr
 from pearl_qdrant.integrations.metadata import types_of
 from pearl_qdrant.linking.building import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.service.settings import TYPES_LIMITS, Limit, ServiceSettings
+from pearl_qdrant.service.settings import LIMITS as OF_SERVICE
+from pearl_qdrant.service.settings import Limit, ServiceSettings
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.administration import describe_collection
 
@@ -30,16 +31,11 @@ SHOWN = 3
 """Candidates beside each link."""
 
 LIMITS = (
-    Limit("mentions", "max_mentions", "items"),
-    Limit("mentions", "max_mention_characters", "characters of each"),
-    Limit("text", "max_text_characters", "characters"),
+    *(one for one in OF_SERVICE if one.field in ("mentions", "text", "entity_id", "collection", "types")),
     Limit("name", "max_mention_characters", "characters"),
-    Limit("entity_id", "max_mention_characters", "characters"),
     Limit("entity_ids", "max_mentions", "items"),
     Limit("entity_ids", "max_mention_characters", "characters of each"),
     Limit("entities", "max_mentions", "items"),
-    Limit("collection", "max_mention_characters", "characters"),
-    *TYPES_LIMITS,
 )
 """Those of the service, by argument."""
 

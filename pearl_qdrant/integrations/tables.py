@@ -103,7 +103,7 @@ def find_column(column: str, columns: Iterable[T], *, option: str = "column") ->
 
 
 def check_fields(fields: Sequence[Field]) -> None:
-    """Refuse an unknown field. Raises ValueError: with the known ones."""
+    """Refuse an unknown field. Raises ValueError, which names the known ones."""
     unknown = [name for name in fields if name not in FIELDS]
     if unknown or isinstance(fields, str):
         raise ValueError(f"fields are some of {', '.join(FIELDS)}, not {unknown or fields!r}")

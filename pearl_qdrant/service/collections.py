@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -33,6 +31,7 @@ from pearl_qdrant.service.errors import (
     ServiceError,
     WritingNotAllowedError,
 )
+from pearl_qdrant.service.memory import give_memory_back
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, SpanContext, facts, span
 from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
@@ -43,29 +42,6 @@ from pearl_qdrant.store.open import location_of, open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import unfinished_load
-
-_MALLOC = {-8: 2, -1: 1 << 17}
-"""M_ARENA_MAX: heaps; M_TRIM_THRESHOLD: free bytes at the end of one, which also holds the size from which a block is
-given back at once at 128 KB. The numbers are those of malloc.h."""
-
-
-def keep_little_memory() -> None:
-    """Let each heap of the C library (glibc) keep little at its end: by itself it keeps ever larger blocks a thread."""
-    if (libc := _glibc()) is not None:
-        for parameter, value in _MALLOC.items():
-            libc.mallopt(parameter, value)
-
-
-def give_memory_back() -> None:
-    """Give back every free page, also between blocks that are in use; some milliseconds, without the interpreter."""
-    if (libc := _glibc()) is not None:
-        libc.malloc_trim(0)
-
-
-def _glibc() -> ctypes.CDLL | None:
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    return libc if libc is not None and hasattr(libc, "malloc_trim") else None
-
 
 log = logging.getLogger(__name__)
 

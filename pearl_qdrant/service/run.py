@@ -19,8 +19,9 @@ from uvicorn.supervisors import Multiprocess
 
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreUnavailableError
 from pearl_qdrant.service.app import create_app
-from pearl_qdrant.service.collections import keep_little_memory, open_served_store
+from pearl_qdrant.service.collections import open_served_store
 from pearl_qdrant.service.connections import Connection, ConnectionLimits
+from pearl_qdrant.service.memory import keep_little_memory
 from pearl_qdrant.service.observing import SHARED_FOLDER, facts, start_logging
 from pearl_qdrant.service.settings import ServiceSettings, check_settings
 

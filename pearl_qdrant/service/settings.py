@@ -167,7 +167,7 @@ class Limit:
     of: Literal["items", "characters", "characters of each", "value"]
 
     def check(self, value: Any, settings: ServiceSettings) -> None:
-        """Refuse a value over the limit; None passes. Raises LimitError: it names the limit."""
+        """Refuse a value over the limit; None passes. Raises LimitError with the limit."""
         if value is None:
             return
         if self.of == "value":
@@ -250,9 +250,6 @@ LIMITS = (
 )
 """The limits of fields of bodies, and of query parameters, by their names."""
 
-TYPES_LIMITS = tuple(one for one in LIMITS if one.field == "types")
-"""The limits of a list of types."""
-
 
 class Body(Strict):
     """A body that a client sends, with the `LIMITS` of its fields.
@@ -264,7 +261,7 @@ class Body(Strict):
     linked: ClassVar[str | None] = None
 
     def check(self, settings: ServiceSettings) -> None:
-        """Refuse what is over a limit. Raises LimitError: it names the limit."""
+        """Refuse what is over a limit. Raises LimitError with the limit."""
         check_fields(settings, **dict(self))
         if self.linked is not None:
             asked = len(getattr(self, self.linked)) * int(getattr(self, "limit", None) or DEFAULT_LIMIT)
@@ -272,7 +269,7 @@ class Body(Strict):
 
 
 def check_fields(settings: ServiceSettings, **given: Any) -> None:
-    """Refuse values over the limits of their names. Raises LimitError: it names the limit."""
+    """Refuse values over the limits of their names. Raises LimitError with the limit."""
     for limit in LIMITS:
         if limit.field in given:
             limit.check(given[limit.field], settings)

@@ -213,7 +213,7 @@ def build_corpus(
     workers: int = 1,
     on_texts: Callable[[int], None] = lambda n: None,
 ) -> CorpusCounts:
-    """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as for `CorpusOptions`. Raises InputError:
+    """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as for `CorpusOptions`. Raises InputError
     as the texts raise.
     """
     with PhraseCounter(max_keys=max_keys) as counter:

@@ -4,7 +4,7 @@
 
     print(report_as_text(evaluate_model("data/", "pearl-mini-en", tasks=["bird"])))
 
-A new task is a module in `tasks/` and an entry in `registry.py`. Names are imported on first use.
+A new task is a module in `tasks/` and an entry in `tasks/__init__.py`. Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
@@ -11,7 +12,7 @@ import click
 from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S, check_store_location, default_store
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL, DEFAULT_WAIT_S, check_store_location, default_store
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
@@ -47,6 +48,27 @@ device_option: Callable[[F], F] = click.option(
     metavar="auto|cpu|cuda",
     help="Device that runs the encoder.",
 )
+
+
+def shipped_model_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's name
+    """`--model` with the shipped model as its default."""
+    return click.option(
+        "--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, default=DEFAULT_MODEL, show_default=True, help=help
+    )
+
+
+def collections_option(command: F) -> F:
+    """`--collection`, once for each collection to search."""
+    option = click.option("--collection", "collections", multiple=True, metavar="NAME",
+                          help="Collection to search; may be repeated.")  # fmt: skip
+    return option(command)
+
+
+def check_folder_of(path: Path, what: str) -> None:
+    """Refuse a file to write whose folder does not exist."""
+    if not path.resolve().parent.is_dir():
+        raise click.UsageError(f"Folder {path.parent} for the {what} does not exist: create it first.")
+
 
 json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
 

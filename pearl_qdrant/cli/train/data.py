@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.common.options import device_option, json_option
+from pearl_qdrant.cli.common.options import (
+    device_option,
+    json_option,
+    shipped_model_option,
+)
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.train.options import (
     FOLDER,
@@ -21,7 +25,6 @@ from pearl_qdrant.cli.train.options import (
     taken,
     training_stage,
 )
-from pearl_qdrant.settings import DEFAULT_MODEL
 from training.options import (
     DEFAULT_PARAPHRASER,
     CorpusOptions,
@@ -212,8 +215,7 @@ def synonyms(corpus: Path, vectors: Path, out: Path | None, **options: Any) -> N
 @aliases_option
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True,
               help="hard_negative.txt, or JSON Lines if the name ends in .jsonl.")  # fmt: skip
-@click.option("--model", envvar="PEARL_QDRANT_MODEL", show_envvar=True, default=DEFAULT_MODEL, show_default=True,
-              help="Base encoder: the candidates with its lowest cosines are kept.")  # fmt: skip
+@shipped_model_option("Base encoder: the candidates with its lowest cosines are kept.")
 @click.option("--teacher", metavar="M", help="Encoder that decides what means the same.  [default: the base encoder]")
 @options_of(MiningConfig, flags={"kept": "--keep"})
 @min_count_option

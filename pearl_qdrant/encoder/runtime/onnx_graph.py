@@ -84,7 +84,7 @@ class OnnxGraph:
 
     def try_out(self, widths: Mapping[str, int], *, n_ids: int) -> None:
         """Run the last token of the vocabulary, to refuse a tokenizer with more tokens than the graph has embeddings.
-        Raises CheckpointError: as for `run`, or if an output has another width.
+        Raises CheckpointError as for `run`, or if an output has another width.
 
         Args:
             widths: Expected widths of the outputs, by name.

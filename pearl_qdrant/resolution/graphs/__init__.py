@@ -5,8 +5,8 @@
     merged = resolve_graph("rag_storage")          # a working folder of LightRAG
     print(merged.report.to_text())
 
-`records.py` merges, `resolving.py` recognises a format; `tables.py`, `graphml.py`, `folders.py`, `parquet.py` and
-`neo4j.py` read and write one each.
+`records.py` merges, `resolving.py` recognises a format; `graphml.py` (GraphML and lists of edges), `folders.py`,
+`parquet.py` and `neo4j.py` read and write one each.
 """
 
 from __future__ import annotations

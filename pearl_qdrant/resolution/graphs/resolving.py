@@ -1,7 +1,4 @@
-"""`resolve_graph`: a graph in its own format, with one node for each thing.
-
-Merges the nodes of a graph that are one, with their edges, descriptions and weights.
-"""
+"""`resolve_graph`: a graph in its own format, with one node for each thing."""
 
 from __future__ import annotations
 

@@ -140,9 +140,9 @@ class Content:
 
 
 class _File(msgspec.Struct):
-    """`MANIFEST_FILE` without the manifest: what is current, as JSON, and the checksum of this."""
+    """`MANIFEST_FILE` without the manifest: what is current, and the checksum of this as JSON without spaces."""
 
-    content: msgspec.Raw = msgspec.Raw()
+    content: Content | None = None
     checksum: int | None = None
 
 
@@ -168,13 +168,13 @@ def read_content(folder: Path, collection: str) -> tuple[Manifest, Content]:
     why = "it does not say which files are current"
     try:
         found = msgspec.json.decode(text or b"", type=_File)
-        if not bytes(found.content):
-            raise ManifestError(collection, why, is_other_version=True)
-        if zlib.crc32(found.content) != found.checksum:
-            raise ManifestError(collection, f"{why}: its checksum is another one")
-        return manifest, msgspec.json.decode(found.content, type=Content)
     except ValueError as error:
         raise ManifestError(collection, f"{why}: {error}") from error
+    if found.content is None:
+        raise ManifestError(collection, why, is_other_version=True)
+    if zlib.crc32(msgspec.json.encode(found.content)) != found.checksum:
+        raise ManifestError(collection, f"{why}: the checksum is another one")
+    return manifest, found.content
 
 
 def write_content(folder: Path, manifest: Manifest, content: Content) -> None:
