@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from contextlib import closing
@@ -396,3 +397,28 @@ def test_a_deletion_without_a_terminal_needs_yes(loaded: Run) -> None:
     assert outcome.status == 1
     assert "--yes" in outcome.err
     assert "base" in loaded("collections", "list").out
+
+
+def test_ingest_reads_compressed_files_and_stdin(run: Run, tmp_path: Path, model: Path) -> None:
+    """A .gz file is decompressed, and `-` reads a pipe."""
+    path = tmp_path / "names.tsv.gz"
+    path.write_bytes(gzip.compress(BASE.encode()))
+
+    assert run("ingest", str(path), "--model", str(model)).status == 0
+    piped = run("ingest", "-", "--collection", "piped", "--model", str(model), "--json", stdin=BASE.encode())
+
+    assert piped.status == 0, piped.err
+    assert piped.lines()[0]["points"] == 7
+    listed = run("collections", "list", "--json").lines()
+    assert [(one["collection"], one["names"]) for one in listed] == [("names", 7), ("piped", 7)]
+    assert run("ingest", "-", stdin=BASE.encode()).status == 2, "standard input has no name"
+
+
+def test_columns_can_be_named(run: Run, tmp_path: Path, model: Path) -> None:
+    """A file with other headers is read by naming its columns."""
+    path = tmp_path / "odd.tsv"
+    path.write_text("Label\tKind\tQID\nThe New York Times\tORG\tQ1\n", encoding="utf-8")
+    options = ["--id-column", "QID", "--name-column", "Label", "--type-column", "Kind"]
+
+    assert run("ingest", str(path), *options, "--model", str(model)).status == 0
+    assert run("entities", "show", "Q1", "--json").lines()[0]["types"] == ["ORG"]

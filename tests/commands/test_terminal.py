@@ -24,6 +24,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linker_base import fill
+from qdrant_double import QdrantDouble
 from tiny_models import make_pearl
 from tqdm import tqdm
 
@@ -32,6 +33,7 @@ from pearl_qdrant.cli import cli
 from pearl_qdrant.cli.common import terminal
 from pearl_qdrant.cli.common.terminal import VisibleStream, echo, echo_json, visible
 from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.schema import LinkCalibration
 
 CLI = Path(terminal.__file__).parents[1]
 
@@ -392,3 +394,48 @@ def test_every_command_is_in_the_lists() -> None:
     tried = [words for _, words in SHOWN] + REFUSED
 
     assert [" ".join(one) for one in commands(cli) if not any(words[: len(one)] == one for words in tried)] == []
+
+
+def test_names_from_a_hostile_server_are_escaped(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of collections on a server, and its error messages, are escaped."""
+    from qdrant_client import models
+
+    with QdrantDouble() as server:
+        monkeypatch.setenv("PEARL_QDRANT_STORE", server.url)
+        server.client.create_collection(
+            names("c"), vectors_config=models.VectorParams(size=2, distance=models.Distance.DOT)
+        )
+        server.client.create_collection(
+            "other", vectors_config=models.VectorParams(size=2, distance=models.Distance.DOT)
+        )
+        listed = run("collections", "list")
+        as_json = run("collections", "list", "--json")
+        unnamed = run("link", "x")
+        found = run("doctor")
+
+    assert r"c \x1b]0;owned" in listed.out
+    states = [(line["collection"], line["state"]) for line in as_json.lines()]
+    assert sorted(states) == [(names("c"), "unusable"), ("other", "unusable")]
+    assert r"c \x1b]0;owned" in unnamed.err
+    for outcome in (listed, as_json, unnamed, found):
+        check(outcome)
+
+
+def test_a_calibration_from_a_manifest_is_shown_escaped(ask: Run, hostile: Path) -> None:
+    """A calibration in a manifest may have extra fields with any text."""
+    store = EdgeStore(hostile / "store")
+    base = store.open("base")
+    fitted = LinkCalibration.model_validate(
+        {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.1, "fitted_on": EVIL, EVIL: 1}
+    )
+    before = base.manifest
+    base.write_manifest(before.model_copy(update={"calibration": fitted}))
+    store.close()
+
+    outcome = ask("collections", "show", "base")
+    store = EdgeStore(hostile / "store")
+    store.open("base").write_manifest(before)
+    store.close()
+
+    assert r"fitted_on \x1b]0;owned" in outcome.out
+    check(outcome)

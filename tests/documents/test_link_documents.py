@@ -184,3 +184,11 @@ def test_the_command_knows_every_part_of_the_model() -> None:
     (without,) = (option for option in link.params if option.name == "without")
 
     assert set(without.type.choices) == set(PARTS)  # type: ignore[attr-defined]
+
+
+def test_partial_names_can_be_switched_off(linker: EntityLinker) -> None:
+    """Without partial names and coherence the surname is linked as a mention alone."""
+    found = linker.link_document(TEXT, SPANS[2:3])
+    switched = linker.link_document(TEXT, SPANS, without=["partial names", "coherence"])
+
+    assert switched[2].link.candidates[0].entity_id == found[0].link.candidates[0].entity_id

@@ -10,7 +10,7 @@ import pytest
 from cli_runner import Run
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import FormatError
+from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.records import Entity
@@ -291,3 +291,10 @@ def test_a_run_without_results_fails(run: Run, model: Path, tmp_path: Path) -> N
 
     assert done.status == 1
     assert "none of the files" in done.err
+
+
+@pytest.mark.parametrize("wrong", [{"splits": (10,)}, {"n_mentions": 0}, {"nil_shares": (1.0,)}])
+def test_options_out_of_range_are_errors(wrong: dict[str, object]) -> None:
+    """Splits are 0 to 9; a share is less than 1."""
+    with pytest.raises(OptionError, match="must be"):
+        EvaluationOptions(**wrong)  # type: ignore[arg-type]

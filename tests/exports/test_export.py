@@ -22,7 +22,15 @@ from tiny_models import DIM, N_LAYERS, make_albert, make_bert, make_roberta
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from training.export import export_checkpoint as export_graph
 from training.export.export_checkpoint import export_onnx, quantize_onnx
-from training.export.graph_builder import IR_VERSION, OPSET, channel_scales, quantize_columns
+from training.export.graph_builder import (
+    IR_VERSION,
+    LEVELS,
+    OPSET,
+    channel_scales,
+    probe_inputs,
+    quantize_columns,
+    quantize_rows,
+)
 from training.export.int8_graph import is_supported, write_int8_graph
 
 Array = npt.NDArray[np.float32]
@@ -253,3 +261,59 @@ def test_the_matrices_are_kept_in_eight_bits_once(seeded_network: PearlNetwork, 
 
     assert n_int8 == sum(m.weight.numel() for m in dense) + encoder.embeddings.word_embeddings.weight.numel()
     assert not any(t.data_type == onnx.TensorProto.FLOAT and len(t.dims) == 2 and t.dims[1] == 2 * DIM for t in tensors)
+
+
+def test_neither_scales_nor_corrections_bend_a_product(network: PearlNetwork, tmp_path: Path) -> None:
+    """What is divided out of a channel comes back: with outlying channels too, graph and network agree."""
+    encoder: Any = network.phrase_encoder
+    with torch.no_grad():
+        for layer in encoder.encoder.layer:
+            layer.attention.output.LayerNorm.weight[3] *= 8
+            layer.output.LayerNorm.bias[5] += 4
+    write_int8_graph(network, tmp_path / "model.onnx")
+    feed = {"input_ids": IDS.numpy(), "attention_mask": MASK.numpy()}
+    embedding, logits = ort.InferenceSession(str(tmp_path / "model.onnx")).run(["embedding", "type_logits"], feed)
+    with torch.inference_mode():
+        expected, expected_logits = network(IDS, MASK)
+
+    assert (embedding * expected.numpy()).sum(1).min() > 0.999
+    assert logits == pytest.approx(expected_logits.numpy(), abs=0.15)
+
+
+def test_columns_and_rows_have_scales_of_their_own() -> None:
+    """A column or row a thousand times smaller than the others keeps its precision; zeros stay zeros."""
+    matrix = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    matrix[:, 2] *= 1e-3
+    matrix[:, 5] = 0
+    by_row, row_scales = quantize_rows(matrix.T.copy())
+    for values, scales, levels in ((*quantize_columns(matrix), LEVELS), (by_row.T, row_scales, 127)):
+        error = np.linalg.norm(values * scales - matrix, axis=0) / np.maximum(np.linalg.norm(matrix, axis=0), 1e-12)
+
+        assert values.dtype == np.int8
+        assert np.abs(values).max() <= levels
+        assert error.max() < 1.27 / levels
+
+
+def test_channel_scales_even_out_the_channels() -> None:
+    """A large channel is divided by more, and a channel that is never used does no harm."""
+    largest = np.array([1, 1, 16, 0], dtype=np.float32)
+    scales = channel_scales(largest, np.ones((4, 3), dtype=np.float32))
+
+    assert scales[2] / scales[0] == pytest.approx(8, rel=0.01)  # 16 ** 0.75
+    assert np.isfinite(scales).all()
+    assert (scales > 0).all()
+
+
+def test_the_probe_sees_every_dense_layer(network: PearlNetwork) -> None:
+    """Each product knows the size of what comes in."""
+    seen = probe_inputs(network.phrase_encoder)
+
+    assert len(seen) == 6 * N_LAYERS
+    assert all(np.isfinite(channels.mean).all() and (channels.largest > 0).all() for channels in seen.values())
+
+
+def test_products_cannot_saturate_sixteen_bits() -> None:
+    """Processors without VNNI add two products in 16 bits: the largest weights and activations still fit."""
+    matrix = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+
+    assert 2 * 255 * int(np.abs(quantize_columns(matrix)[0]).max()) <= np.iinfo(np.int16).max

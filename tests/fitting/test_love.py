@@ -194,3 +194,20 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     assert refused.status == 1
     assert "is of a run with other settings (targets" in refused.err
     assert run("train", "love", str(base), str(tmp_path / "x"), "--embedding-dim", "7").status == 2
+
+
+def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
+    """A run with another seed cannot resume in a folder; restart starts over, and more epochs resume."""
+
+    def train(config: LoveConfig, *, resume: bool = True) -> None:
+        pretrain(
+            make_character_encoder(base), tokenizer(base), targets, config, tmp_path, resume=resume, progress=False
+        )
+
+    train(LoveConfig(epochs=1, batch=15))
+    with pytest.raises(TrainingError, match="seed 0, now 5"):
+        train(LoveConfig(epochs=1, batch=15, seed=5))
+    train(LoveConfig(epochs=2, batch=15))
+    assert len(losses(tmp_path)) == 2 * 2
+    train(LoveConfig(epochs=1, batch=15, seed=5), resume=False)
+    assert len(losses(tmp_path)) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pearl_qdrant import (
     pretrain_character_encoder,
     train_head,
 )
+from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import OptionError
@@ -161,3 +163,14 @@ def test_a_plain_encoder_is_averaged_as_one(bert: Path, tmp_path: Path) -> None:
     assert all(torch.allclose(found[f"bert.{name}"], tensor + 0.25) for name, tensor in encoder.items())
     assert not (out / "model.onnx").exists()
     assert load_encoder(str(out), device="cpu").encode(["new york"]).vectors.shape[0] == 1
+
+
+def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:
+    """`train fit` and `FitRequest` cannot disagree: the options are the fields, with the same defaults."""
+    options = {parameter.name: parameter.default for parameter in train.commands["fit"].params}
+    expected = {field.name: field.default for field in fields(FitRequest)}
+
+    assert options.keys() == expected.keys()
+    for name, default in expected.items():
+        if name not in ("base_model", "out") and default not in (None, (), False):
+            assert options[name] == default, name

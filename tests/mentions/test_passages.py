@@ -386,3 +386,17 @@ def test_progress_counts_bytes_of_what_is_done() -> None:
     assert done[0] == len("Zürich".encode())
     assert done[-1] == len("".join(texts).encode())
     assert len(done) > 5
+
+
+def test_a_context_breaks_a_tie(shipped: Encoder) -> None:
+    """The context chooses between entities with the same name; without it the mention is skipped."""
+    names = Names([("Mercury", "smallest planet of the solar system"), ("Mercury", "British singer of a rock band")])
+    text = "A film about Mercury is out."
+
+    def about(context: str) -> list[tuple[str, str | None]]:
+        return found(annotate(names, text, context=context, encoder=shipped))
+
+    assert annotate(names, text, encoder=shipped) == []
+    assert about("astronomy, planets and stars") == [("Mercury", "smallest planet of the solar system")]
+    assert about("rock music and its singers") == [("Mercury", "British singer of a rock band")]
+    assert about("\U0001f5de") == []

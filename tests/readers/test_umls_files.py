@@ -30,6 +30,7 @@ from umls_release import (
     write,
 )
 
+from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, detect_format
 from ingest.io import source
@@ -481,3 +482,16 @@ def test_the_reader_agrees_with_a_naive_one(tmp_path: Path, rows: list[str]) -> 
     assert {id_: (e.canonical_name, set(e.names())) for id_, e in found.items()} == naive(
         [row.split("|") for row in rows]
     )
+
+
+def test_a_scan_counts_what_a_read_gives(tmp_path: Path) -> None:
+    """The pass before the load and the load agree."""
+    meta = write(tmp_path, RELEASE | {"MRSTY.RRF": STY.encode() + b"bad\n"})
+    with UmlsReader([meta], ReadOptions()) as reader:
+        result, report = scan(reader), ReadReport()
+        entities = list(reader.read(report, scattered=result.scattered))
+
+    assert (result.entities, result.names) == (len(entities), sum(1 + len(e.aliases) for e in entities))
+    assert result.report == report
+    assert report.skipped == {"too_few_columns": 1}
+    assert report.rows == 8

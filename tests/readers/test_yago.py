@@ -25,8 +25,9 @@ from yago_files import (
     write,
 )
 
+from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
-from ingest.formats import detect_format, open_reader
+from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError, TooManyErrorsError
 from pearl_qdrant.records import Entity
@@ -252,3 +253,15 @@ def test_classes_of_schema_org_have_coarse_types() -> None:
     assert [TypeMap.load().map_types([name]) for name in names] == [
         ("WORK_OF_ART",), ("GPE",), ("LOC",), ("FAC",), ("ORG",), ("OTHER",), ()
     ]  # fmt: skip
+
+
+def test_scan_and_read_agree(tmp_path: Path) -> None:
+    """A scan counts what is read, and a second pass of the same reader gives the same report."""
+    with open_reader([write(tmp_path, YAGO_45)], "rdf", ReadOptions(languages=("fr", "de", "en"))) as reader:
+        result = scan(reader)
+        report = ReadReport()
+        entities = list(reader.read(report, scattered=result.scattered))
+        assert report == result.report
+        assert list(reader.read(ReadReport())) == entities
+    assert result.entities == len(entities) == len({entity.entity_id for entity in entities})
+    assert result.names == sum(1 for entity in entities for _ in entity.names())

@@ -133,7 +133,9 @@ class EdgePlace:
                 n_records += len(records)
                 if offset is None:
                     break
-            manifest = {key: value for key, value in (self.manifest() or {}).items() if key != "content"}
+            manifest = {
+                key: value for key, value in (self.manifest() or {}).items() if key not in {"content", "checksum"}
+            }
             return Contents(points, n_records, count_points(shard), manifest)
         finally:
             shard.close()

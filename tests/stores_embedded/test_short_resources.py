@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +75,8 @@ def test_with_too_few_files_every_error_says_so(filled: EdgeStore, step: int) ->
     for text in failed.values():
         assert "open files" in text
         assert "ulimit -n" in text
-        assert not any(word in text for word in FORBIDDEN), text
+        without_path = re.sub("'/[^']*'", "", text)  # the engine has files named deleted
+        assert not any(word in without_path for word in FORBIDDEN), text
     assert filled.open("toy").count() == 20
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pearl_qdrant.records import Entity
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATH = EXAMPLES / "sample_base.tsv"
+COLUMNS = ["id", "name", "type", "aliases", "description", "popularity"]
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +152,36 @@ def test_the_readme_counts_are_true(entities: dict[str, Entity], report: ReadRep
     assert f"{len(entities):,} well-known entities with {report.names:,} names" in text
     assert f"every coarse type at least {min(coarse.values())} times" in text
     assert f"{fine['disease']} diseases, {fine['drug']} drugs" in text
+
+
+def test_ids_are_unique_slugs(rows: list[list[str]]) -> None:
+    """An id is a readable slug, and no two rows share one."""
+    ids = [row[0] for row in rows]
+    assert [id_ for id_ in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id_)] == []
+    assert len(set(ids)) == len(ids)
+
+
+def test_types_are_one_coarse_and_one_fine(entities: dict[str, Entity]) -> None:
+    """Each entity has a coarse type and a finer one that the shipped type map does not contradict."""
+    fine: Counter[str] = Counter()
+    for entity in entities.values():
+        coarse, native = entity.kb_types
+        assert entity.types == (coarse,), entity
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", native)
+        fine[native] += 1
+    assert {t: n for t, n in fine.items() if n < 3} == {}
+
+
+def test_a_fine_type_has_one_coarse_type(entities: dict[str, Entity]) -> None:
+    """Filtering by a finer type never mixes coarse types."""
+    pairs = {entity.kb_types for entity in entities.values()}
+    fine = Counter(native for _, native in pairs)
+    assert {t: n for t, n in fine.items() if n > 1} == {}
+
+
+def test_no_cell_has_stray_space(rows: list[list[str]]) -> None:
+    """No cell begins or ends with a space or has two in a row, and only aliases may be empty."""
+    for row in rows:
+        for column, cell in zip(COLUMNS, row, strict=True):
+            assert " ".join(cell.split()) == cell
+            assert cell or column in ("aliases", "popularity"), row

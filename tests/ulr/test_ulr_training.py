@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tiny_models import as_sentence_transformers
 from ulr_cases import SENTENCES, config, make_encoder, open_base, write_text
 
 from pearl_qdrant import UlrRequest, find_ngrams, train_ulr
+from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.ngrams.files import MarkedSequence, NgramSpan
@@ -258,3 +260,36 @@ def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> No
     assert refused.status == 2
     assert "needs --ngrams" in refused.err
     assert run(*words).status == 2
+
+
+def test_the_state_of_another_run_is_refused(request_: Request, tmp_path: Path) -> None:
+    """Other settings or other texts need another folder, or a restart."""
+    train_ulr(request_(steps=2, head_steps=0))
+
+    with pytest.raises(TrainingError, match="seed 0, now 1"):
+        train_ulr(request_(steps=2, head_steps=0, seed=1))
+    with pytest.raises(TrainingError, match="sequences "):
+        train_ulr(request_(steps=2, head_steps=0, texts=write_text(tmp_path / "b.txt", 5)))
+    result = train_ulr(request_(steps=2, head_steps=0, seed=1, restart=True))
+    assert len(read_log(tmp_path / "out" / "training")) == result.steps == 2
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(bert: Path, tmp_path: Path) -> None:
+    """The message has the losses and what to change, and no state of the broken network is written."""
+    base = open_base(bert)
+    with torch.no_grad():
+        base.network.head.bias.fill_(float("nan"))
+    with pytest.raises(TrainingError, match=r"step 1: the loss is not finite: .* nan \(mlm\)"):
+        learn(base, tmp_path, config())
+    assert not (tmp_path / "state.safetensors").exists()
+
+
+def test_the_command_has_the_arguments_and_defaults_of_the_request() -> None:
+    """`train ulr` and `UlrRequest` cannot disagree: the options are the fields, with the same defaults."""
+    options = {parameter.name: parameter.default for parameter in train.commands["ulr"].params}
+    expected = {field.name: field.default for field in fields(UlrRequest)}
+
+    assert options.keys() - {"as_json"} == expected.keys()
+    for name, default in expected.items():
+        if name not in ("base", "out") and default not in (None, (), False):
+            assert options[name] == default, name
