@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from linker_base import ENTITIES, fill
 
 from ingest.sample import load_sample
 from pearl_qdrant.cli import main
+from pearl_qdrant.cli.common.terminal import ClosedInput
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store.edge.store import EdgeStore
 
 MOST_LINES = 40
 
@@ -40,6 +44,35 @@ def test_a_collection_that_is_there_is_shown_as_it_is(filled: Run, tmp_path: Pat
     assert "NYTimes  ->  The New York Times  [nyt]" in outcome.out
     assert "mention:" not in outcome.err
     assert load_sample(store=str(tmp_path / "store")).names == 16
+
+
+def test_without_an_input_nothing_is_asked(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed standard input is no terminal."""
+    monkeypatch.setattr(sys, "stdin", ClosedInput())
+    with closing(Terminal()) as shown:
+        monkeypatch.setattr(sys, "stdout", shown)
+        monkeypatch.setattr(sys, "argv", ["pearl-qdrant", "demo"])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        answer = shown.getvalue()
+
+    assert not stop.value.code
+    assert "NYTimes  ->  The New York Times  [nyt]" in answer
+    assert "Link mentions of your own" not in answer
+
+
+def test_a_base_of_mine_that_cannot_be_used_stays(tmp_path: Path, model: Path) -> None:
+    """The sample base is not loaded into a collection whose load of another base was stopped."""
+    place = tmp_path / "store"
+    fill(place, "demo", str(model), ENTITIES)
+    with closing(EdgeStore(place)) as store:
+        collection = store.open("demo")
+        collection.write_manifest(collection.manifest.model_copy(update={"state": "loading", "kb_version": "mine"}))
+    before = (place / "demo" / "manifest.json").read_bytes()
+
+    with pytest.raises(StoreError, match="Or load the sample base under another name"):
+        load_sample(store=str(place))
+    assert (place / "demo" / "manifest.json").read_bytes() == before
 
 
 def test_a_store_that_was_named_is_in_the_commands(filled: Run, tmp_path: Path) -> None:

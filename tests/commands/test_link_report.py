@@ -59,6 +59,7 @@ def test_it_counts_links_reasons_and_types(tmp_path: Path) -> None:
     assert "6 mentions, 1 blank;" in page
     assert page.count("50.0%") >= 2
     assert sum(report.probabilities[50:]) == report.linked  # the curve meets the threshold where the links are
+    assert sum(report.probabilities) == 4  # two are NIL whatever the threshold
 
 
 def test_doubtful_mentions_come_first_and_once() -> None:

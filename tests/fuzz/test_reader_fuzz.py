@@ -20,6 +20,7 @@ from umls_release import CONSO
 from wikidata_items import item
 from yago_files import FACTS, n_triples, turtle
 
+from ingest.base.scan import scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMAT_NAMES, open_reader
 from ingest.io.report import ReadReport
@@ -107,8 +108,10 @@ def test_no_damage_gives_anything_but_entities_skips_or_an_error_with_the_path(
     path.write_bytes(content)
     report = ReadReport(max_errors=None)
 
+    form = data.draw(st.sampled_from(["auto", kind]))
+
     try:
-        with open_reader([path], data.draw(st.sampled_from(["auto", kind])), type_map=type_map) as reader:
+        with open_reader([path], form, type_map=type_map) as reader:
             entities = list(reader.read(report))
     except PearlQdrantError as error:
         message = str(error)
@@ -125,6 +128,11 @@ def test_no_damage_gives_anything_but_entities_skips_or_an_error_with_the_path(
         assert entity.canonical_name
         for field in (*entity.names(), *entity.kb_types):
             field.encode("utf-8")
+    with open_reader([path], form, type_map=type_map) as reader:
+        counted = scan(reader, ReadReport(max_errors=None))
+    assert counted.entities == len(entities)
+    assert counted.names == sum(1 for entity in entities for _ in entity.names())
+    assert (counted.report.rows, counted.report.skipped) == (report.rows, report.skipped)
 
 
 @pytest.mark.parametrize("name", BASES)
