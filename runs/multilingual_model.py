@@ -6,11 +6,14 @@ r"""The recipe of a multilingual encoder: 6 layers of multilingual-e5-small, wit
     python runs/multilingual_model.py targets --teacher TEACHER --english pearl-mini-en --sources sources.xz --out T.npz
     python runs/multilingual_model.py train --start START --sources sources.xz --targets T.npz --steps N --out RUN
     python runs/multilingual_model.py average --start START --state RUN/state.safetensors --out MODEL
-    python runs/multilingual_model.py teacher --base MODEL --prefix "" --out CHECKPOINT
-    python runs/multilingual_model.py measure CHECKPOINT TEACHER --baseline pearl-mini-en
-    python runs/multilingual_model.py link CHECKPOINT TEACHER pearl-mini-en
+    python runs/multilingual_model.py finish --model MODEL --state RUN/state.safetensors --sources sources.xz \
+        --out WORLD
+    python runs/multilingual_model.py join --world pearl-mini-world --sources sources.xz --out JOINT
+    python runs/multilingual_model.py measure JOINT TEACHER --baseline pearl-mini-en
+    python runs/multilingual_model.py link JOINT TEACHER pearl-mini-en
 
-E5 is a folder of multilingual-e5-small (MIT, 12 layers). `multilingual/names.py` says where the names come from and
+WORLD is the folder `pearl-mini-world` of the shipped models, JOINT the folder `pearl-mini`; E5 is a folder of
+multilingual-e5-small (MIT, 12 layers). `multilingual/names.py` says where the names come from and
 which packages that needs, `multilingual/data.py` what a batch has, docs/experiments/multilingual.md the figures.
 
 The student has the first and last three layers of E5, and reads names without E5's prefix "query: ", which takes three
@@ -41,14 +44,17 @@ from multilingual.data import WEIGHTS, hard_negatives, names_of, plain_names, re
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
 from pearl_mini_en import Augment, load_sources, path_option
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.joint import JointConfig, Member, write_joint
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from training.batches import BatchMaker, NegativeTable, NeighbourSampler
+from training.examples.example import count_labels
 from training.export.export_checkpoint import export_checkpoint
 from training.finetune.objective import fit
 from training.finetune.request import FitConfig
@@ -270,6 +276,52 @@ def average(start: Path, state: Path, ratio: float, out: Path) -> None:
     encoder.load_state_dict(_read_state(state, "network.phrase_encoder."))
     average_weights(load_phrase_encoder(start), encoder, ratio=ratio)
     _write_plain(encoder, start, out)
+
+
+@main.command()
+@path_option("--model")
+@path_option("--state")
+@path_option("--sources")
+@path_option("--out", is_made=True)
+def finish(model: Path, state: Path, sources: Path, out: Path) -> None:
+    """Write the averaged encoder with the type head of the run as a checkpoint in 8 bits, the words in 4."""
+    examples, _ = load_sources(sources)
+    opened = open_base_model(str(model), name=out.name, prefix="")
+    opened.network.type_head.load_state_dict(_read_state(state, "network.type_head."))
+    with safe_open(state, "pt") as saved:
+        trained = {"recipe": "runs/multilingual_model.py", "steps": int(saved.metadata()["step"])}
+    counts = count_labels(example for source in examples for example in source.examples)
+    config = opened.config.model_copy(update={"label_counts": counts, "training": trained})
+    with tempfile.TemporaryDirectory() as work:
+        write_network(Path(work) / "torch", opened.network, config, transformer=opened.folder)
+        click.echo(export_checkpoint(Path(work) / "torch", out))
+
+
+@main.command()
+@click.option("--english", default="pearl-mini-en")
+@click.option("--world", default="pearl-mini-world")
+@path_option("--sources")
+@click.option("--share", type=float, default=ENGLISH, help="Share of the English model in the cosine.")
+@click.option("--dim", type=int, default=384, help="Width of the vectors.")
+@path_option("--out", is_made=True)
+def join(english: str, world: str, sources: Path, share: float, dim: int, out: Path) -> None:
+    """Write the joint model: the directions in which the vectors of names in many languages differ most are kept."""
+    examples, plain = load_sources(sources)
+    translated, aliases = translations(examples[: len(WEIGHTS) + 1]), names_of(examples[len(WEIGHTS) + 1 :])
+    rng = random.Random(9)
+    names = [*rng.sample(plain, 8_000), *rng.sample(sorted(translated), 8_000), *rng.sample(aliases, 8_000)]
+    encoders = [load_encoder(model, device="cpu") for model in (english, world)]
+    members = [
+        Member(model=e.info.name, weights_hash=e.info.weights_hash, dim=e.info.dim, share=part, latin=latin)
+        for e, part, latin in zip(encoders, (share, 1 - share), (True, False), strict=True)
+    ]
+    wide = members[0].dim + members[1].dim
+    config = JointConfig(name=out.name, dim=dim, members=members, training={"recipe": "runs/multilingual_model.py"})
+    with tempfile.TemporaryDirectory() as work:
+        write_joint(Path(work), config.model_copy(update={"dim": wide}), np.eye(wide, dtype=np.float32))
+        vectors = load_encoder(work, device="cpu").encode(names).vectors.astype(np.float64)
+    _, directions = np.linalg.eigh(vectors.T @ vectors)
+    write_joint(out, config, directions[:, ::-1][:, :dim].astype(np.float32))
 
 
 @main.command("measure")

@@ -29,6 +29,7 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint
 from pearl_qdrant.encoder.find_model import find_model
+from pearl_qdrant.encoder.joint import refuse_joint
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import InputError, OptionError
@@ -382,6 +383,7 @@ class _Refresh:
     def _prepare_start(self) -> dict[str, Any]:
         """The start with weights for torch; those of a shipped model are rebuilt from its graph."""
         folder = find_model(self.request.model).folder
+        refuse_joint(folder, "refresh")
         if not is_checkpoint(folder) or (folder / TORCH_FILE).exists():
             return {"model": self.request.model, "seconds": 0.0}
         before = self.budget.used

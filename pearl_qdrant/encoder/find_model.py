@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig, is_checkpoint, read_config
+from pearl_qdrant.encoder.joint import JointConfig, is_joint, read_joint
 from pearl_qdrant.errors import ModelNotFoundError
 
 MODELS_DIR = Path(__file__).parent / "models"
@@ -21,6 +22,7 @@ _HUB_FILES = (
     "tokenizer*",
     "model*.safetensors",
     "pearl.safetensors",
+    "joint.safetensors",
     "0_Transformer/model*.safetensors",
     "onnx/model.onnx",
     "onnx/model.onnx_data",
@@ -41,20 +43,21 @@ class FoundModel:
     folder: Path
 
 
-def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig]:
-    """The shipped models, sorted by name; reads only their pearl.json.
+def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig | JointConfig]:
+    """The shipped models, sorted by name; reads only their pearl.json or joint.json.
 
     Raises:
         CheckpointError: If one of them is broken.
     """
-    return [read_config(models_dir / name) for name in shipped_names(models_dir)]
+    folders = [models_dir / name for name in shipped_names(models_dir)]
+    return [read_joint(folder) if is_joint(folder) else read_config(folder) for folder in folders]
 
 
 def shipped_names(models_dir: Path = MODELS_DIR) -> list[str]:
     """Names of the shipped models, sorted."""
     if not models_dir.is_dir():
         return []
-    return sorted(folder.name for folder in models_dir.iterdir() if is_checkpoint(folder))
+    return sorted(folder.name for folder in models_dir.iterdir() if is_checkpoint(folder) or is_joint(folder))
 
 
 def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:

@@ -18,6 +18,7 @@ from pearl_qdrant.encoder.checkpoint import (
     read_config,
 )
 from pearl_qdrant.encoder.find_model import MODELS_DIR, FoundModel, find_model
+from pearl_qdrant.encoder.joint import is_joint, load_joint
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
 from pearl_qdrant.encoder.runtime.devices import DevicePlan, Runtime, check_device, plan_device
@@ -95,6 +96,15 @@ def load_encoder(
     """
     options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
     found = find_model(model, models_dir=models_dir)
+    if is_joint(found.folder):
+        return load_joint(
+            found.name, found.folder, lambda member: _load(find_model(member, models_dir=models_dir), options)
+        )
+    return _load(found, options)
+
+
+def _load(found: FoundModel, options: _LoadOptions) -> Encoder:
+    """Load a model that is not a joint one."""
     return _load_pearl(found, options) if is_checkpoint(found.folder) else _load_plain(found, options)
 
 

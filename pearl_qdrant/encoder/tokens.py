@@ -9,6 +9,7 @@ child process made by a bare fork(); start children with "spawn" or through `sub
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ characters per token, so the model would not read the rest anyway; cutting saves
 
 # Tokens that only mark a space, in SentencePiece and in byte-level BPE, carry no information.
 _SPACE_MARKS = ("\u2581", "\u0120")
+
+_UNK_ID = re.compile(rb'(?<!\\)"unk_id"\s*:\s*(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +195,9 @@ def _unk_id(path: Path, tokenizer: Tokenizer) -> int | None:
     if token is not None:
         unk_id: int | None = tokenizer.token_to_id(token)
         return unk_id
-    # The unk_id of a Unigram model is only in the file.
-    model = read_json(path).get("model")
-    unk_id = model.get("unk_id") if isinstance(model, dict) else None
-    return unk_id if isinstance(unk_id, int) else None
+    # The unk_id of a Unigram model is only in the file, whose 250,000 pieces take a third of a second to parse.
+    found = _UNK_ID.search(path.read_bytes())
+    return int(found[1]) if found else None
 
 
 def _pad_id(folder: Path, tokenizer: Tokenizer) -> int:

@@ -32,6 +32,7 @@ from pearl_qdrant.encoder.checkpoint import (
     VerifiedCheckpoint,
 )
 from pearl_qdrant.encoder.find_model import find_model
+from pearl_qdrant.encoder.joint import refuse_joint
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
@@ -320,6 +321,7 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
 
     source, target = find_model(os.fspath(model)).folder, Path(out)
     refuse_overwriting(out, source)
+    refuse_joint(source, "export")
     checkpoint = verify(source)
     with tempfile.TemporaryDirectory() as scratch:
         weights, form = Path(scratch) / TORCH_FILE, Path(scratch) / "form"

@@ -1,0 +1,171 @@
+"""Joint models: the cosine is the members' mean, each reads its scripts, and nothing is joined that changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import Run
+from tiny_models import NAMES, make_bert, make_pearl
+
+from pearl_qdrant.encoder.describe import describe_model
+from pearl_qdrant.encoder.fastembed_model import text_embedding
+from pearl_qdrant.encoder.find_model import list_models, shipped_names
+from pearl_qdrant.encoder.joint import (
+    JOINT_FILE,
+    JOINT_JSON,
+    JointConfig,
+    Member,
+    mostly_latin,
+    read_joint,
+    write_joint,
+)
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError
+
+SHARE = 0.3
+RUSSIAN = "\u041c\u043e\u0441\u043a\u0432\u0430"
+
+
+def join(
+    folder: Path, first: str, second: str, *, dim: int | None = None, projection: FloatArray | None = None
+) -> Path:
+    """A joint model of two, the first for Latin letters alone; by default nothing is projected away."""
+    infos = [load_encoder(model, device="cpu").info for model in (first, second)]
+    members = tuple(
+        Member(model=info.name, weights_hash=info.weights_hash, dim=info.dim, share=share, latin=latin)
+        for info, share, latin in zip(infos, (SHARE, 1 - SHARE), (True, False), strict=True)
+    )
+    wide = sum(member.dim for member in members)
+    projection = np.eye(wide, dtype=np.float32) if projection is None else projection
+    write_joint(folder, JointConfig(name=folder.name, dim=dim or wide, members=members), projection)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Two checkpoints with type heads."""
+    base = tmp_path_factory.mktemp("members")
+    return str(make_pearl(base / "one", seed=1).folder), str(make_pearl(base / "two", seed=2).folder)
+
+
+@pytest.fixture
+def joint(tmp_path: Path, members: tuple[str, str]) -> Path:
+    """Both of them joined."""
+    return join(tmp_path / "joint", *members)
+
+
+def test_the_cosine_is_the_mean_of_the_members_by_share(joint: Path, members: tuple[str, str]) -> None:
+    """Vectors have length 1, and their cosines are the members', weighted."""
+    names = [name for name in NAMES if load_encoder(members[0]).encode([name]).encodable.all()][:6]
+    found = load_encoder(str(joint)).encode(names)
+    one, two = (load_encoder(model).encode(names).vectors for model in members)
+
+    np.testing.assert_allclose(np.linalg.norm(found.vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(
+        found.vectors @ found.vectors.T, SHARE * one @ one.T + (1 - SHARE) * two @ two.T, atol=1e-5
+    )
+    np.testing.assert_allclose(found.type_probabilities, load_encoder(members[0]).encode(names).type_probabilities)
+
+
+def test_a_member_of_the_latin_script_does_not_read_others(joint: Path, members: tuple[str, str]) -> None:
+    """A name in Cyrillic has the vector and the types of the second model alone, whatever stands beside it."""
+    names = [NAMES[0], RUSSIAN]
+    found, second = load_encoder(str(joint)).encode(names), load_encoder(members[1]).encode(names)
+    width = second.vectors.shape[1]
+
+    assert not found.vectors[1, :-width].any()
+    np.testing.assert_allclose(found.vectors[1, -width:], second.vectors[1], atol=1e-6)
+    assert found.type_probabilities is not None
+    assert second.type_probabilities is not None
+    np.testing.assert_array_equal(found.type_probabilities[1], second.type_probabilities[1])
+    assert found.encodable[1] == second.encodable[1]
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [("Z\u00fcrich", True), ("TNF-\u03b1", True), ("\u03b2-catenin", True), (RUSSIAN, False), ("\u6771\u4eac JR", True),
+     ("\u6771\u4eac\u5927\u5b66 A", False), ("1984", True), ("", True), ("\uff21\uff22", True)],
+)  # fmt: skip
+def test_the_script_of_most_letters_counts(name: str, expected: bool) -> None:
+    """A Greek letter within an English name leaves it Latin."""
+    assert mostly_latin(name) is expected
+
+
+def test_fewer_dimensions(tmp_path: Path, members: tuple[str, str]) -> None:
+    """A projection gives the vectors its width, and length 1."""
+    wide = sum(load_encoder(model).info.dim for model in members)
+    projection = np.linalg.qr(np.random.default_rng(0).normal(size=(wide, 5)))[0].astype(np.float32)
+    encoder = load_encoder(str(join(tmp_path / "narrow", *members, dim=5, projection=projection)))
+
+    vectors = encoder.encode(list(NAMES[:3])).vectors
+    assert (encoder.info.dim, vectors.shape) == (5, (3, 5))
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_without_a_type_head_of_each_there_are_no_types(tmp_path: Path, members: tuple[str, str]) -> None:
+    """A plain encoder among the members takes the types away, and the model says so."""
+    encoder = load_encoder(str(join(tmp_path / "plain", members[0], str(make_bert(tmp_path / "bert")))))
+
+    assert not encoder.info.has_head
+    assert encoder.encode([NAMES[0]]).type_probabilities is None
+
+
+def test_damage_and_members_that_changed_are_told(joint: Path, members: tuple[str, str], tmp_path: Path) -> None:
+    """Each file is checked, and each member is the one that was joined."""
+    text = (joint / JOINT_JSON).read_text("utf-8")
+    config = read_joint(joint)
+    other = str(make_pearl(tmp_path / "three", seed=3).folder)
+    for changed, error, message in (
+        ("{", CheckpointError, JOINT_JSON),
+        (text.replace(members[1], other), CheckpointError, "which is another model now"),
+        (text.replace(members[1], "nobody-knows-this"), ModelNotFoundError, "nobody-knows-this"),
+        (text.replace(config.projection_sha256, "0" * 64), CheckpointError, "another SHA-256"),
+        (text.replace(f'"dim": {config.dim}', f'"dim": {config.dim + 1}'), CheckpointError, "expected"),
+    ):
+        (joint / JOINT_JSON).write_text(changed, "utf-8")
+        with pytest.raises(error, match=message):
+            load_encoder(str(joint))
+    (joint / JOINT_JSON).write_text(text, "utf-8")
+    (joint / JOINT_FILE).unlink()
+    with pytest.raises(CheckpointError, match="missing or unreadable"):
+        load_encoder(str(joint))
+
+
+def test_what_needs_weights_of_its_own_names_the_members(joint: Path, members: tuple[str, str], tmp_path: Path) -> None:
+    """fastembed, an export and training refuse a joint model, and say what to take."""
+    from training.export.export_checkpoint import rebuild_for_torch
+    from training.networks.checkpoints import open_base_model
+    from training.ulr.train_ulr import open_ulr_base
+
+    for call in (
+        lambda: text_embedding(str(joint)),
+        lambda: rebuild_for_torch(joint, tmp_path / "out"),
+        lambda: open_base_model(str(joint), name="a"),
+        lambda: open_ulr_base(str(joint), pooling=None, seed=0),
+    ):
+        with pytest.raises(ModelError, match="joins others") as told:
+            call()
+        assert members[0] in str(told.value)
+
+
+def test_the_command_line_lists_and_shows_it(run: Run, joint: Path, members: tuple[str, str]) -> None:
+    """`models list` has the shipped ones, `models show` the files of the members."""
+    assert {"pearl-mini", "pearl-mini-en", "pearl-mini-world"} == set(shipped_names())
+    assert [config.name for config in list_models()] == shipped_names()
+    listed, shown = run("models", "list"), run("models", "show", str(joint), "--json")
+
+    assert "pearl-mini  384 dim  int8" in listed.out
+    assert json.loads(shown.out)["files"].keys() >= {JOINT_FILE, f"{members[0]}/tokenizer.json"}
+    assert describe_model(str(joint)).info.dim == read_joint(joint).dim
+
+
+def test_equal_parts_give_the_same_hash(joint: Path, members: tuple[str, str], tmp_path: Path) -> None:
+    """The hash that manifests store tells other members, shares and projections apart."""
+    again = read_joint(join(tmp_path / "again", *members))
+    swapped = read_joint(join(tmp_path / "swapped", members[1], members[0]))
+
+    assert again.weights_hash == read_joint(joint).weights_hash != swapped.weights_hash
