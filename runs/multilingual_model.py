@@ -63,6 +63,7 @@ from training.networks.phrase_vectors import pool_phrases
 
 Array = npt.NDArray[np.float32]
 
+CARDS = Path(__file__).parent / "multilingual"
 LAYERS = (0, 1, 2, 9, 10, 11)
 """Layers of E5 that the student starts with: of those tried the nearest to E5 before training."""
 PREFIX = "query: "
@@ -295,6 +296,8 @@ def finish(model: Path, state: Path, sources: Path, out: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         write_network(Path(work) / "torch", opened.network, config, transformer=opened.folder)
         click.echo(export_checkpoint(Path(work) / "torch", out))
+    card = (CARDS / "pearl_mini_world_card.md").read_text("utf-8").format(**trained)
+    (out / "README.md").write_text(card, encoding="utf-8")
 
 
 @main.command()
@@ -321,7 +324,8 @@ def join(english: str, world: str, sources: Path, share: float, dim: int, out: P
         write_joint(Path(work), config.model_copy(update={"dim": wide}), np.eye(wide, dtype=np.float32))
         vectors = load_encoder(work, device="cpu").encode(names).vectors.astype(np.float64)
     _, directions = np.linalg.eigh(vectors.T @ vectors)
-    write_joint(out, config, directions[:, ::-1][:, :dim].astype(np.float32))
+    card = (CARDS / "pearl_mini_card.md").read_text("utf-8").format(share=share, rest=1 - share, dim=dim)
+    write_joint(out, config, directions[:, ::-1][:, :dim].astype(np.float32), model_card=card)
 
 
 @main.command("measure")
