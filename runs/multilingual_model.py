@@ -288,6 +288,7 @@ def finish(model: Path, state: Path, sources: Path, out: Path) -> None:
     """Write the averaged encoder with the type head of the run as a checkpoint in 8 bits, the words in 4."""
     examples, _ = load_sources(sources)
     opened = open_base_model(str(model), name=out.name, prefix="")
+    assert opened.network.type_head is not None
     opened.network.type_head.load_state_dict(_read_state(state, "network.type_head."))
     with safe_open(state, "pt") as saved:
         trained = {"recipe": "runs/multilingual_model.py", "steps": int(saved.metadata()["step"])}
@@ -314,10 +315,10 @@ def join(english: str, world: str, sources: Path, share: float, dim: int, out: P
     rng = random.Random(9)
     names = [*rng.sample(plain, 8_000), *rng.sample(sorted(translated), 8_000), *rng.sample(aliases, 8_000)]
     encoders = [load_encoder(model, device="cpu") for model in (english, world)]
-    members = [
+    members = tuple(
         Member(model=e.info.name, weights_hash=e.info.weights_hash, dim=e.info.dim, share=part, latin=latin)
         for e, part, latin in zip(encoders, (share, 1 - share), (True, False), strict=True)
-    ]
+    )
     wide = members[0].dim + members[1].dim
     config = JointConfig(name=out.name, dim=dim, members=members, training={"recipe": "runs/multilingual_model.py"})
     with tempfile.TemporaryDirectory() as work:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
-from pearl_qdrant.encoder.find_model import find_model
+from pearl_qdrant.encoder.find_model import find_member, find_model
 from pearl_qdrant.encoder.joint import JOINT_FILE, is_joint, read_joint
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import ModelInfo
@@ -51,8 +51,8 @@ def describe_model(model: str) -> ModelDescription:
         joint = read_joint(folder)
         files = {JOINT_FILE: (folder / JOINT_FILE).stat().st_size}
         for member in joint.members:
-            if (described := describe_model(member.model)).files is not None:
-                files |= {f"{member.model}/{name}": size for name, size in described.files.items()}
+            described = describe_model(find_member(folder, member.model).name)
+            files |= {f"{member.model}/{name}": size for name, size in (described.files or {}).items()}
         return ModelDescription(load_encoder(model, device="cpu").info, files, joint.training)
     if not is_checkpoint(folder):
         return ModelDescription(load_encoder(model, device="cpu").info)

@@ -83,6 +83,12 @@ def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
     raise ModelNotFoundError(name, f"No model '{name}': not shipped, no folder, and no hub id (owner/name). {hint}")
 
 
+def find_member(joint: Path, name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
+    """Find a member of a joint model: in the joint's own folder, where it has one there, or as `find_model`."""
+    own = joint / name
+    return FoundModel(str(own), own) if is_checkpoint(own) else find_model(name, models_dir=models_dir)
+
+
 def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Path:
     """Download the files of a model from the hub, or take them from its cache."""
     import httpx

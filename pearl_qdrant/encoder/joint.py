@@ -10,6 +10,7 @@ member of the Latin script reads names of other scripts as zeros; their types co
 
 from __future__ import annotations
 
+import shutil
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +34,7 @@ class Member(BaseModel):
     """A model of a joint one.
 
     Attributes:
-        model: A shipped name, a folder or a hub id.
+        model: A shipped name, a folder or a hub id; a folder of that name within the joint's goes first.
         weights_hash: Its weights, as `ModelInfo` has them.
         dim: Width of its vectors.
         share: Its part of the cosine, in (0, 1]; all members together have 1.
@@ -134,6 +135,14 @@ def write_joint(folder: Path, config: JointConfig, projection: FloatArray, *, mo
     return sealed
 
 
+def copy_joint(source: Path, target: Path) -> None:
+    """Copy the files of a joint model, without members."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (JOINT_JSON, JOINT_FILE, "README.md", "NOTICE"):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
 def load_joint(name: str, folder: Path, load: Callable[[str], Encoder]) -> JointEncoder:
     """Load a joint model. Raises CheckpointError if a file is broken, or a member is another model than it was.
 
@@ -192,7 +201,7 @@ class JointEncoder:
             rows = np.flatnonzero(is_latin) if member.latin else np.arange(len(names))
             if not len(rows):
                 continue
-            encoded = encoder.encode(names if len(rows) == len(names) else [names[i] for i in rows])
+            encoded = encoder.encode([names[i] for i in rows.tolist()])
             vectors[rows] += encoded.vectors @ projection
             if (found := encoded.type_probabilities) is not None and self.info.has_head:
                 types = np.zeros((len(names), found.shape[1]), dtype=np.float32) if types is None else types

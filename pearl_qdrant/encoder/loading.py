@@ -17,7 +17,7 @@ from pearl_qdrant.encoder.checkpoint import (
     open_checkpoint,
     read_config,
 )
-from pearl_qdrant.encoder.find_model import MODELS_DIR, FoundModel, find_model
+from pearl_qdrant.encoder.find_model import MODELS_DIR, FoundModel, find_member, find_model
 from pearl_qdrant.encoder.joint import is_joint, load_joint
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
@@ -97,8 +97,12 @@ def load_encoder(
     options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
     found = find_model(model, models_dir=models_dir)
     if is_joint(found.folder):
+        if options.prefix:
+            raise ModelError(f"Model '{found.name}' joins others, which have their own prefixes. Omit the prefix.")
         return load_joint(
-            found.name, found.folder, lambda member: _load(find_model(member, models_dir=models_dir), options)
+            found.name,
+            found.folder,
+            lambda member: _load(find_member(found.folder, member, models_dir=models_dir), options),
         )
     return _load(found, options)
 

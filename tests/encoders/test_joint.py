@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -135,21 +136,47 @@ def test_damage_and_members_that_changed_are_told(joint: Path, members: tuple[st
         load_encoder(str(joint))
 
 
-def test_what_needs_weights_of_its_own_names_the_members(joint: Path, members: tuple[str, str], tmp_path: Path) -> None:
-    """fastembed, an export and training refuse a joint model, and say what to take."""
-    from training.export.export_checkpoint import rebuild_for_torch
+def test_what_needs_weights_of_its_own_names_the_members(joint: Path, members: tuple[str, str]) -> None:
+    """Fastembed and training refuse a joint model, and say what to take."""
     from training.networks.checkpoints import open_base_model
     from training.ulr.train_ulr import open_ulr_base
 
     for call in (
         lambda: text_embedding(str(joint)),
-        lambda: rebuild_for_torch(joint, tmp_path / "out"),
         lambda: open_base_model(str(joint), name="a"),
         lambda: open_ulr_base(str(joint), pooling=None, seed=0),
     ):
         with pytest.raises(ModelError, match="joins others") as told:
             call()
         assert members[0] in str(told.value)
+    with pytest.raises(ModelError, match="Omit the prefix"):
+        load_encoder(str(joint), prefix="query: ")
+
+
+def test_a_member_in_the_folder_goes_first(joint: Path, members: tuple[str, str]) -> None:
+    """A joint model with its members beside it needs nothing else."""
+    expected = load_encoder(str(joint)).encode(NAMES[:4]).vectors
+    text = (joint / JOINT_JSON).read_text("utf-8")
+    for model, name in zip(members, ("one", "two"), strict=True):
+        shutil.copytree(model, joint / name)
+        text = text.replace(json.dumps(model), json.dumps(name))
+    (joint / JOINT_JSON).write_text(text, "utf-8")
+    moved = joint.rename(joint.with_name("moved"))
+
+    np.testing.assert_array_equal(load_encoder(str(moved)).encode(NAMES[:4]).vectors, expected)
+    assert "one/tokenizer.json" in (describe_model(str(moved)).files or {})
+
+
+@pytest.mark.slow
+def test_the_shipped_model_can_be_exported_for_torch(run: Run, tmp_path: Path) -> None:
+    """Each member is rebuilt within the folder, and the hash stays."""
+    done = run("models", "export", "pearl-mini", str(tmp_path / "out"), "--torch")
+    both = [load_encoder(str(tmp_path / "out"), runtime=one, device="cpu") for one in ("torch", "onnx")]
+    one, two = (encoder.encode(["Moscow", RUSSIAN]).vectors for encoder in both)
+
+    assert done.status == 0, done.err
+    assert {encoder.info.weights_hash for encoder in both} == {load_encoder("pearl-mini").info.weights_hash}
+    assert np.einsum("ij,ij->i", one, two).min() > 0.995
 
 
 def test_the_command_line_lists_and_shows_it(run: Run, joint: Path, members: tuple[str, str]) -> None:
