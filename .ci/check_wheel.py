@@ -9,9 +9,8 @@ from pathlib import Path
 PACKAGES = ("pearl_qdrant", "ingest", "training")
 MODELS = Path("pearl_qdrant/encoder/models")
 MODEL_LICENCES = ("NOTICE", "LICENSE-WordNet.txt")
-_OF_MODELS = ("pearl-mini/NOTICE", "pearl-mini-world/LICENSE-E5.txt") + tuple(
-    f"{model}/{name}" for model in ("pearl-mini-en", "pearl-mini-world") for name in MODEL_LICENCES
-)
+_OF_MODELS = [f"{model}/{name}" for model in ("pearl-mini-en", "pearl-mini-world") for name in MODEL_LICENCES]
+_OF_MODELS += ["pearl-mini/NOTICE", "pearl-mini-world/LICENSE-E5.txt"]
 LICENCES = ("LICENSE", "NOTICE", *(f"{MODELS.as_posix()}/{name}" for name in _OF_MODELS))
 
 

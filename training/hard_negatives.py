@@ -1,9 +1,17 @@
-"""Hard negatives: phrases that are spelled almost alike and mean something else, `train negatives`.
+"""Mines hard negatives, phrases that are spelled almost like a phrase and mean something else: `train negatives`.
 
-Find all pairs of strings within a small edit distance, without comparing every pair.
+    candidates   pairs within edit distance 2 (`edit_pairs`), and neighbours in three sorted orders of the phrases (from
+                 the start, from the end, by the rarest word); edit distance up to half the length of the longer phrase
+    skipped      of the same entity; equal after case and punctuation folding; teacher cosine over 0.9
+    kept         of the nearest 32 by edit distance, the 12 with the lowest cosine by the base encoder
 
-Two strings within distance d share a variant with up to d characters deleted (SymSpell). The variants are hashes, from
-prefix hashes, without a Python loop over strings:
+A million phrases take a few minutes besides the encoder's time, and about 2 KB of memory each, of which 768 bytes are
+the vector in half precision. Source: PEARL (Chen et al. 2024), section 3.4; 12 kept and 2 drawn as in its published
+code.
+
+`edit_pairs` compares no pair that has nothing in common (SymSpell, Garbe 2012). Two strings within distance d share a
+variant with up to d characters deleted (SymSpell). The variants are hashes, from prefix hashes, without a Python loop
+over strings:
 
     prefix hash   P[0] = 0,  P[i + 1] = P[i] B + value(c_i)            mod 2^64
     one deletion  h(s without i) = P[L] + (P[i] - P[i + 1]) B^(L - 1 - i)
@@ -16,20 +24,6 @@ Cost: about L^2 / 2 hashes for a string of L characters, sorted in parts. It is 
 block of strings that share a key, only a window around each string is searched. In larger blocks (thousands of names of
 one template) some pairs are missed, but not the alphabetically nearest ones. Strings of more than `LONGEST` characters
 have variants with one deletion only.
-
-Source: SymSpell (Garbe 2012).
-
-Mine hard negatives, phrases that are spelled almost like a phrase and mean something else: `train negatives`.
-
-    candidates   pairs within edit distance 2 (`edit_pairs`), and neighbours in three sorted orders of the phrases (from
-                 the start, from the end, by the rarest word); edit distance up to half the length of the longer phrase
-    skipped      of the same entity; equal after case and punctuation folding; teacher cosine over 0.9
-    kept         of the nearest 32 by edit distance, the 12 with the lowest cosine by the base encoder
-
-Cost: linear in the number of phrases; a million take a few minutes besides the encoder's time. Memory: about 2 KB per
-phrase, of which 768 bytes are its vector in half precision.
-
-Source: PEARL (Chen et al. 2024), section 3.4; 12 kept and 2 drawn as in its published code.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""The one loop of all training, in one process or in several.
+"""The one loop of all training: steps of an objective, with a saved state to resume from, and a log.
 
-Training in several processes, one per GPU, started by torchrun.
+    state.safetensors    weights, optimizer, and what the run depends on
+    log.csv              a row per step
+    evaluation.csv       a row per metric
+
+In several processes, one per GPU, started by torchrun:
 
     each process encodes its own pairs -> vectors and keys are gathered from all -> every process computes the loss of
     the whole batch, in which only its own vectors have gradients -> gradients are summed over the processes
 
 The sum equals the gradient that one process with all pairs would compute. A gathered vector is
 dim x 4 bytes: 4,096 pairs of 384 are 12 MB a step.
-
-The loop of all training: steps of an objective, with a saved state to resume from, and a log.
-
-state.safetensors    weights, optimizer, and what the run depends on
-log.csv              a row per step
-evaluation.csv       a row per metric
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A reader turns files into entities, as a stream. Adjacent rows of one id become one entity at once; rows that are
 scattered over the input are joined by `ingest.base.merge`, for any reader.
 
-What a format declares about itself: its name, its files, its options, and the module that reads it.
+A format declares its name, its files, its options, and the module that reads it.
 """
 
 from __future__ import annotations

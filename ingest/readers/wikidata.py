@@ -16,8 +16,8 @@ that are the same in all languages), else the English one. An item without any o
 other labels, and all aliases in the requested languages, in ``mul``, and in the language of the canonical name.
 
 Types: `kb_types` are the classes of which the item is an instance (P31) or a subclass (P279), and all their ancestors,
-nearest first. Statements of deprecated rank do not count; if there are preferred statements, only these count. Coarse
-types come from the nearest classes that are in the type map.
+nearest first, at most `limits.MAX_ANCESTORS`. Statements of deprecated rank do not count; if there are preferred
+statements, only these count. Coarse types come from the nearest classes that are in the type map.
 
 Only items are entities, not properties and lexemes. `extra` has ``sitelinks``, the number of pages about the item,
 which is also its popularity, ``language`` if the canonical name is not in the first requested language, and, if
@@ -25,10 +25,6 @@ requested, ``links_to``, the ids of the items that its statements name.
 
 The input is read once for the classes, searching for "P279" and parsing little else, and once for each pass. Memory: 8
 bytes for each class edge (some 40 MB for all of Wikidata), the ids of the classes that occur, and the longest line.
-
-Derive ancestors, coarse types and exclusion of an item from its classes.
-
-Only the nearest `limits.MAX_ANCESTORS` ancestors count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """A worker of a load in parts, and the folder that all workers share.
 
-The work folder of a load over several workers: what was cut, what is built, and what is left to do.
-
     WORK/.lock            locked while a driver works
     WORK/plan.json        what is built; written when the cut is complete
     WORK/cut/             the buckets of the base
@@ -12,9 +10,8 @@ The work folder of a load over several workers: what was cut, what is built, and
 Everything is kept until the collection is complete, so that the same command goes on after any kill. Machines of a
 cluster share it.
 
-What a worker does: one part of a base, from its buckets to a finished embedded collection, or to a server.
-
-Nothing here knows Ray. A part is loaded as any base is (`ingest.load.pipeline`), so that a worker that takes the place
+A worker takes one part of a base from its buckets to a finished embedded collection, or to a server. Nothing here knows
+Ray. A part is loaded as any base is (`ingest.load.pipeline`), so that a worker that takes the place
 of a killed one writes what lacks.
 """
 

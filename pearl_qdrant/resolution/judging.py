@@ -1,6 +1,4 @@
-"""Decisions about pairs: asked of a function, and carried out in earlier nodes.
-
-Asks a function of the user's about the pairs that are for review, so that a language model can decide.
+"""Decisions about pairs: asked of a function of the user's, such as a language model, and carried out in earlier nodes.
 
 The function gets a batch of questions and returns "same", "different" or None for each. Answers are kept by the content
 of their question, in a file if one is given: a question that was answered costs nothing again.

@@ -1,21 +1,19 @@
 """The names of a list: forms, their types, and the name that a node is called by.
 
-Distinct names of a stream, grouped to forms: names that differ in case, accents, spaces and punctuation alone.
+A form is what is compared: names that differ in case, accents, spaces and punctuation alone. Names of one spelling key
+(`lexical.keys`) and type are one form, unless their key is so short that punctuation tells them apart (`C`, `C++`,
+`C#`). Memory grows with the distinct names, not with the stream.
 
-A form is what is compared. Names of one spelling key (`lexical.keys`) and type are one form, unless their key is so
-short that punctuation tells them apart (`C`, `C++`, `C#`). Memory grows with the distinct names, not with the stream.
-
-The name that a node is called by: frequent and whole, and never the misspelt one.
-
-A name is misspelt if it has a word that is a slip of a word of another name of its node, and that word is unknown where
-the other is known: by English text, or by more names of the list.
+A node is called by a frequent and whole name, never by a misspelt one. A name is misspelt if it has a word that is a
+slip of a word of another name of its node, and that word is unknown where the other is known: by English text, or by
+more names of the list.
 
 Which types of names separate: `UNKNOWN` and coarser ones do not, types that differ do.
 
-any       no type, or one that says that there is none: `UNKNOWN`
-coarse    `concept`, `object`: says little, but names that are not equal stay apart by it
-general   `location` beside `city`, `organization` beside `company`
-special   all others: `planet`, `element`
+    any       no type, or one that says that there is none: `UNKNOWN`
+    coarse    `concept`, `object`: says little, but names that are not equal stay apart by it
+    general   `location` beside `city`, `organization` beside `company`
+    special   all others: `planet`, `element`
 """
 
 from __future__ import annotations

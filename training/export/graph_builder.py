@@ -13,12 +13,11 @@ token. The range of a channel is measured on random tokens; real names gave the 
 
 Source: SmoothQuant (Xiao et al. 2023), Eq. 4, with the mean error as in Nagel et al. 2019 (DFQ), section 4.2.
 
-Build the character encoder as ONNX nodes that read only input_ids and attention_mask.
-
-The computation is that of `pearl_qdrant.encoder.character.network`, with four changes that do not change the result:
-words are summed, not averaged, since the vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are
-one matrix; the table of characters is int16. The embeddings of characters and wordpieces may be 8-bit with one scale
-per row; the small matrices stay float32.
+The character encoder's nodes read only input_ids and attention_mask. The computation is that of
+`pearl_qdrant.encoder.character.network`, with four changes that do not change the result: words are summed, not
+averaged, since the vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are one matrix; the table
+of characters is int16. The embeddings of characters and wordpieces may be 8-bit with one scale per row; the small
+matrices stay float32.
 
 Measured beside a 6 x 384 encoder in 8 bits, with 64-wide embeddings and 128-wide words (2.05 million parameters): 6 %
 fewer names per processor second, 3.5 MB more. A softmax for each word's positional attention was 3 % on top.
