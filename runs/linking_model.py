@@ -87,13 +87,13 @@ SMALL_SIZES = ((300, 1), (300, 2), (3000, 1))
 PER_SMALL_KIND = 60
 WEIGHTS = {
     "real": (2.0, 20.0),
-    "world": (1.5, 3.0),
+    "world": (1.5, 8.0),
     "autofj": (3.0, 6.0),
     "biomedical": (1.5, 0.5),
     "general": (2.0, 1.0),
     "everyday": (3.0, 8.0),
-    "small": (1.5, 9.0),
-    "near": (0.0, 0.8),
+    "small": (1.5, 13.0),
+    "near": (0.0, 1.5),
     "cut": (0.5, 1.0),
     "list": (0.5, 0.7),
 }
@@ -561,7 +561,7 @@ def report_made(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Itera
 @click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--work", type=click.Path(path_type=Path), required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-@click.option("--model", default="pearl-mini-en")
+@click.option("--model", default="pearl-mini")
 def main(data: Path, wordnet: Path, work: Path, out: Path, model: str) -> None:
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
