@@ -27,8 +27,9 @@ from pearl_qdrant.settings import DEFAULT_THRESHOLD
 FIXED = dict.fromkeys(UNFITTED, 2.0)
 """Fixed coefficients of the ranking; exp(2) multiplies the odds by 7."""
 
-DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0)
-"""Fixed coefficients of the decision."""
+DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0) | {"opposite": -3.0}
+"""Fixed coefficients of the decision. Few mentions of the tasks have a word that excludes one of the name: fitted, it
+left `hypertension` at 0.53 for `hypotension` in a base of eight names."""
 
 FloatArray = npt.NDArray[np.float64]
 
