@@ -28,7 +28,10 @@ from tiny_models import make_pearl
 from warm_children import Nursery, WarmSubprocess
 
 from pearl_qdrant.cli import main
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.calibration import metrics
+from pearl_qdrant.settings import DEFAULT_MODEL
 from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.protocol import Collection, Store
@@ -128,6 +131,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "tiny"
     make_pearl(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Encoder:
+    """The model that ships: to load it takes a second."""
+    return load_encoder(DEFAULT_MODEL, device="cpu")
 
 
 @pytest.fixture

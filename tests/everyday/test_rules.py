@@ -13,6 +13,7 @@ import pytest
 from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.opposites import exclude_each_other
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
 from pearl_qdrant.linking.mention_kinds.make import NameOwners, spelling_key
@@ -222,11 +223,11 @@ def test_slips_and_spellings_do_not(word: str, other: str) -> None:
         ("Hepatitis A", "Hepatitis B"),
     ],
 )
-def test_the_opposite_of_a_name_is_not_linked(name: str, other: str) -> None:
+def test_the_opposite_of_a_name_is_not_linked(shipped: Encoder, name: str, other: str) -> None:
     """A base that has one of the two answers NIL for the other."""
     for stored, mention in ((name, other), (other, name)):
         entities = [Entity("it", stored), *(Entity(one, one) for one in OTHERS)]
-        with EntityLinker.build(entities) as linker:
+        with EntityLinker.build(entities, model=shipped) as linker:
             assert linker.link(stored).entity_id == "it"
             assert linker.link(mention).entity_id is None
 

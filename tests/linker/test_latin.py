@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.latin import LONGEST, latin, with_latin
 from pearl_qdrant.lexical.ngrams import fold_name
 
@@ -49,9 +50,9 @@ def test_long_names_do_not_grow() -> None:
         (RUSSIAN, "Михаил Горбачев", "Михаил Горбачёв"),
     ],
 )
-def test_the_first_candidate_sounds_alike(names: list[str], mention: str, right: str) -> None:
+def test_the_first_candidate_sounds_alike(shipped: Encoder, names: list[str], mention: str, right: str) -> None:
     """A name is found across scripts, whichever of the two is in Latin letters."""
-    with EntityLinker.build([{"id": name, "name": name} for name in names]) as linker:
+    with EntityLinker.build([{"id": name, "name": name} for name in names], model=shipped) as linker:
         found = linker.link(mention, limit=3)
 
     assert found.candidates[0].entity_id == right

@@ -32,12 +32,12 @@ PASSAGE = "In Paris\r\nthe NYTimes wrote: a heart attack (HA) is no headache. Th
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store with a small base of the shipped model."""
+def store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> str:
+    """A store with a small base, of a tiny model: mentions are names of the base."""
     folder = tmp_path_factory.mktemp("passages")
     path = folder / "base.tsv"
     path.write_text(BASE, encoding="utf-8")
-    cli(["ingest", str(path), "--store", str(folder / "store")], standalone_mode=False)
+    cli(["ingest", str(path), "--store", str(folder / "store"), "--model", str(model)], standalone_mode=False)
     return str(folder / "store")
 
 
