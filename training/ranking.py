@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from pearl_qdrant.linking.ranking.features import FEATURES, MARGINS, NIL_FEATURES, SIGNS, UNFITTED
+from pearl_qdrant.linking.ranking.features import FEATURES, FEW_NAMES, MARGINS, NIL_FEATURES, SIGNS, UNFITTED
 from pearl_qdrant.linking.ranking.model import RankingModel, all_margins
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
@@ -220,6 +220,8 @@ def _minimise(
             bounds[i] = (0.0, None) if SIGNS[name] > 0 else (None, 0.0)
     for i in range(len(FEATURES), len(scale))[MARGINS]:
         bounds[i] = (0.0, None)
+    if len(scale) > len(FEATURES):
+        bounds[len(FEATURES) + FEW_NAMES] = (0.0, 0.0)
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
     fitted: FloatArray = found.x / scale
     return fitted

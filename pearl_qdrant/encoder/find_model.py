@@ -22,7 +22,7 @@ _HUB_FILES = (
     "tokenizer*",
     "model*.safetensors",
     "pearl.safetensors",
-    "joint.safetensors",
+    "projection.npy",
     "0_Transformer/model*.safetensors",
     "onnx/model.onnx",
     "onnx/model.onnx_data",

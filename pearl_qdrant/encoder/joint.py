@@ -1,7 +1,7 @@
 """A model that joins others: the vectors of its members side by side, turned into fewer dimensions.
 
     joint.json            `JointConfig`: the members, and the SHA-256 of the file beside it
-    joint.safetensors     `projection`, (sum of the members' widths, dim), float32
+    projection.npy        (sum of the members' widths, dim), float32
     README.md             the model card; not verified
 
 The cosine of two names is the mean of the members' cosines, weighted by share, as far as the projection keeps it. A
@@ -26,8 +26,7 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray, ModelInf
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 JOINT_JSON = "joint.json"
-JOINT_FILE = "joint.safetensors"
-PROJECTION = "projection"
+JOINT_FILE = "projection.npy"
 
 
 class Member(BaseModel):
@@ -96,16 +95,13 @@ def read_projection(folder: Path, config: JointConfig) -> FloatArray:
     """The verified projection, (sum of the members' widths, dim). Raises CheckpointError if the file is missing,
     changed, or has another shape.
     """
-    from safetensors.numpy import load
-
     path = folder / JOINT_FILE
     try:
-        content = path.read_bytes()
+        if file_sha256(path) != config.projection_sha256:
+            raise CheckpointError(str(path), "changed, or truncated: it has another SHA-256. Fetch the model again")
+        projection: FloatArray = np.load(path, allow_pickle=False)
     except OSError as error:
         raise CheckpointError(str(path), f"missing or unreadable ({error.strerror}). Fetch the model again") from error
-    if file_sha256(path) != config.projection_sha256:
-        raise CheckpointError(str(path), "changed, or truncated: it has another SHA-256. Fetch the model again")
-    projection: FloatArray = load(content)[PROJECTION]
     expected = sum(member.dim for member in config.members), config.dim
     if projection.shape != expected:
         raise CheckpointError(str(path), f"its projection is {projection.shape}, {expected} expected")
@@ -121,10 +117,8 @@ def write_joint(folder: Path, config: JointConfig, projection: FloatArray, *, mo
         projection: (sum of the members' widths, dim).
         model_card: Text of README.md.
     """
-    from safetensors.numpy import save
-
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / JOINT_FILE).write_bytes(save({PROJECTION: np.ascontiguousarray(projection, dtype=np.float32)}))
+    np.save(folder / JOINT_FILE, np.ascontiguousarray(projection, dtype=np.float32))
     sha256 = file_sha256(folder / JOINT_FILE)
     parts = {f"{i} {member.share!r} {member.latin}": member.weights_hash for i, member in enumerate(config.members)}
     sealed = config.model_copy(

@@ -10,8 +10,8 @@ import pytest
 
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.features import FEATURES, MARGINS, NIL_FEATURES
+from pearl_qdrant.linking.ranking.model import MOST_MARGIN, Calibration, RankingModel, with_margins
 from pearl_qdrant.linking.ranking.scoring import (
     LinkQuery,
     MatchedName,
@@ -86,12 +86,24 @@ def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, lengt
         "length": pytest.approx(length),
         "log_size": pytest.approx(math.log(300) / 10),
         **dict.fromkeys(("margin", "coverage_margin"), 0.0),
+        "few_names": 1.0,
     }
 
 
 def test_the_size_of_the_base_counts_by_its_logarithm() -> None:
     """The feature is a tenth of the natural logarithm."""
     assert nil_features(scored("x", [], log_size=12.5))["log_size"] == 1.25
+
+
+def test_margins_say_less_among_few_names() -> None:
+    """From 300 names on a margin counts whole; of two names there is seldom another one that is near."""
+    margins = []
+    for n in (2, 30, 300, 3000):
+        found = scored("x", [name(0, dense=0.9), name(1, dense=0.1)], log_size=math.log(n))
+        margins.append(with_margins(found.nil_features, np.array([6.0, 1.0]), np.eye(2, len(FEATURES)))[MARGINS][0])
+
+    assert margins[2:] == pytest.approx([5 / MOST_MARGIN] * 2)
+    assert margins[0] < margins[1] < margins[2]
 
 
 def link(probabilities: list[float], *, threshold: float, names: list[str]) -> NilReason | str | None:

@@ -46,7 +46,7 @@ from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import LinkCalibration
 
 ALLOWED_FALL = 0.02
-"""Share of the mentions by which right minus wrong links may fall where no precision was asked for."""
+"""Share of the mentions by which right minus wrong links may fall."""
 
 SourceOfLabels = Literal["pairs", "names"]
 
@@ -321,13 +321,12 @@ def _changes_of_control(
 def _is_worse(changes: Sequence[KindChange], fitted: Fit, precision: float | None) -> bool:
     """Whether exact names are lost, or right minus wrong links fall although the precision was high enough before.
 
-    Without a target precision they may fall by `ALLOWED_FALL`, which fifty mentions do not tell from nothing.
+    They may fall by `ALLOWED_FALL`, which fifty mentions do not tell from nothing: the same call again is no error.
     """
     own = [change for change in changes if change.kind == LABELLED] or changes
     gain_before, gain_after = right_minus_wrong(own)
     was_precise = precision is None or fitted.before.precision >= precision
-    allowed = ALLOWED_FALL if precision is None else 1e-9
-    return loses_exact_names(changes) or (was_precise and gain_after < gain_before - allowed)
+    return loses_exact_names(changes) or (was_precise and gain_after < gain_before - ALLOWED_FALL)
 
 
 def _check_arguments(collection: Collection, precision: float | None, nil_share: float | None) -> None:

@@ -53,7 +53,7 @@ from pearl_qdrant.linking.calibration.metrics import (
     measure,
     threshold_for_precision,
 )
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES, SIGNS, UNFITTED
+from pearl_qdrant.linking.ranking.features import FEATURES, FEW_NAMES, NIL_FEATURES, SIGNS, UNFITTED
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, all_margins
 from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
@@ -175,6 +175,8 @@ def _fit(choices: _Choices, centre: FloatArray, scale: FloatArray, prior: float)
             highest[i] = 0.0
         elif SIGNS[name] > 0:
             lowest[i] = 0.0
+    if len(scale) > len(FEATURES):
+        lowest[len(FEATURES) + FEW_NAMES] = highest[len(FEATURES) + FEW_NAMES] = 0.0
     scaled = replace(choices, rows=choices.rows / scale)
     fitted = minimise(
         lambda at: _coefficients_loss(scaled, at, centre * scale, prior),

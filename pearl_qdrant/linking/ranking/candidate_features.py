@@ -163,5 +163,6 @@ def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], score
             length(of_mention),
             max(scorer.log_size, LEAST_LOG_SIZE) / 10,
             *_NO_MARGINS,
+            1 - min(1.0, scorer.log_size / LEAST_LOG_SIZE) ** 0.5,
         ]
     )

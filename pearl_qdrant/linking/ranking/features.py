@@ -96,8 +96,12 @@ NIL_FEATURES = (
     "log_size",  # natural logarithm of the number of names in the collections, at least 300, divided by 10
     "margin",  # logits that the first candidate is before the first one of another name, up to 8, divided by 8
     "coverage_margin",  # what it has more of `mention_coverage`
+    "few_names",  # in [0, 1], above 0 in collections of under 300 names: what margins lose, as no other name is near
 )
 """The features of a mention; they speak for NIL, margins against it."""
 
 MARGINS = slice(6, 8)
 """The margins among `NIL_FEATURES`."""
+
+FEW_NAMES = NIL_FEATURES.index("few_names")
+"""It weighs nothing itself: its coefficient stays 0."""

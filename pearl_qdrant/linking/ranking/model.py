@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.ranking.features import COLUMN, FEATURES, MARGINS, NIL_FEATURES
+from pearl_qdrant.linking.ranking.features import COLUMN, FEATURES, FEW_NAMES, MARGINS, NIL_FEATURES
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 FloatArray = npt.NDArray[np.float64]
@@ -146,6 +146,7 @@ def with_margins(
                 second, of_second = score, c
         margin = scores[first] - (second if second > -math.inf else 0.0)
         found[MARGINS] = min(max(margin, 0.0), MOST_MARGIN) / MOST_MARGIN, coverage - of_second
+        found[MARGINS] *= 1.0 - found[FEW_NAMES]
     return found
 
 

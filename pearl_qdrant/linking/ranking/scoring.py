@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking.ranking.candidate_features import LEAST_LOG_SIZE, candidate_features, has_type, nil_features
-from pearl_qdrant.linking.ranking.features import FEATURES, MARGINS
+from pearl_qdrant.linking.ranking.candidate_features import candidate_features, has_type, nil_features
+from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import with_margins
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
 from pearl_qdrant.linking.ranking.rules import BONUS, EXACT_CERTAINTY, ID_CERTAINTY, namesakes, own_names, shares
@@ -72,8 +72,6 @@ def score_names(
     )
     logits = features @ scorer.model.features
     of_nil = with_margins(of_nil, logits, features)
-    # Among five names no other one is near anything, so that a margin says less.
-    of_nil[MARGINS] *= min(1.0, scorer.log_size / LEAST_LOG_SIZE) ** 0.5
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
     offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, nil_logit, link_query)
     found = in_order(
