@@ -24,7 +24,7 @@ A fifth of the mentions of the second, third and last two sorts is made NIL: eve
 the right one is excluded. `WEIGHTS` and `SHARES` say how much each sort and kind counts.
 
 The printed figures are cross-fitted: each task is scored by a model that was fitted without its base, and without the
-bases that cover the same things. The run takes about 45 minutes on two cores.
+bases that cover the same things. The run takes about an hour on two cores.
 """
 
 from __future__ import annotations

@@ -326,6 +326,7 @@ class _Refresh:
         if not base:
             raise OptionError("base", "There is no base to learn from.")
         check_bounds(request)
+        refuse_joint(find_model(request.model).folder, "refresh")
         work = Path(f"{out}.work") if request.work is None else Path(request.work)
         refuse_overwriting(out, *base, request.model)
         identity = {
@@ -383,7 +384,6 @@ class _Refresh:
     def _prepare_start(self) -> dict[str, Any]:
         """The start with weights for torch; those of a shipped model are rebuilt from its graph."""
         folder = find_model(self.request.model).folder
-        refuse_joint(folder, "refresh")
         if not is_checkpoint(folder) or (folder / TORCH_FILE).exists():
             return {"model": self.request.model, "seconds": 0.0}
         before = self.budget.used

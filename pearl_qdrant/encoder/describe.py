@@ -51,8 +51,8 @@ def describe_model(model: str) -> ModelDescription:
         joint = read_joint(folder)
         files = {JOINT_FILE: (folder / JOINT_FILE).stat().st_size}
         for member in joint.members:
-            described = describe_model(find_member(folder, member.model).name)
-            files |= {f"{member.model}/{name}": size for name, size in (described.files or {}).items()}
+            if is_checkpoint(own := find_member(folder, member.model).folder):
+                files |= {f"{member.model}/{name}": one.bytes for name, one in verify(own).config.files.items()}
         return ModelDescription(load_encoder(model, device="cpu").info, files, joint.training)
     if not is_checkpoint(folder):
         return ModelDescription(load_encoder(model, device="cpu").info)

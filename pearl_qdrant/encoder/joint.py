@@ -55,7 +55,7 @@ class JointConfig(BaseModel):
     Attributes:
         name: The model's name.
         dim: Width of its vectors.
-        members: The models, at least one for every script; types come from the first that reads a name.
+        members: The models; the last one reads every script. Types come from the first that reads a name.
         precision: Precision of the members' weights in ONNX.
         weights_hash: "sha256:..." over the members and the projection.
         projection_sha256: Hash of the file beside.
@@ -88,7 +88,10 @@ def refuse_joint(folder: Path, action: str) -> None:
 def read_joint(folder: Path) -> JointConfig:
     """Read and check joint.json; reads no other file. Raises CheckpointError if it is broken."""
     path = folder / JOINT_JSON
-    return validated(path, read_json(path), JointConfig)
+    config = validated(path, read_json(path), JointConfig)
+    if config.members[-1].latin:
+        raise CheckpointError(str(path), "its last member reads Latin letters alone. Put one that reads all there")
+    return config
 
 
 def read_projection(folder: Path, config: JointConfig) -> FloatArray:
@@ -191,16 +194,15 @@ class JointEncoder:
         encodable = np.zeros(len(names), dtype=np.bool_)
         types: FloatArray | None = None
         is_latin = np.fromiter(map(mostly_latin, names), dtype=np.bool_, count=len(names))
-        for member, encoder, projection in zip(self.members, self.encoders, self.projections, strict=True):
+        # The last first: it reads all names, and an error tells their places.
+        parts = list(zip(self.members, self.encoders, self.projections, strict=True))
+        for member, encoder, projection in reversed(parts):
             rows = np.flatnonzero(is_latin) if member.latin else np.arange(len(names))
-            if not len(rows):
-                continue
             encoded = encoder.encode([names[i] for i in rows.tolist()])
             vectors[rows] += encoded.vectors @ projection
             if (found := encoded.type_probabilities) is not None and self.info.has_head:
-                types = np.zeros((len(names), found.shape[1]), dtype=np.float32) if types is None else types
-                new = ~encodable[rows]
-                types[rows[new]] = found[new]
+                types = found.copy() if types is None else types
+                types[rows[encoded.encodable]] = found[encoded.encodable]
             encodable[rows] |= encoded.encodable
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors /= np.maximum(norms, np.float32(1e-12))

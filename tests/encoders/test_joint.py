@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runner import Run
-from tiny_models import NAMES, make_bert, make_pearl
+from tiny_models import NAMES, as_sentence_transformers, make_bert, make_pearl
 
 from pearl_qdrant.encoder.describe import describe_model
 from pearl_qdrant.encoder.fastembed_model import text_embedding
@@ -136,9 +136,11 @@ def test_damage_and_members_that_changed_are_told(joint: Path, members: tuple[st
         load_encoder(str(joint))
 
 
-def test_what_needs_weights_of_its_own_names_the_members(joint: Path, members: tuple[str, str]) -> None:
+def test_what_needs_weights_of_its_own_names_the_members(joint: Path, members: tuple[str, str], tmp_path: Path) -> None:
     """Fastembed and training refuse a joint model, and say what to take."""
     from training.networks.checkpoints import open_base_model
+    from training.options import RefreshRequest
+    from training.refresh import refresh_model
     from training.ulr.train_ulr import open_ulr_base
 
     for call in (
@@ -149,8 +151,40 @@ def test_what_needs_weights_of_its_own_names_the_members(joint: Path, members: t
         with pytest.raises(ModelError, match="joins others") as told:
             call()
         assert members[0] in str(told.value)
-    with pytest.raises(ModelError, match="Omit the prefix"):
-        load_encoder(str(joint), prefix="query: ")
+    request = RefreshRequest(base=tmp_path / "base.tsv", out=tmp_path / "out", model=str(joint))
+    with pytest.raises(ModelError, match="You can refresh"):
+        refresh_model(request)
+    assert not (tmp_path / "out.work").exists()
+
+
+def test_members_keep_their_prefix_and_pooling(tmp_path: Path, members: tuple[str, str]) -> None:
+    """What a manifest says of the joint model is not passed to its members; other values are refused."""
+    plain = as_sentence_transformers(make_bert(tmp_path / "bert"), pooling="cls", prompt="query: ")
+    folder = str(join(tmp_path / "mixed", members[0], str(plain)))
+    encoder = load_encoder(folder)
+
+    again = load_encoder(folder, pooling=encoder.info.pooling, prefix=encoder.info.prefix)
+    np.testing.assert_array_equal(again.encode(NAMES[:3]).vectors, encoder.encode(NAMES[:3]).vectors)
+    with pytest.raises(ModelError, match="Omit both options"):
+        load_encoder(folder, prefix="query: ")
+    with pytest.raises(ModelError, match="Omit both options"):
+        load_encoder(folder, pooling="cls")
+
+
+def test_what_cannot_be_joined(joint: Path, members: tuple[str, str], tmp_path: Path) -> None:
+    """Neither a joint model, nor models of which none reads every script."""
+    with pytest.raises(ModelError, match=r"joins others .* You can join"):
+        load_encoder(str(join(tmp_path / "nested", str(joint), members[1])))
+    text = (joint / JOINT_JSON).read_text("utf-8")
+    (joint / JOINT_JSON).write_text(text.replace('"latin": false', '"latin": true'), "utf-8")
+    with pytest.raises(CheckpointError, match="reads Latin letters alone"):
+        load_encoder(str(joint))
+
+
+def test_an_error_tells_the_place_of_a_name(joint: Path) -> None:
+    """Of all names that were given, whichever script they have."""
+    with pytest.raises(ValueError, match="name 2 has a lone surrogate"):
+        load_encoder(str(joint)).encode([RUSSIAN, RUSSIAN, "x\ud800"])
 
 
 def test_a_member_in_the_folder_goes_first(joint: Path, members: tuple[str, str]) -> None:

@@ -76,6 +76,14 @@ def test_a_killed_writer_leaves_what_it_committed(store: EdgeStore) -> None:
     assert store.open("toy", read_only=True).count() == 80
 
 
+def kill_after(said: str, script: str, *words: str) -> None:
+    """Kill a program as soon as it has said something."""
+    with python(script, *words) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == f"{said}\n"
+        killed.kill()
+
+
 HALF = """
 import sys
 from pathlib import Path
@@ -99,10 +107,7 @@ with collection.editing():
 
 def test_a_killed_edit_is_undone(store: EdgeStore) -> None:
     """An edit that was killed half-way leaves nothing; what was committed before is there."""
-    with python(HALF, store.location, "edit") as killed:
-        assert killed.stdout is not None
-        assert killed.stdout.readline() == "half\n"
-        killed.kill()
+    kill_after("half", HALF, store.location, "edit")
     reader = store.open("toy", read_only=True)
     writer = store.open("toy")
     for one in (reader, writer, store.open("toy", read_only=True)):
@@ -116,10 +121,7 @@ def test_a_killed_edit_is_undone(store: EdgeStore) -> None:
 
 def test_a_killed_load_keeps_what_it_stored(store: EdgeStore) -> None:
     """A load that was killed is not undone: it resumes. Until then readers see the state before it."""
-    with python(HALF, store.location, "load") as killed:
-        assert killed.stdout is not None
-        assert killed.stdout.readline() == "half\n"
-        killed.kill()
+    kill_after("half", HALF, store.location, "load")
     assert store.open("toy", read_only=True).count() == 70
     writer = store.open("toy")
     assert writer.count() == 90
@@ -158,10 +160,7 @@ with collection.writer() as writer:
 
 def kill_a_load(store: EdgeStore) -> Path:
     """Kill a load of 20 more names that are stored; returns its work folder."""
-    with python(LOAD, store.location) as killed:
-        assert killed.stdout is not None
-        assert killed.stdout.readline() == "stored\n"
-        killed.kill()
+    kill_after("stored", LOAD, store.location)
     return Path(store.location) / "toy" / "work"
 
 
