@@ -11,7 +11,7 @@ and only where it is written in small letters, so that names do not count.
     alone     it is a name: at least 80 % of its places before other words have a capital (March)
 
 `known_words.txt` has the words, names too, that at least `LEAST_TEXTS` articles have in any letter case, but for those
-that are probably slips: one edit away from a word that `SLIP_FACTOR` times as many articles have.
+that are probably slips: fewer than `SLIP_TEXTS` articles have them, and `SLIP_FACTOR` times as many a word one edit away.
 
 The shipped lists were counted in 27,405 articles of English Wikipedia.
 """
@@ -33,6 +33,7 @@ LEAST_PLACES = 10
 LEAST_TEXTS = 4
 LEAST_LETTERS = 4
 SLIP_FACTOR = 100
+SLIP_TEXTS = 8
 _WORD = re.compile(r"(?<![^\W_])[a-z]+(?![^\W_])")
 _ANY = re.compile(r"(?<![^\W_])[^\W\d_]+(?![^\W_])")
 _TOKEN = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\S|\n")
@@ -75,7 +76,8 @@ def known_words(path: Path) -> list[str]:
         near = {other for shorter in _shortened(word) for other in frequent.get(shorter, ())}
         return any(counts[o] >= SLIP_FACTOR * counts[word] and OSA.distance(o, word) == 1 for o in near)
 
-    return sorted(word for word in counts if len(word) >= LEAST_LETTERS and not is_slip(word))
+    kept = (word for word in counts if len(word) >= LEAST_LETTERS)
+    return sorted(word for word in kept if counts[word] >= SLIP_TEXTS or not is_slip(word))
 
 
 def _shortened(word: str) -> set[str]:

@@ -17,6 +17,7 @@ and `alias_pairs/` (TSV with a header). Bases, of 50 to 451,518 entities, are lo
     everyday    seven bases with all their names, and mentions of every kind made from them, one task for each
                 (`linking.mention_kinds`); of the general base a part, and all of it
     small       parts of these bases of 300 and 3,000 entities, with mentions made from them
+    absent      names of entities that these parts lack, half of which share a word with a name of the part
     near        names of these bases and of WordNet with a known word an edit or two from that of a name that stays
     cut, list   names whose longer words are cut short: `N. Engl. J. Med.`; organisations within an address
 
@@ -93,6 +94,7 @@ WEIGHTS = {
     "general": (2.0, 1.0),
     "everyday": (3.0, 8.0),
     "small": (1.5, 13.0),
+    "absent": (0.0, 3.0),
     "near": (0.0, 1.5),
     "cut": (0.5, 1.0),
     "list": (0.5, 0.7),
@@ -119,6 +121,9 @@ SMALL_SHARES = {kind.name: kind.share for kind in KINDS} | {
     "nil first name": 0.2,
 }
 """Weights of the kinds of made mentions: what must not be linked counts for more, most of all in small bases."""
+ABSENT = 200
+"""Names that a small base lacks and that share a word of SHARED_LETTERS letters with it, at most."""
+SHARED_LETTERS = 3
 L2 = 3e-5
 SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
@@ -266,6 +271,8 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
         for size, seed in SMALL_SIZES:
             part = random.Random(f"{stem}{size}{seed}").sample(rows[stem], size)
             yield Base(f"small:{stem}_{size}_{seed}", part, [], has_aliases=True)
+            absent = absent_names(rows[stem], part, f"absent {stem}{size}{seed}")
+            yield Base(f"absent:{stem}_{size}_{seed}", part, absent, has_aliases=True)
     yield from near_bases(data, wordnet)
     yield from cut_bases(data)
     yield from list_bases(data)
@@ -276,8 +283,27 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
     yield from general_bases(data)
 
 
+def absent_names(rows: Sequence[Row], part: Sequence[Row], seed: str) -> list[tuple[str, frozenset[str]]]:
+    """Names of entities of which a part has no name; half of them share a word with a name of it.
+
+    To them come names of the part with a number more: `Scary Movie 5`.
+    """
+    known = {fold_name(name) for row in part for name in (row.name, *row.aliases)}
+    words = {word for name in known for word in name.split() if len(word) >= SHARED_LETTERS}
+    rng = random.Random(seed)
+    alike: list[str] = []
+    others: list[str] = []
+    for row in rng.sample(rows, len(rows)):
+        if known.isdisjoint(map(fold_name, (row.name, *row.aliases))):
+            shares = not words.isdisjoint(fold_name(row.name).split())
+            (alike if shares else others).append(row.name)
+    numbered = [f"{name} {rng.randint(2, 9)}" for name in rng.sample([row.name for row in part], ABSENT // 4)]
+    numbered = [name for name in numbered if fold_name(name) not in known]
+    return [(name, frozenset()) for name in (*alike[:ABSENT], *others[: ABSENT // 2], *numbered)]
+
+
 NEAR_STEMS = ("doid_2024", "uberon_mondo_import", "go_2022", "general", "aida")
-NEAR_LETTERS = (4, 7)  # of both words, from which they may be one and two edits apart
+NEAR_LETTERS = (4, 5)  # of both words, from which they may be one and two edits apart
 
 
 def near_bases(data: Path, wordnet: Path) -> Iterator[Base]:
@@ -395,6 +421,8 @@ def list_bases(data: Path) -> Iterator[Base]:
 def collection_of(base: Base) -> str:
     """The collection of a base; sorts of mentions that are made from one base share that of everyday mentions."""
     sort_of, _, stem = base.name.partition(":")
+    if sort_of == "absent":
+        return f"small-{stem}"
     return f"everyday-{stem}" if sort_of in _OF_EVERYDAY else base.name.replace(":", "-")
 
 
@@ -526,7 +554,7 @@ def field(task: Task) -> str:
     of, stem, *_ = task.name.removesuffix("+aliases").split(":")
     if of in ("autofj", "real"):
         return of
-    stem = stem.partition("_300")[0] if of == "small" else stem
+    stem = stem.partition("_300")[0] if of in ("small", "absent") else stem
     return SAME_FIELD.get(stem, "general" if of == "general" else stem)
 
 

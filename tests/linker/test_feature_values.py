@@ -144,12 +144,12 @@ def test_a_misspelt_word_that_the_base_does_not_have_counts_as_one() -> None:
             mention, [_with_similarity(mention, each) for each in names], None, query, scorer, known or {}
         )
         found = features(one.found[0])
-        return {key: found[key] for key in ("short_edit", "unknown_slip", "unknown_gap", "swap") if found[key]}
+        return {key: found[key] for key in ("unknown_slip", "unknown_gap", "swap") if found[key]}
 
     gap = pytest.approx(0.8)
     assert of("Kilkenjy", "Kilkenny") == {"unknown_slip": 1.0, "unknown_gap": gap}
     assert of("Mexioc", "Mexico") == {"unknown_slip": 1.0, "unknown_gap": gap, "swap": 1.0}
-    assert of("dxta", "data") == {"short_edit": 1.0, "unknown_slip": 1.0, "unknown_gap": gap}
+    assert of("dxta", "data") == {"unknown_slip": 1.0, "unknown_gap": gap}
     assert of("Kilkenjy", "Kilkenny", {"kilkenjy": 0.4}) == {}
     assert of("hepatitis Z", "hepatitis B") == {}
     assert of("Mexico", "Mexico") == {}

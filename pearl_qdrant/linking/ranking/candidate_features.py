@@ -114,18 +114,18 @@ def candidate_features(  # long: one line for each feature
         length(of_mention) if n_slips == 1 else 0.0,
         0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
         0.0 if is_other else margin(similarity, nearest[-1] if similarity == nearest[0] else nearest[0]),
-        1.0 if is_short else 0.0,
         1.0 if is_new_word else 0.0,
         1 - dense if is_new_word else 0.0,
         1.0 if 0.0 < similarity < 1.0 and not misread and is_other_word(of_mention, of_name) else 0.0,
         1.0 if n_slips == 1 and is_swap(of_mention, of_name) else 0.0,
-        *changes[:-1],
+        changes.replaced,
+        *changes[2:-1],
         1.0 if name.is_other_script else 0.0,
         dense if name.is_other_script else 0.0,
         1.0 if point.is_canonical else 0.0,
         type_agreement(gaps, point.types),
         1.0 if is_wanted else 0.0,
-        *differences[:-1],
+        *differences[:-2],
     )
 
 

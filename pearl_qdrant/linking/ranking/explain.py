@@ -32,8 +32,8 @@ _SMALL = 0.1  # logits; smaller contributions are not shown
 _SAME: Mapping[str, str] = {
     "dense_squared": "dense",
     "some_lexical": "lexical",
-    **dict.fromkeys(("slip_length", "short_edit", "unknown_slip", "unknown_gap"), "slip_gap"),
-    **dict.fromkeys(("replaced_rare", "any_replaced"), "replaced_words"),
+    **dict.fromkeys(("slip_length", "unknown_slip", "unknown_gap"), "slip_gap"),
+    "replaced_rare": "replaced_words",
 }
 """Features that say the same thing as another one, in another shape."""
 

@@ -35,6 +35,7 @@ _CODE = re.compile(r"(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{4,}|\d{5,}")
 _SMALL = frozenset("the of and in de a an for la le el at on to di du des der von und et y e las los do da".split())
 """Words that names in cut words leave out."""
 
+_SEQUELS = frozenset("1 2 3 4 5 6 7 8 9 ii iii iv vi vii viii ix".split())
 _GENERATIONS = frozenset("jr junior ii iii iv".split())
 TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
 
@@ -108,15 +109,16 @@ class NameDifferences(NamedTuple):
         bracket_missing: Only the name has brackets.
         number_differs: Each has a number that the other lacks, outside brackets or anywhere.
         small_number: One has a number under 100 outside brackets, and the other has none: `syndrome 3`, `syndrome`.
+        sequel: Only the mention has a number up to 9 at the end, in digits or Roman: `Scary Movie 5`.
         code_shared: Both have a code of letters and digits.
         code_differs: Both have codes, and none is shared.
         opposite: Each has a word that excludes one of the other (`left`, `right`; `hypertension`, `hypotension`), or
             another single letter, or one alone has a negation.
         first_name_differs: The same family name, and first names that contradict each other.
+        last_name_differs: The same first name, and family names that are no spellings of one.
         initials_fit: The same family name, and initials of the first names.
         generation_differs: `Jr.` or `II` on one side alone, or another one.
         cut_words: Every word of one side is a word of the other in its place, cut short or whole.
-        family_name_differs: Only the mention has further words, one of them after the name of a person.
         added_apart, added_same: Only the mention has further words: how much they make another thing of a name, or how
             little (`lexical/added_words.tsv`).
         missing_same: The latter of words that only the name has.
@@ -124,6 +126,8 @@ class NameDifferences(NamedTuple):
             Press`, `Camp Mountain Magazine`.
         equal_part: A part of the mention between commas or semicolons, of at least two words, is the name, as it stands
             or cut short.
+        family_name_differs: Only the mention has further words, one of them after the name of a person; no feature of
+            candidates.
         is_other_name: Whether further words begin with capitals, or are in brackets; no feature.
     """
 
@@ -133,19 +137,21 @@ class NameDifferences(NamedTuple):
     bracket_missing: float = 0.0
     number_differs: float = 0.0
     small_number: float = 0.0
+    sequel: float = 0.0
     code_shared: float = 0.0
     code_differs: float = 0.0
     opposite: float = 0.0
     first_name_differs: float = 0.0
+    last_name_differs: float = 0.0
     initials_fit: float = 0.0
     generation_differs: float = 0.0
     cut_words: float = 0.0
-    family_name_differs: float = 0.0
     added_apart: float = 0.0
     added_same: float = 0.0
     missing_same: float = 0.0
     added_head: float = 0.0
     equal_part: float = 0.0
+    family_name_differs: float = 0.0
     is_other_name: bool = False
 
 
@@ -255,15 +261,19 @@ def name_differences(
     shared = set(a.normal).intersection(b.normal)
     further = _further_words(text, a, b, shared, is_person, are_names) if shared else _NO_FURTHER_WORDS
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
+    numbers = _numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _ZEROS
     is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
     return NameDifferences(
         *brackets,
-        *(_numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _NO_NUMBERS),
+        *numbers[:2],
+        float(len(a.words) > 1 and a.words[:-1] == b.words and a.words[-1] in _SEQUELS and not text.endswith(f"0{a.words[-1]}")),
+        *numbers[2:],
         float(is_opposite),
-        *((0.0, 0.0, 0.0) if is_same else _persons(a.words, b.words, is_person, are_names)),
+        *(_ZEROS if is_same else _persons(a.words, b.words, is_person, are_names)),
         float(not is_opposite and _may_be_cut(a, b) and _are_cut(a.words, b.words)),
-        *further[:-1],
+        *further[:-2],
         float(any(part == b.normal or _are_cut(part, b.words) for part in _list_parts(text))),
+        further[-2],
         further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
     )
 
@@ -279,7 +289,6 @@ def _list_parts(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 _ZEROS = (0.0, 0.0, 0.0, 0.0)
-_NO_NUMBERS = (0.0, 0.0, 0.0, 0.0)
 _NO_FURTHER_WORDS = (0.0, 0.0, 0.0, 0.0, 0.0, False)
 
 
@@ -373,11 +382,11 @@ def _proper_words(text: str) -> frozenset[str]:
 def _further_words(
     text: str, a: NameParts, b: NameParts, shared: set[str], is_person: bool, are_names: bool
 ) -> tuple[float, float, float, float, float, bool]:
-    """`family_name_differs`, `added_apart`, ..., `missing_same`, `added_head`; whether they begin with capitals."""
+    """`added_apart`, ..., `added_head`, `family_name_differs`; whether they begin with capitals."""
     n_ours, n_theirs = len(a.normal) - len(shared), len(b.normal) - len(shared)
     if n_theirs > 0 >= n_ours:
         theirs = _values(b.normal, shared)
-        return (0.0, 0.0, 0.0, max(0.0, min(theirs)), 0.0, False) if theirs else _NO_FURTHER_WORDS
+        return (0.0, 0.0, max(0.0, min(theirs)), 0.0, 0.0, False) if theirs else _NO_FURTHER_WORDS
     if n_theirs > 0 or n_ours <= 0 or not (ours := _values(a.normal, shared)):
         return _NO_FURTHER_WORDS
     is_proper = are_names or _proper_words(text).issuperset(set(a.normal) - shared)
@@ -386,7 +395,7 @@ def _further_words(
     same, last = max(0.0, min(ours)), a.words[-1]
     is_head = is_proper and a.normal[-1] not in shared and same < _HARMLESS and word_rarity(a.normal[-1]) < 1.0
     is_after = is_person and last not in b.words and last not in _GENERATIONS
-    return float(is_after), apart, same, 0.0, float(is_head), is_proper
+    return apart, same, 0.0, float(is_head), float(is_after), is_proper
 
 
 def _values(words: Sequence[str], shared: set[str]) -> list[float]:
@@ -402,27 +411,28 @@ def _values(words: Sequence[str], shared: set[str]) -> list[float]:
     return values
 
 
-def _persons(a: Sequence[str], b: Sequence[str], is_person: bool, are_names: bool) -> tuple[float, float, float]:
-    """`first_name_differs`, `initials_fit`, `generation_differs`."""
+def _persons(a: Sequence[str], b: Sequence[str], is_person: bool, are_names: bool) -> tuple[float, float, float, float]:
+    """`first_name_differs`, `last_name_differs`, `initials_fit`, `generation_differs`."""
     longest = 1 if are_names else 2  # words of which none is taken for a title
     mine, of_mine = _without_generation(a, longest)
     other, of_other = _without_generation(b, longest)
     generation = float(of_mine != of_other) if of_mine or of_other else 0.0
     if not (2 <= len(mine) <= 4 and 2 <= len(other) <= 4):
-        return 0.0, 0.0, generation
+        return 0.0, 0.0, 0.0, generation
     if mine[-1] != other[-1]:
         # The family name first: `Trump D`.
         if mine[0] == other[-1] and len(mine[-1]) <= 2:
             mine = [*mine[1:], mine[0]]
         else:
-            return 0.0, 0.0, generation
+            is_other = is_person and _is_one_name(mine[0], other[0]) and not _is_one_name(mine[-1], other[-1])
+            return 0.0, float(is_other), 0.0, generation
     given, of_name = mine[:-1], other[:-1]
     if sorted(given) == sorted(of_name):
-        return 0.0, 0.0, generation
+        return 0.0, 0.0, 0.0, generation
     if _fit(given, of_name):
         has_initials = any(len(word) == 1 for word in (*given, *of_name)) or len(given[0]) == 2
-        return 0.0, float(has_initials), generation
-    return float(is_person), 0.0, generation
+        return 0.0, 0.0, float(has_initials), generation
+    return float(is_person), 0.0, 0.0, generation
 
 
 def _without_generation(words: Sequence[str], longest: int) -> tuple[list[str], str]:

@@ -5,7 +5,8 @@
                      Names that are equal but for case go first (`C++`, not `C`), then those with equal words
     namesakes        several entities have that name: the popularity of each decides, where the base has it and it
                      differs; otherwise the canonical name goes before an alias; the letter case of the mention
-                     counts in both; otherwise nothing separates them
+                     counts in both; otherwise nothing separates them. So it is with names that are the mention but
+                     for what they have in brackets, where none is the mention itself
 
 Rules do not change features or coefficients. An entity that a rule names gets `BONUS` added to its logit, and the
 softmax over the candidates is multiplied by the precision of the rule (`ScoredMention.certainty`), so that 1 minus the
@@ -18,6 +19,7 @@ import math
 from collections.abc import Sequence
 
 from pearl_qdrant.linking.ranking.scored import MatchedName, RuleName
+from pearl_qdrant.linking.ranking.string_features import string_features
 
 BONUS = 20.0
 """Logits added to the entities that a rule names; far more than features give."""
@@ -63,6 +65,16 @@ def own_names(names: Sequence[MatchedName], mention: str, folded: str) -> list[i
         or [i for i in same if names[i].folded == folded]
         or same
     )
+
+
+def of_one_core(names: Sequence[MatchedName], best: int, folded: str) -> list[int]:
+    """Rows of the names that are the mention with something in brackets, if the best one is: `Kerkplein (Aarschot)`.
+
+    Args:
+        folded: The folded mention.
+    """
+    rows = [i for i, name in enumerate(names) if "(" in name.point.name and string_features(name.point.name).core == folded]
+    return rows if best in rows else []
 
 
 def namesakes(names: Sequence[MatchedName], best: int) -> list[int]:

@@ -18,7 +18,7 @@ from pearl_qdrant.linking.ranking.candidate_features import candidate_features, 
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import with_margins
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
-from pearl_qdrant.linking.ranking.rules import BONUS, EXACT_CERTAINTY, ID_CERTAINTY, namesakes, own_names, shares
+from pearl_qdrant.linking.ranking.rules import BONUS, EXACT_CERTAINTY, ID_CERTAINTY, namesakes, of_one_core, own_names, shares
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, RuleName, ScoredEntity, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
 from pearl_qdrant.linking.ranking.type_agreement import type_gaps
@@ -93,7 +93,9 @@ def _apply_rules(
 ) -> tuple[list[float], frozenset[int], RuleName | None]:
     """Offsets of all logits, the rows of the entities that the rule is about, and the rule."""
     own = own_names(names, mention, of_mention.folded)
-    group = own or namesakes(names, int(logits.argmax()))
+    best = int(logits.argmax())
+    same = [] if own else of_one_core(names, best, of_mention.folded)
+    group = own or same or namesakes(names, best)
     if link_query.types and not link_query.is_filter:
         group = [i for i in group if has_type(names[i].point, link_query.types)] or group
     offsets = [0.0] * len(names)
@@ -102,6 +104,11 @@ def _apply_rules(
         parts, rule = shares([names[i] for i in group], mention)
         for i, part in zip(group, parts, strict=True):
             offsets[i] = math.log(max(part, 1e-9) * len(group))
+    if len(same) > 1:
+        # Vectors differ by what is in brackets, which the mention does not say.
+        level = float(np.logaddexp.reduce(logits[same])) - math.log(len(same))
+        for i in group:
+            offsets[i] += level - float(logits[i])
     if own:
         # The bonus replaces what features say: of one name they differ by the predicted type alone.
         level = max(nil_logit, float(logits.max()))
