@@ -11,7 +11,8 @@ and only where it is written in small letters, so that names do not count.
     alone     it is a name: at least 80 % of its places before other words have a capital (March)
 
 `known_words.txt` has the words, names too, that at least `LEAST_TEXTS` articles have in any letter case, but for those
-that are probably slips: fewer than `SLIP_TEXTS` articles have them, and `SLIP_FACTOR` times as many a word one edit away.
+that are probably slips: fewer than `SLIP_TEXTS` articles have them, and `SLIP_FACTOR` times as many have a word one
+edit away.
 
 The shipped lists were counted in 27,405 articles of English Wikipedia.
 """

@@ -117,3 +117,25 @@ def _hash(kind: int, key: str) -> int:
     digest = _HASHES[kind].copy()  # half the time of making it
     digest.update(key.encode("utf-8", "surrogatepass"))
     return int.from_bytes(digest.digest(), "little")
+
+
+_SOUNDS = str.maketrans(
+    {
+        **dict.fromkeys("aeiouyhw", ""),
+        **dict.fromkeys("cqgkx", "k"),
+        **dict.fromkeys("sz", "s"),
+        **dict.fromkeys("td", "t"),
+        **dict.fromkeys("bpfv", "p"),
+        **dict.fromkeys("mn", "n"),
+        **dict.fromkeys("lr", "l"),
+        "j": "s",
+        " ": "",
+    }
+)
+_SOFT = re.compile("t?sch|tsh?|tch|ch|sh|zh|dzh|dj|dz|c(?=[eiy])")
+_TWICE = re.compile(r"(.)\1+")
+
+
+def skeleton(folded: str) -> str:
+    """The consonants of a folded name by classes of sound; those that transliterations of one name have in common."""
+    return _TWICE.sub(r"\1", _SOFT.sub("s", folded).translate(_SOUNDS))

@@ -60,6 +60,7 @@ def test_a_difference_has_its_sort(mention: str, name: str, expected: set[str]) 
         ("JC Juncker", "Jean-Claude Juncker", {"initials_fit"}),
         ("Katherine Henson", "Katherine Heigl", {"last_name_differs"}),
         ("Katherine Hegel", "Katherine Heigl", set()),
+        ("Muammar al-Qadhafi", "Muammar Gaddafi", set()),
         ("Henson", "Katherine Heigl", set()),
         ("Jim Barnes", "James Barnes", set()),
         ("Jon Smith", "John Smith", {"cut_words"}),

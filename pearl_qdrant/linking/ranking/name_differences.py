@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import JaroWinkler
 
-from pearl_qdrant.lexical.keys import SMALL_WORDS
+from pearl_qdrant.lexical.keys import SMALL_WORDS, skeleton
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.opposites import LEAST_STEM, any_exclude, with_prefixes
 from pearl_qdrant.lexical.spelling_variants import variant_words
@@ -95,6 +95,7 @@ _HARMLESS = 0.2
 """`added_same` from which a word more is mostly the same thing: `Inc.`, `FC`."""
 _SMALL_DIGITS = 3
 
+_SOUNDS_OF_A_NAME = 3
 _SLIP = 0.88
 """Jaro-Winkler similarity from which two first names are spellings of one."""
 
@@ -266,7 +267,12 @@ def name_differences(
     return NameDifferences(
         *brackets,
         *numbers[:2],
-        float(len(a.words) > 1 and a.words[:-1] == b.words and a.words[-1] in _SEQUELS and not text.endswith(f"0{a.words[-1]}")),
+        float(
+            len(a.words) > 1
+            and a.words[:-1] == b.words
+            and a.words[-1] in _SEQUELS
+            and not text.endswith(f"0{a.words[-1]}")
+        ),
         *numbers[2:],
         float(is_opposite),
         *(_ZEROS if is_same else _persons(a.words, b.words, is_person, are_names)),
@@ -313,6 +319,11 @@ def _numbers_and_codes(a: NameParts, b: NameParts) -> tuple[float, float, float,
         0.0,
         float(bool(a.codes and b.codes)),
     )
+
+
+def _is_sequel(words: Sequence[str], text: str) -> bool:
+    """Whether the last of some words is a number up to 9: `Rocky II`, not `Schalke 04`."""
+    return bool(words) and words[-1] in _SEQUELS and not text.endswith(f"0{words[-1]}")
 
 
 def _have_nothing_in_common(mention: StringFeatures, name: StringFeatures) -> bool:
@@ -425,7 +436,7 @@ def _persons(a: Sequence[str], b: Sequence[str], is_person: bool, are_names: boo
             mine = [*mine[1:], mine[0]]
         else:
             is_other = is_person and _is_one_name(mine[0], other[0]) and not _is_one_name(mine[-1], other[-1])
-            return 0.0, float(is_other), 0.0, generation
+            return 0.0, float(is_other and not _sound_alike(mine[-1], other[-1])), 0.0, generation
     given, of_name = mine[:-1], other[:-1]
     if sorted(given) == sorted(of_name):
         return 0.0, 0.0, 0.0, generation
@@ -486,6 +497,12 @@ def _is_one_name(a: str, b: str) -> bool:
     if NICKNAMES.get(a, a) == NICKNAMES.get(b, b):
         return True
     return JaroWinkler.similarity(a, b) >= _SLIP
+
+
+def _sound_alike(a: str, b: str) -> bool:
+    """Whether two words may be one in two transliterations: `qadhafi`, `gaddafi`."""
+    of_a = skeleton(a)
+    return len(of_a) >= _SOUNDS_OF_A_NAME and of_a == skeleton(b)
 
 
 def _may_be_cut(a: NameParts, b: NameParts) -> bool:

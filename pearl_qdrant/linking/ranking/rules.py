@@ -73,7 +73,9 @@ def of_one_core(names: Sequence[MatchedName], best: int, folded: str) -> list[in
     Args:
         folded: The folded mention.
     """
-    rows = [i for i, name in enumerate(names) if "(" in name.point.name and string_features(name.point.name).core == folded]
+    rows = [
+        i for i, name in enumerate(names) if "(" in name.point.name and string_features(name.point.name).core == folded
+    ]
     return rows if best in rows else []
 
 

@@ -18,7 +18,15 @@ from pearl_qdrant.linking.ranking.candidate_features import candidate_features, 
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import with_margins
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
-from pearl_qdrant.linking.ranking.rules import BONUS, EXACT_CERTAINTY, ID_CERTAINTY, namesakes, of_one_core, own_names, shares
+from pearl_qdrant.linking.ranking.rules import (
+    BONUS,
+    EXACT_CERTAINTY,
+    ID_CERTAINTY,
+    namesakes,
+    of_one_core,
+    own_names,
+    shares,
+)
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, RuleName, ScoredEntity, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
 from pearl_qdrant.linking.ranking.type_agreement import type_gaps

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs
+from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.clusters import pack_pairs
@@ -30,7 +31,6 @@ from pearl_qdrant.resolution.pairs.features import (
     form_of,
     mapped_vectors,
     replaced_words,
-    skeleton,
     string_pair,
     without_legal_forms,
 )

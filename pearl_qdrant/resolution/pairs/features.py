@@ -19,7 +19,6 @@ Features of strings are those of the linker's ranking (`linking.ranking`), taken
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -30,6 +29,7 @@ import numpy.typing as npt
 from rapidfuzz.distance import OSA
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity, slips, sorted_similarity, word_changes
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
@@ -135,27 +135,6 @@ COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
 
 _LONGEST = 30
 """Letters and digits beyond which a name counts as no longer."""
-
-_SOUNDS = str.maketrans(
-    {
-        **dict.fromkeys("aeiouyhw", ""),
-        **dict.fromkeys("cqgkx", "k"),
-        **dict.fromkeys("sz", "s"),
-        **dict.fromkeys("td", "t"),
-        **dict.fromkeys("bpfv", "p"),
-        **dict.fromkeys("mn", "n"),
-        **dict.fromkeys("lr", "l"),
-        "j": "s",
-        " ": "",
-    }
-)
-_SOFT = re.compile("t?sch|tsh?|tch|ch|sh|zh|dzh|dj|dz|c(?=[eiy])")
-_TWICE = re.compile(r"(.)\1+")
-
-
-def skeleton(folded: str) -> str:
-    """The consonants of a folded name by classes of sound; those that transliterations of one name have in common."""
-    return _TWICE.sub(r"\1", _SOFT.sub("s", folded).translate(_SOUNDS))
 
 
 @dataclass(frozen=True, slots=True)
