@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from zlib import crc32
 
 import click
 import numpy as np
@@ -29,6 +30,7 @@ from recipe_tables import read_tsv
 from scipy.optimize import minimize
 
 from pearl_qdrant import EntityLinker, load_base
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.documents.features import Compare, is_coherent
 from pearl_qdrant.linking.documents.linking import CANDIDATES, rescored, set_features
@@ -63,19 +65,25 @@ class Task:
         base: File with its names.
         train, develop: Corpora.
         links: File with the links of its entities, or None.
+        is_of_sentences: Whether its documents are sentences of one mention: `SENTENCES` times as many are taken, half
+            of the strings are for training, nothing is learned, and they are no data for coherence.
     """
 
     base: str
     train: tuple[str, ...]
     develop: tuple[str, ...]
     links: str | None = None
+    is_of_sentences: bool = False
 
+
+SENTENCES = 10
 
 TASKS = {
     "aida": Task("base_aida.tsv", ("aida-train",), ("aida-dev",), "links_aida.tsv"),
     "mesh": Task(
         "base_mesh.tsv", ("bio-bc5cdr-training", "bio-ncbi-train"), ("bio-bc5cdr-development", "bio-ncbi-devel")
     ),
+    "gladis": Task("base_gladis_scientific.tsv", ("gladis-scientific",), ("gladis-scientific",), is_of_sentences=True),
 }
 
 
@@ -193,17 +201,26 @@ def read_task(
     linker: EntityLinker, data: Path, work: Path, name: str, scored: dict[str, ScoredMention]
 ) -> tuple[list[Document], list[Document]]:
     """The training and the development documents of a task, with what was learned of their names."""
-    train, develop = read_documents(data, TASKS[name].train), read_documents(data, TASKS[name].develop)
+    task = TASKS[name]
+    train, develop = read_documents(data, task.train), read_documents(data, task.develop)
+    if task.is_of_sentences:
+        train, develop = [d for d in train if _is_for_training(d)], [d for d in develop if not _is_for_training(d)]
     of_task: dict[str, ScoredMention] = {}
     for part, read in (("train", train), ("develop", develop)):
         of_task |= score(linker, work / f"{name}-{part}-{CANDIDATES}.pickle", read)
-    learn_names(linker, of_task, train, develop)
+    if not task.is_of_sentences:
+        learn_names(linker, of_task, train, develop)
     encode, entity_vectors = linker.passages("").encode, EntityVectors(linker)
     for document in (*train, *develop):
         document.compare = Passages(document.text, encode, entity_vectors).compare
         document.task = name
     scored |= {f"{name}:{query}": one for query, one in of_task.items()}
     return train, develop
+
+
+def _is_for_training(document: Document) -> bool:
+    """Whether a sentence is for training, by its mention."""
+    return crc32(fold_name(document.spans[0].query).encode()) % 2 == 0
 
 
 WEIGHT_DECAY = 1e-4
@@ -395,10 +412,11 @@ def main(
                 for corpus in dict.fromkeys(document.corpus for document in part):
                     own = [document for document in part if document.corpus == corpus]
                     random.Random(0).shuffle(own)
-                    chosen.extend(own[:most])
+                    chosen.extend(own[: most * SENTENCES if TASKS[name].is_of_sentences else most])
         fitted: dict[str, object] = {}
         for setting, without in SETTINGS.items():
-            model = fit(train, scored, without)
+            of_setting = [d for d in train if "coherence" in without or not TASKS[d.task].is_of_sentences]
+            model = fit(of_setting, scored, without)
             fitted[setting] = _rounded(model)
             set_all(develop, scored, model, without)
             report(setting, develop, model)

@@ -34,27 +34,21 @@ import json
 import logging
 import pickle
 import random
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import replace
 from pathlib import Path
 
 import click
-from multilingual.names import read_entities
-from multilingual.tasks import multilingual_tasks
-from rapidfuzz.distance import OSA
-from recipe_tables import read_tsv
+from linking_bases import Base, bases
 
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.load.pipeline import ingest
 from ingest.readers.columns import TableColumns
-from pearl_qdrant.cells import join_list, split_list
+from pearl_qdrant.cells import join_list
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.word_rarity import is_word
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, make_mentions
 from pearl_qdrant.linking.mention_kinds.make import NameOwners
@@ -62,8 +56,6 @@ from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
-from training.examples.example import DEVELOPMENT_SPLITS, split_of
-from training.examples.wordnet import read_synsets
 from training.ranking import (
     Task,
     accuracy_at_1,
@@ -74,17 +66,9 @@ from training.ranking import (
     to_task,
 )
 
-REAL_SETS = ("abt-buy", "football-clubs", "gene-mentions", "country-variants")
 NIL_SHARE = 0.2
-MENTIONS = 600  # a base, at most
-EVERYDAY_BASES = ("doid_2024", "mondo_2026", "uberon_mondo_import", "go_2022", "general", "general_whole", "aida")
-EVERYDAY_ROWS = 60_000
-"""Rows of the part of the general base that everyday mentions are made from."""
 PER_KIND = 250
 """Everyday mentions of each kind and base, at most."""
-SMALL_STEMS = ("general", "aida", "doid_2024", "uberon_mondo_import", "go_2022")
-SMALL_SIZES = ((300, 1), (300, 2), (3000, 1))
-"""Entities of the small bases, and the seed of each."""
 PER_SMALL_KIND = 60
 WEIGHTS = {
     "real": (2.0, 20.0),
@@ -121,301 +105,11 @@ SMALL_SHARES = {kind.name: kind.share for kind in KINDS} | {
     "nil first name": 0.2,
 }
 """Weights of the kinds of made mentions: what must not be linked counts for more, most of all in small bases."""
-ABSENT = 200
-"""Names that a small base lacks and that share a word of SHARED_LETTERS letters with it, at most."""
-SHARED_LETTERS = 3
 L2 = 3e-5
 SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
-GENERAL_NAMES = (8_000, 60_000)
-"""Sizes of the parts of the general base."""
 
 _log = logging.getLogger("linking_model")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An entity of a base."""
-
-    entity_id: str
-    name: str
-    types: str
-    aliases: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """A base and mentions of its entities.
-
-    Attributes:
-        name: "autofj:Song", "biomedical:doid_2024", "general:60000", ...; bases of one kind share the first part.
-        rows: Its entities.
-        mentions: Strings with the ids that are right.
-        has_aliases: Whether aliases are loaded too, without the mention's own string.
-    """
-
-    name: str
-    rows: list[Row]
-    mentions: list[tuple[str, frozenset[str]]]
-    has_aliases: bool = False
-
-
-def autofj_bases(data: Path) -> Iterator[Base]:
-    """One base a set: the left titles; the right ones are mentions."""
-    rows: dict[str, list[Row]] = {}
-    right: dict[tuple[str, str], set[str]] = {}
-    for row in read_tsv(data / "autofj" / "left.tsv"):
-        rows.setdefault(row["dataset"], []).append(Row(row["id"], row["title"], ""))
-    for row in read_tsv(data / "autofj" / "gt.tsv"):
-        right.setdefault((row["dataset"], row["id_r"]), set()).add(row["id_l"])
-    mentions: dict[str, list[tuple[str, frozenset[str]]]] = {}
-    for row in read_tsv(data / "autofj" / "right.tsv"):
-        if gold := right.get((row["dataset"], row["id"])):
-            mentions.setdefault(row["dataset"], []).append((row["title"], frozenset(gold)))
-    for name, entities in rows.items():
-        yield Base(f"autofj:{name}", entities, mentions[name])
-
-
-def biomedical_bases(data: Path) -> Iterator[Base]:
-    """One base per ontology, without and with aliases; EXACT synonyms of the development splits are mentions."""
-    for path in sorted((data / "kb" / "biomedical").glob("*.tsv")):
-        rows, mentions = [], []
-        for row in read_tsv(path):
-            aliases = split_list(row.get("aliases") or "")
-            scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
-            exact = tuple(a for a, scope in zip(aliases, scopes, strict=False) if scope == "EXACT")
-            rows.append(Row(row["id"], row["name"], "", tuple(aliases)))
-            if split_of(row["id"]) in DEVELOPMENT_SPLITS:
-                mentions += [(alias, frozenset((row["id"],))) for alias in exact]
-        if len(mentions) < 100:
-            continue
-        random.Random(path.stem).shuffle(mentions)
-        yield Base(f"biomedical:{path.stem}", rows, mentions[:MENTIONS])
-        if len(rows) < 15_000:
-            yield Base(f"biomedical:{path.stem}+aliases", rows, mentions[-MENTIONS:], has_aliases=True)
-
-
-def general_bases(data: Path) -> Iterator[Base]:
-    """Parts of the general base, with the entities of the alias pairs."""
-    rows = [
-        Row(row["id"], row["name"], row["onto_type"], tuple(split_list(row["aliases"])))
-        for row in read_tsv(data / "kb" / "general.tsv")
-    ]
-    for pairs in ("fb15k_wikidata", "geonames"):
-        mentions = [
-            (row["alias"], frozenset((row["id"],)))
-            for row in read_tsv(data / "alias_pairs" / f"{pairs}_alias_pairs.tsv")
-            if split_of(row["id"]) in DEVELOPMENT_SPLITS
-        ]
-        random.Random(pairs).shuffle(mentions)
-        for size in GENERAL_NAMES:
-            chosen = mentions[:MENTIONS] if size == GENERAL_NAMES[0] else mentions[-MENTIONS:]
-            wanted = {entity_id for _, gold in chosen for entity_id in gold}
-            others = [row for row in rows if row.entity_id not in wanted]
-            part = [row for row in rows if row.entity_id in wanted] + random.Random(size).sample(others, size)
-            yield Base(f"general:{pairs}:{size}", part, chosen)
-            yield Base(f"general:{pairs}:{size}+aliases", part, chosen, has_aliases=True)
-
-
-def everyday_bases(data: Path) -> Iterator[Base]:
-    """The development bases with all their names; their mentions are made."""
-    for stem in EVERYDAY_BASES:
-        if stem in ("general", "general_whole"):
-            rows = [
-                Row(row["id"], row["name"], row["onto_type"], tuple(split_list(row["aliases"])))
-                for row in read_tsv(data / "kb" / "general.tsv")
-            ]
-            rows = random.Random(0).sample(rows, min(EVERYDAY_ROWS, len(rows))) if stem == "general" else rows
-        elif stem == "aida":
-            rows = [
-                Row(row["id"], row["name"], row["types"].partition("|")[0], tuple(split_list(row["aliases"])))
-                for row in read_tsv(data / "context" / "base_aida.tsv")
-            ]
-        else:
-            rows = [
-                Row(row["id"], row["name"], "", tuple(split_list(row.get("aliases") or "")))
-                for row in read_tsv(data / "kb" / "biomedical" / f"{stem}.tsv")
-            ]
-        yield Base(f"everyday:{stem}", rows, [], has_aliases=True)
-
-
-def real_bases(data: Path) -> Iterator[Base]:
-    """Sets with the answers of curators: all ids that are right, joined by `|`, or NIL."""
-    for name in REAL_SETS:
-        folder = data / "real" / name
-        rows = [
-            Row(row["id"], row["name"], row["type"].partition("|")[0], tuple(split_list(row.get("aliases") or "")))
-            for row in read_tsv(folder / "base.tsv")
-        ]
-        mentions = [
-            (row["mention"], frozenset(row["gold"].split("|")) - {"NIL"}) for row in read_tsv(folder / "mentions.tsv")
-        ]
-        yield Base(f"real:{name}", rows, mentions, has_aliases=True)
-
-
-def world_bases() -> Iterator[Base]:
-    """English names of things of the world; names in other scripts, and in other languages in Latin script."""
-    for task in multilingual_tasks(read_entities()):
-        rows = [Row(key, name, "") for name, key in task.searches[0].names]
-        asked = [mention for search in task.searches for mention in search.mentions]
-        random.Random(task.name).shuffle(asked)
-        yield Base(f"world:{task.name.replace(': ', ':').replace(' ', '_')}", rows, asked[:MENTIONS])
-
-
-def bases(data: Path, wordnet: Path) -> Iterator[Base]:
-    """All bases; those of made mentions first."""
-    everyday = list(everyday_bases(data))
-    yield from everyday
-    rows = {base.name.partition(":")[2]: base.rows for base in everyday}
-    for stem in SMALL_STEMS:
-        for size, seed in SMALL_SIZES:
-            part = random.Random(f"{stem}{size}{seed}").sample(rows[stem], size)
-            yield Base(f"small:{stem}_{size}_{seed}", part, [], has_aliases=True)
-            absent = absent_names(rows[stem], part, f"absent {stem}{size}{seed}")
-            yield Base(f"absent:{stem}_{size}_{seed}", part, absent, has_aliases=True)
-    yield from near_bases(data, wordnet)
-    yield from cut_bases(data)
-    yield from list_bases(data)
-    yield from real_bases(data)
-    yield from world_bases()
-    yield from autofj_bases(data)
-    yield from biomedical_bases(data)
-    yield from general_bases(data)
-
-
-def absent_names(rows: Sequence[Row], part: Sequence[Row], seed: str) -> list[tuple[str, frozenset[str]]]:
-    """Names of entities of which a part has no name; half of them share a word with a name of it.
-
-    To them come names of the part with a number more: `Scary Movie 5`.
-    """
-    known = {fold_name(name) for row in part for name in (row.name, *row.aliases)}
-    words = {word for name in known for word in name.split() if len(word) >= SHARED_LETTERS}
-    rng = random.Random(seed)
-    alike: list[str] = []
-    others: list[str] = []
-    for row in rng.sample(rows, len(rows)):
-        if known.isdisjoint(map(fold_name, (row.name, *row.aliases))):
-            shares = not words.isdisjoint(fold_name(row.name).split())
-            (alike if shares else others).append(row.name)
-    numbered = [f"{name} {rng.randint(2, 9)}" for name in rng.sample([row.name for row in part], ABSENT // 4)]
-    numbered = [name for name in numbered if fold_name(name) not in known]
-    return [(name, frozenset()) for name in (*alike[:ABSENT], *others[: ABSENT // 2], *numbered)]
-
-
-NEAR_STEMS = ("doid_2024", "uberon_mondo_import", "go_2022", "general", "aida")
-NEAR_LETTERS = (4, 5)  # of both words, from which they may be one and two edits apart
-
-
-def near_bases(data: Path, wordnet: Path) -> Iterator[Base]:
-    """Bases, and names of them that differ from another entity's name in one word, by an edit or two."""
-    rows = {base.name.partition(":")[2]: base.rows for base in everyday_bases(data) if "whole" not in base.name}
-    for stem in NEAR_STEMS:
-        yield Base(f"near:{stem}", rows[stem], near_names(rows[stem], stem), has_aliases=True)
-    nouns = [one for one in read_synsets(wordnet) if one.lexical_class == "NP"]
-    words = [Row(one.synset_id, one.names[0], "", one.names[1:]) for one in nouns]
-    yield Base("near:wordnet", words, near_names(words, "wordnet"), has_aliases=True)
-
-
-def near_names(rows: Sequence[Row], seed: str) -> list[tuple[str, frozenset[str]]]:
-    """Names with the entities that have them; another entity has such a name but for one word, an edit or two away."""
-    owners: dict[str, set[str]] = {}
-    written: dict[str, str] = {}
-    for row in rows:
-        for name in (row.name, *row.aliases):
-            folded = fold_name(name)
-            owners.setdefault(folded, set()).add(row.entity_id)
-            written.setdefault(folded, name)
-    masked: dict[tuple[str, str, str], list[str]] = {}  # what is equal, and the start or end of the other word
-    for folded in owners:
-        words = folded.split()
-        for i, word in enumerate(words):
-            if len(word) >= NEAR_LETTERS[0] and word.isalpha():
-                rest = " ".join((*words[:i], "*", *words[i + 1 :]))
-                masked.setdefault((rest, word[:3], ""), []).append(folded)
-                masked.setdefault((rest, "", word[-3:]), []).append(folded)
-    found = set()
-    for (rest, _, _), names in masked.items():
-        at = rest.split().index("*")
-        for a, b in combinations(names[:300], 2):
-            x, y = a.split()[at], b.split()[at]
-            distance = OSA.distance(x, y, score_cutoff=2)
-            is_slip = distance <= 2 and min(len(x), len(y)) >= NEAR_LETTERS[distance == 2]
-            if is_slip and owners[a].isdisjoint(owners[b]):
-                # What is no known word is a slip for all that can be seen.
-                found |= {name for name, word in ((a, x), (b, y)) if is_word(word)}
-    chosen = sorted(found)
-    random.Random(seed).shuffle(chosen)
-    return [(written[folded], frozenset(owners[folded])) for folded in chosen[:MENTIONS]]
-
-
-def cut_bases(data: Path) -> Iterator[Base]:
-    """Names of two words and more whose longer words are cut, some with full stops; small words may be left out."""
-    for base in everyday_bases(data):
-        stem = base.name.partition(":")[2]
-        if stem not in NEAR_STEMS:
-            continue
-        rng = random.Random(f"cut {stem}")
-        mentions: list[tuple[str, frozenset[str]]] = []
-        for row in rng.sample(base.rows, len(base.rows)):
-            text = None if row.types == "PERSON" else cut_name(row.name, rng)
-            if text is not None and len(mentions) < MENTIONS // 2:
-                mentions.append((text, frozenset((row.entity_id,))))
-        yield Base(f"cut:{stem}", base.rows, mentions, has_aliases=True)
-
-
-def cut_name(name: str, rng: random.Random) -> str | None:
-    """A name of two to six words with its longer words cut short after a consonant; None if it has too few of them."""
-    words = name.split()
-    if not 2 <= len(words) <= 6 or not all(re.fullmatch(r"[A-Za-z]+", word) for word in words):
-        return None
-    stop, without_small = rng.choice((".", ".", "")), rng.random() < 0.7
-    found, n_cut = [], 0
-    for word in words:
-        if word.lower() in _SMALL_WORDS:
-            found += [] if without_small else [word]
-            continue
-        ends = [i for i in range(3, min(7, len(word) - 1)) if word[i - 1].lower() not in "aeiouy"]
-        if not ends or rng.random() < 0.2:
-            found.append(word)
-            continue
-        found.append(word[: 1 if rng.random() < 0.1 else rng.choice(ends)] + stop)
-        n_cut += 1
-    return " ".join(found) if n_cut * 2 >= len(found) > 1 and sum(map(len, found)) > 8 else None
-
-
-_SMALL_WORDS = frozenset("of the and in for on de".split())
-_UNITS = (
-    "Department of {}|Faculty of {}|School of {}|Institute of {}|Division of {}|Laboratory of {}|{} Department|{} Unit|"
-    "Centre for {}|Chair of {}"
-).split("|")
-_FIELDS = (
-    "Physics|Medicine|Computer Science|Neurology|Economics|Applied Mathematics|Chemistry|Public Health|Law|History|"
-    "Molecular Biology|Psychiatry|Marketing|Sales|Civil Engineering|Ecology"
-).split("|")
-
-
-def list_bases(data: Path) -> Iterator[Base]:
-    """Organisations within an affiliation or an address: a unit before the name, places and numbers after it."""
-    for base in everyday_bases(data):
-        stem = base.name.partition(":")[2]
-        if stem not in ("general", "aida"):
-            continue
-        rng = random.Random(f"list {stem}")
-        places = [row.name for row in base.rows if row.types == "GPE" and "," not in row.name]
-        wanted = [row for row in base.rows if row.types == "ORG" and "," not in row.name and len(row.name.split()) > 1]
-        mentions = []
-        for row in rng.sample(wanted, min(MENTIONS // 2, len(wanted))):
-            parts = [rng.choice(_UNITS).format(rng.choice(_FIELDS)), row.name, rng.choice(places)]
-            if rng.random() < 0.3:
-                del parts[0]
-            if rng.random() < 0.3:
-                parts.insert(-1, f"{rng.randint(1, 300)} {rng.choice(places).split()[0]} Street")
-            if rng.random() < 0.3:
-                parts[-1] = f"{parts[-1]} {rng.randint(10000, 99999)}"
-            if rng.random() < 0.5:
-                parts.append(rng.choice(places))
-            mentions.append((", ".join(parts), frozenset((row.entity_id,))))
-        yield Base(f"list:{stem}", base.rows, mentions, has_aliases=True)
 
 
 def collection_of(base: Base) -> str:
