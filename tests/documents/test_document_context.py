@@ -204,13 +204,18 @@ def test_learned_names_count_in_a_document(linker: EntityLinker) -> None:
     assert not after.learned
 
 
-def test_a_rejection_counts_in_a_document_and_a_context(linker: EntityLinker) -> None:
-    """A rejected entity is no longer the first candidate."""
-    text = "The antenna sends an RF signal to the receiver."
+@pytest.mark.parametrize(
+    "text, entity_id", [("We tuned the RF.", "forest"), ("The antenna sends an RF signal to the receiver.", None)]
+)
+def test_a_rejection_counts_in_a_document_and_a_context(linker: EntityLinker, text: str, entity_id: str | None) -> None:
+    """A rejected entity is no longer linked; another one is, if the text does not contradict it."""
+    place = text.index("RF"), text.index("RF") + 2
+    before = linker.link_document(text, [place])[0].link
     rejected = linker.reject("RF", "radio")
-    in_document = linker.link_document(text, [(21, 23)])[0].link
+    in_document = linker.link_document(text, [place])[0].link
     in_context = linker.link("RF", context=text)
     linker.undo_learned(rejected.number)
 
-    assert in_document.candidates[0].entity_id == in_context.candidates[0].entity_id == "forest"
+    assert before.entity_id == "radio"
+    assert in_document.entity_id == in_context.entity_id == entity_id
     assert in_document.learned[0].rejected == 1
