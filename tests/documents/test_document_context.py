@@ -210,10 +210,10 @@ def test_learned_names_count_in_a_document(linker: EntityLinker) -> None:
 def test_a_rejection_counts_in_a_document_and_a_context(linker: EntityLinker, text: str, entity_id: str | None) -> None:
     """A rejected entity is no longer linked; another one is, if the text does not contradict it."""
     place = text.index("RF"), text.index("RF") + 2
-    before = linker.link_document(text, [place])[0].link
+    before = linker.link_document(text, [place], threshold=0.5)[0].link
     rejected = linker.reject("RF", "radio")
-    in_document = linker.link_document(text, [place])[0].link
-    in_context = linker.link("RF", context=text)
+    in_document = linker.link_document(text, [place], threshold=0.5)[0].link
+    in_context = linker.link("RF", context=text, threshold=0.5)
     linker.undo_learned(rejected.number)
 
     assert before.entity_id == "radio"
