@@ -1,0 +1,60 @@
+"""What a small base lacks is NIL, though no other name of it is near; slips of its names are linked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pearl_qdrant import Entity, EntityLinker, NilReason
+
+SQUARES = ("Kerkplein (Begijnendijk)", "Kerkplein (Betekom)", "Kerkplein (Aarschot)")
+
+
+@pytest.fixture(scope="module")
+def linker() -> Iterator[EntityLinker]:
+    """Persons, films and squares, and names that are like nothing asked for; the shipped model."""
+    names = ("Katherine Heigl", "Randy Jackson", "Wim Wenders", "Scary Movie", "Rocky", "Louvre Museum", "Ohio")
+    others = (
+        f"{word} {kind}" for word in ("Amber", "Cedar", "Falcon", "Linden") for kind in ("Records", "River", "Act")
+    )
+    types = {"Katherine Heigl": "PERSON", "Randy Jackson": "PERSON", "Wim Wenders": "PERSON"}
+    entities = [Entity(name, name, (), (), (types[name],) if name in types else ()) for name in (*names, *others)]
+    with EntityLinker.build([*entities, *(Entity(name, name) for name in SQUARES)]) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "mention",
+    ["Katherine Henson", "Laura Jackson", "Garret Wenders", "Scary Movie 5", "Rocky II", "Turku Museum", "Amber Bridge"],
+)
+def test_another_family_name_number_or_word_is_another_thing(linker: EntityLinker, mention: str) -> None:
+    """Kinds of names that were linked in bases of 300: another family or first name, a sequel, another first word."""
+    assert linker.link(mention).entity_id is None
+
+
+@pytest.mark.parametrize(
+    "mention, name",
+    [("Katherin Heigl", "Katherine Heigl"), ("Scarry Movie", "Scary Movie"), ("Wenders, Wim", "Wim Wenders")],
+)
+def test_slips_and_another_order_are_linked(linker: EntityLinker, mention: str, name: str) -> None:
+    """What is a spelling of a name is not taken for another one."""
+    assert linker.link(mention).entity_id == name
+
+
+def test_names_alike_but_for_brackets_are_namesakes(linker: EntityLinker) -> None:
+    """The mention does not say which; the vectors differ by what is in brackets alone."""
+    link = linker.link("Kerkplein")
+
+    assert link.nil_reason is NilReason.AMBIGUOUS
+    assert sorted(one.entity_id for one in link.candidates if one.tie) == sorted(SQUARES)
+    assert linker.link("Kerkplein, Aarschot").candidates[0].entity_id == SQUARES[2]
+
+
+def test_popularity_decides_between_names_alike_but_for_brackets() -> None:
+    """As between names that are equal."""
+    entities = [Entity(name, name, popularity=10.0**i) for i, name in enumerate(SQUARES)]
+    with EntityLinker.build([*entities, Entity("town", "Aarschot", popularity=5.0)]) as linker:
+        link = linker.link("Kerkplein")
+
+    assert (link.candidates[0].entity_id, link.rule) == (SQUARES[2], "popularity")
