@@ -26,7 +26,7 @@ def linker() -> Iterator[EntityLinker]:
 
 @pytest.mark.parametrize(
     "mention",
-    ["Katherine Henson", "Laura Jackson", "Garret Wenders", "Scary Movie 5", "Rocky II", "Turku Museum", "Amber Bridge"],
+    ["Katherine Henson", "Laura Jackson", "Garret Wenders", "Scary Movie 5", "Rocky II", "Turku Museum", "Amber Bay"],
 )
 def test_another_family_name_number_or_word_is_another_thing(linker: EntityLinker, mention: str) -> None:
     """Kinds of names that were linked in bases of 300: another family or first name, a sequel, another first word."""
