@@ -4,6 +4,8 @@
     variant    words in their normal spelling, no spaces     "tumours of the spine", "Tumor of Spine"   -> tumorofspine
     words      the same words, sorted, without small ones    "diabetes mellitus, type 2", "Type 2 Diabetes Mellitus"
 
+`skeleton` is looser still, and no key: what transliterations of a word have in common.
+
 A key is stored as one more feature of the sparse vector of n-grams, so that a search for it reads one short posting
 list and finds every name that has it, in both stores. Stricter keys weigh more, so that their names come first.
 """

@@ -121,22 +121,22 @@ class WordChanges(NamedTuple):
 
     Attributes:
         replaced: Share of equal words where both sides have another word: `left lung`, `right lung`.
-        any_replaced: Whether both sides have a word without a counterpart.
-        replaced_rare: If so: the rarity in English of the mention's rarest such word (`lexical.word_rarity`).
+        replaced_rare: There: the rarity in English of the mention's rarest such word (`lexical.word_rarity`).
         only_added: Whether only the mention has such words.
         added_plain: If so: whether they are frequent in English and rare in the base: `a case of X`.
         only_missing: Whether only the name has such words.
         missing_rare: If so: the rarity of the rarest one.
+        any_replaced: Whether both sides have a word without a counterpart; no feature of candidates.
         is_code: Whether a code differs: a number, a single letter, a short word in capitals.
     """
 
     replaced: float = 0.0
-    any_replaced: float = 0.0
     replaced_rare: float = 0.0
     only_added: float = 0.0
     added_plain: float = 0.0
     only_missing: float = 0.0
     missing_rare: float = 0.0
+    any_replaced: float = 0.0
     is_code: bool = False
 
 
@@ -166,7 +166,7 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
     if ours and theirs:
         n_equal = len(mention.content) - len(ours)
         share = n_equal / (n_equal + max(len(ours), len(theirs)))
-        return WordChanges(share, 1.0, rarest(ours), is_code=is_code)
+        return WordChanges(share, rarest(ours), any_replaced=1.0, is_code=is_code)
     if ours:
         plain = (1 - _most_known(ours, known)) * (1 - rarest(ours))
         return WordChanges(only_added=1.0, added_plain=plain, is_code=is_code)

@@ -95,7 +95,7 @@ _HARMLESS = 0.2
 """`added_same` from which a word more is mostly the same thing: `Inc.`, `FC`."""
 _SMALL_DIGITS = 3
 
-_SOUNDS_OF_A_NAME = 3
+_SOUNDS_OF_A_NAME = 3  # consonants from which two words of the same sounds are one name
 _SLIP = 0.88
 """Jaro-Winkler similarity from which two first names are spellings of one."""
 
@@ -267,12 +267,7 @@ def name_differences(
     return NameDifferences(
         *brackets,
         *numbers[:2],
-        float(
-            len(a.words) > 1
-            and a.words[:-1] == b.words
-            and a.words[-1] in _SEQUELS
-            and not text.endswith(f"0{a.words[-1]}")
-        ),
+        float(a.words[:-1] == b.words and _is_sequel(a.words[1:], text)),
         *numbers[2:],
         float(is_opposite),
         *(_ZEROS if is_same else _persons(a.words, b.words, is_person, are_names)),

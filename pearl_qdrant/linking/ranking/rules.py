@@ -73,10 +73,11 @@ def of_one_core(names: Sequence[MatchedName], best: int, folded: str) -> list[in
     Args:
         folded: The folded mention.
     """
-    rows = [
-        i for i, name in enumerate(names) if "(" in name.point.name and string_features(name.point.name).core == folded
-    ]
-    return rows if best in rows else []
+
+    def is_one(name: MatchedName) -> bool:
+        return "(" in name.point.name and string_features(name.point.name, name.folded).core == folded
+
+    return [i for i, name in enumerate(names) if is_one(name)] if is_one(names[best]) else []
 
 
 def namesakes(names: Sequence[MatchedName], best: int) -> list[int]:

@@ -102,8 +102,8 @@ def _apply_rules(
     """Offsets of all logits, the rows of the entities that the rule is about, and the rule."""
     own = own_names(names, mention, of_mention.folded)
     best = int(logits.argmax())
-    same = [] if own else of_one_core(names, best, of_mention.folded)
-    group = own or same or namesakes(names, best)
+    of_core = [] if own else of_one_core(names, best, of_mention.folded)
+    group = own or of_core or namesakes(names, best)
     if link_query.types and not link_query.is_filter:
         group = [i for i in group if has_type(names[i].point, link_query.types)] or group
     offsets = [0.0] * len(names)
@@ -112,11 +112,11 @@ def _apply_rules(
         parts, rule = shares([names[i] for i in group], mention)
         for i, part in zip(group, parts, strict=True):
             offsets[i] = math.log(max(part, 1e-9) * len(group))
-    if len(same) > 1:
-        # Vectors differ by what is in brackets, which the mention does not say.
-        level = float(np.logaddexp.reduce(logits[same])) - math.log(len(same))
-        for i in group:
-            offsets[i] += level - float(logits[i])
+        if of_core:
+            # Vectors differ by what is in brackets, which the mention does not say.
+            level = float(np.logaddexp.reduce(logits[group])) - math.log(len(group))
+            for i in group:
+                offsets[i] += level - float(logits[i])
     if own:
         # The bonus replaces what features say: of one name they differ by the predicted type alone.
         level = max(nil_logit, float(logits.max()))
