@@ -53,7 +53,7 @@ def test_names_alike_but_for_brackets_are_namesakes(linker: EntityLinker) -> Non
 
 def test_a_wanted_type_decides_between_names_alike_but_for_brackets() -> None:
     """Those of other types do not share."""
-    types = {"Springfield (Ohio)": "GPE", "Springfield (Illinois)": "GPE", "Springfield (band)": "ORG", "Chicago": "GPE"}
+    types = {"Springfield (Ohio)": "GPE", "Springfield (Iowa)": "GPE", "Springfield (band)": "ORG", "Chicago": "GPE"}
     with EntityLinker.build([Entity(name, name, (), (), (one,)) for name, one in types.items()]) as linker:
         assert linker.link("Springfield", types=["ORG"]).entity_id == "Springfield (band)"
         assert linker.link("Springfield", types=["GPE"]).nil_reason is NilReason.AMBIGUOUS
