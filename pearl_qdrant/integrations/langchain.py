@@ -19,10 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SkipValidation
 
 from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_text, document_metadata
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.records import Link
+from pearl_qdrant.records import Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 TOOL_NAME = "link_entities"
+_MOST_NAMED = 5  # entities of one name that the tool tells a model
 
 
 class EntityRetriever(BaseRetriever):
@@ -110,9 +111,18 @@ def make_link_tool(linker: EntityLinker, *, name: str = TOOL_NAME, description: 
 
 
 def _line_of(link: Link) -> str:
+    if link.nil_reason is NilReason.AMBIGUOUS:
+        best = link.candidates[0]
+        same = [one for one in link.candidates if one.tie or one.name == best.name]
+        return f"{link.mention}: NIL (ambiguous: {', '.join(map(_named, same[:_MOST_NAMED]))})"
     if link.entity_id is None:
         return f"{link.mention}: NIL ({link.nil_reason.value.replace('_', ' ') if link.nil_reason else 'unknown'})"
     return f"{link.mention}: {link.canonical_name} [{link.entity_id}], probability {link.probability or 0:.2f}"
+
+
+def _named(candidate: Candidate) -> str:
+    about = f", {candidate.description}" if candidate.description else ""
+    return f"{candidate.canonical_name} [{candidate.entity_id}{about}]"
 
 
 class EntityTagger(BaseDocumentTransformer):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_nothing
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.records import Candidate, Link, NilReason
 
@@ -24,7 +25,7 @@ def decide(  # long: each of its arguments has its line, and each outcome its ow
 ) -> Link:
     """Turn logits into probabilities and choose the best entity or NIL.
 
-    Entities with the same name share the probability of that name. If together they reach the threshold and none of
+    No other name is more certain than an exact one. Entities with the same name share the probability of that name. If together they reach the threshold and none of
     them does alone, the mention is ambiguous rather than unknown. What stands for nothing (`n/a`), a title or a number
     alone is linked only to an entity with that very name, in its letters and case; `NA` and the like only under types.
     `calibration.held_out` (`Samples.answers`) applies the same rule to arrays, `ranking.explain` puts it into words:
@@ -47,6 +48,8 @@ def decide(  # long: each of its arguments has its line, and each outcome its ow
     is_learned = probabilities is not None
     if probabilities is None:
         probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
+        if scored.rule is None:
+            probabilities = [min(one, EXACT_CERTAINTY) for one in probabilities]
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
     if not is_learned and _is_no_name_of(best, mention, has_types) and scored.rule != "entity id":

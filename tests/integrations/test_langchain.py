@@ -94,6 +94,19 @@ def test_the_tool_gives_text_to_the_model_and_links_to_the_program(linker: Entit
         tool.invoke({"names": ["x"]})
 
 
+def test_the_tool_names_the_entities_of_an_ambiguous_name() -> None:
+    """A model can ask which one is meant, as it is told them with their descriptions."""
+    rows = [
+        {"id": "p1", "name": "John Smith", "description": "painter"},
+        {"id": "p2", "name": "John Smith", "description": "bishop"},
+        {"id": "p3", "name": "Jane Roe"},
+    ]
+    with EntityLinker.build(rows) as linker:
+        told = make_link_tool(linker).invoke({"mentions": ["John Smith"]})
+
+    assert told == "John Smith: NIL (ambiguous: John Smith [p1, painter], John Smith [p2, bishop])"
+
+
 def test_documents_are_tagged_with_their_entities(linker: EntityLinker) -> None:
     """Copies have the ids beside their own metadata, each once, and on request every mention with its place."""
     given = [Document(TEXT, metadata={"source": "a"}, id="7"), Document("Nothing here.")]

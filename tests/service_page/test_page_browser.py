@@ -14,6 +14,8 @@ import pytest
 from linker_base import ENTITIES
 from pydantic import SecretStr
 
+from pearl_qdrant.linking.calibration.labels import read_pairs
+
 pytestmark = [
     pytest.mark.slow,
     # Playwright's own event loop and pipes are closed by the garbage collector.
@@ -170,6 +172,29 @@ def test_a_column_is_reconciled_filtered_corrected_and_saved(watched: Watched, a
     assert [row["decided_by"] for row in rows] == ["person", "linker", "", "linker", "linker"]
     assert (rows[0]["entity_id"], rows[4]["entity_id"]) == ("", "nyt")
     assert 0 < float(rows[4]["probability"]) <= 1
+
+
+def test_a_column_asks_for_labels_that_calibrate_reads(watched: Watched, address: str, tmp_path: Path) -> None:
+    """The values that tell most are shown; what a person says of them is saved as pairs of mention and id."""
+    page = watched.open(address, "column")
+    rows = "\n".join(["name", "Nu York City", "York", "zzyzx quux", "New Yrok Tims"])
+    page.set_input_files("#file", {"name": "n.csv", "mimeType": "text/csv", "buffer": rows.encode()})
+    page.wait_for_selector("#column-form:not([hidden])")
+    page.click("#column-start")
+    page.wait_for_selector("table.answers tbody tr")
+    page.click("label.chip:has-text('To label')")
+    asked = [row.text_content() for row in page.locator("table.answers tbody th").all()]
+    assert asked  # those that no rule decides
+    assert set(asked) <= set(rows.splitlines())
+    page.locator("button:has-text('Right')").first.click()
+    page.locator("table.answers tbody select").last.select_option(index=1)
+    with page.expect_download() as saved:
+        page.click("text=Download labels")
+    saved.value.save_as(tmp_path / "labels.tsv")
+    labels = read_pairs(tmp_path / "labels.tsv")
+    assert saved.value.suggested_filename == "n-labels.tsv"
+    assert {one.mention for one in labels} == {asked[0], asked[-1]}
+    assert watched.said == []
 
 
 def test_an_answer_is_accepted_where_writing_is_allowed(browser: Any, start: Any) -> None:

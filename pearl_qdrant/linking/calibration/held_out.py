@@ -18,6 +18,7 @@ from pearl_qdrant.linking.calibration.metrics import Answers, BoolArray, FloatAr
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.linking.ranking.scoring import ScoredMention, best_first
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.protocol import Collection, Store
@@ -203,7 +204,8 @@ class Samples:
         highest = np.maximum(scaled.max(axis=1), nil)
         weights, nil_weight = np.exp(scaled - highest[:, None]), np.exp(nil - highest)
         total = weights.sum(axis=1) + nil_weight
-        candidates = self.certainty[:, None] * weights / total[:, None]
+        most = np.where(self.certainty < 1, 1.0, EXACT_CERTAINTY)  # no other name is more certain than an exact one
+        candidates = np.minimum(self.certainty[:, None] * weights / total[:, None], most[:, None])
         return candidates, np.where(self.certainty < 1, 1 - candidates.sum(axis=1), nil_weight / total)
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -149,9 +150,6 @@ SHARED = 10
 Vectors = Callable[[Sequence[str]], FloatArray]
 """Vectors of texts, (n, dim), L2-normalised or zero."""
 
-EntityVectors = Callable[[Sequence[NamePoint]], FloatArray]
-"""Vectors of the descriptions of entities, or of their canonical names, (n, dim), L2-normalised or zero."""
-
 _WORD = re.compile(r"\S+")
 
 
@@ -159,18 +157,15 @@ class Passages:
     """The passages of one text.
 
     Attributes:
-        encode: Encodes passages.
-        entity_vectors: Finds the vectors of entities.
+        encode: Encodes passages and descriptions.
     """
 
-    def __init__(self, text: str, encode: Vectors, entity_vectors: EntityVectors) -> None:
+    def __init__(self, text: str, encode: Vectors) -> None:
         self._text = text
         words = [(found.start(), found.end()) for found in _WORD.finditer(text)]
         self._starts = [start for start, _ in words]
         self._ends = [end for _, end in words]
         self.encode = encode
-        self.entity_vectors = entity_vectors
-        self._known: dict[str, FloatArray] = {}  # mentions of one context are compared one by one
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
         """Cosines of passages to entities. Returns the cosines of the entities of each request.
@@ -185,18 +180,12 @@ class Passages:
             if at is None or not 0 <= word - at <= SHARED:
                 passage, at = self._around(word), word
             of_request.append(passage)
-        points: dict[tuple[str, str], NamePoint] = {}
-        for _, candidates in requests:
-            for point in candidates:
-                points.setdefault((point.kb, point.entity_id), point)
-        number = {key: i for i, key in enumerate(points)}
-        new = list(dict.fromkeys(text for text in of_request if text not in self._known))
-        if new:
-            self._known |= zip(new, self.encode(new), strict=True)
-        entities = self.entity_vectors(list(points.values()))
+        described = [[_described(point) for point in candidates] for _, candidates in requests]
+        texts = list(dict.fromkeys([*of_request, *chain(*described)]))
+        of_text = dict(zip(texts, self.encode(texts), strict=True))
         return [
-            entities[[number[point.kb, point.entity_id] for point in candidates]] @ self._known[text]
-            for text, (_, candidates) in zip(of_request, requests, strict=True)
+            np.array([of_text[one] for one in candidates]) @ of_text[passage]
+            for passage, candidates in zip(of_request, described, strict=True)
         ]
 
     def _around(self, word: int) -> str:
@@ -205,3 +194,9 @@ class Passages:
             return self._text
         first, last = max(0, word - WORDS), min(len(self._starts) - 1, word + WORDS)
         return " ".join(self._text[self._starts[first] : self._ends[last]].split())
+
+
+def _described(point: NamePoint) -> str:
+    """What an entity is compared by: its canonical name, and its description if it has one."""
+    description = (point.description or "").strip()
+    return f"{point.canonical_name}, {description}" if description else point.canonical_name

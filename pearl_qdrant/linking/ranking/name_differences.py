@@ -508,9 +508,11 @@ def _may_be_cut(a: NameParts, b: NameParts) -> bool:
 
 
 def _are_cut(a: Sequence[str], b: Sequence[str]) -> bool:
-    """Whether one side is the other with its words cut short; small words do not count."""
-    mine, other = [word for word in a if word not in _SMALL], [word for word in b if word not in _SMALL]
-    return len(mine) == len(other) > 1 and (_is_cut(mine, other) or _is_cut(other, mine))
+    """Whether one side is the other with its words cut short, with or without small words and legal forms: the `E.` of
+    `E. coli` is none of these, the `e` of Italian names is.
+    """
+    kept = [[word for word in words if word not in _SMALL] for words in (a, b)]
+    return any(len(x) == len(y) > 1 and (_is_cut(x, y) or _is_cut(y, x)) for x, y in ((a, b), kept))
 
 
 def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:

@@ -3,16 +3,19 @@
 import { formatTable } from "./csv.js";
 import { announce, bar, count, download, el, percent, plural, put } from "./dom.js";
 import { nilText } from "./links.js";
+import { threshold } from "./scope.js";
 
 const PAGE = 100;
 const SURE = 0.9;
+const ASKED = 30;
+const SPREAD = 3;
 
 const ADDED = ["entity_id", "canonical_name", "probability", "nil_reason", "decided_by"];
 
 /** What stands for a cell: an entity or NIL, by the linker or by a person. */
 class Answer {
   constructor(number, cell, link) {
-    Object.assign(this, { number, cell, link, chosen: link?.entity_id ?? null, byPerson: false });
+    Object.assign(this, { number, cell, link, chosen: link?.entity_id ?? null, byPerson: false, isAsked: false });
   }
 
   get candidate() {
@@ -26,6 +29,11 @@ class Answer {
   choose(id) {
     this.chosen = id;
     this.byPerson = id !== (this.link.entity_id ?? null);
+  }
+
+  /** A person says that it is right. */
+  confirm() {
+    this.byPerson = true;
   }
 
   /** Whether the answer may be wrong: less probable than `sure`, or NIL beside a candidate that is not improbable. */
@@ -44,11 +52,21 @@ class Answer {
   }
 }
 
+/** The answers that tell a calibration most, as `choose_to_label` of the library has them; each value once. */
+function askFor(answers) {
+  const open = answers.filter(({ link }) => link?.candidates.length && !link.rule);
+  const gap = ({ link }) => Math.abs((link.candidates[0].probability ?? 0) - threshold());
+  const nearest = [...new Map(open.map((one) => [one.cell, one])).values()].sort((a, b) => gap(a) - gap(b));
+  const step = Math.max(1, Math.min(SPREAD, Math.floor(nearest.length / ASKED)));
+  return nearest.slice(0, SPREAD * ASKED).filter((_, place) => place % step === 0).slice(0, ASKED);
+}
+
 const FILTERS = [
   ["all", "All", () => true],
   ["linked", "Linked", (one) => one.link && one.chosen !== null],
   ["nil", "NIL", (one) => one.link && one.chosen === null],
   ["doubtful", "Doubtful", (one, sure) => one.isDoubtful(sure)],
+  ["asked", "To label", (one) => one.isAsked],
 ];
 
 /** The table of the file with the answers behind its columns. Names of columns stay different. */
@@ -81,6 +99,16 @@ function chooser(answer, changed) {
   return select;
 }
 
+function stateOf(answer, sure, changed) {
+  if (answer.byPerson) return "by hand";
+  const confirm = () => {
+    answer.confirm();
+    changed();
+  };
+  const right = { type: "button", className: "small", onclick: confirm, "aria-label": `The answer for ${answer.cell} is right` };
+  return [answer.isDoubtful(sure) && "doubtful ", answer.isAsked && el("button", right, "Right")];
+}
+
 function rowOf(answer, sure, changed) {
   const isNil = answer.link && answer.chosen === null;
   return el(
@@ -96,13 +124,14 @@ function rowOf(answer, sure, changed) {
       answer.chosen !== null && [bar(answer.probability), percent(answer.probability)],
       isNil && el("span", { className: "muted", title: nilText(answer.link.nil_reason) }, (answer.link.nil_reason ?? "").replaceAll("_", " ")),
     ),
-    el("td", {}, answer.byPerson ? "by hand" : answer.isDoubtful(sure) ? "doubtful" : ""),
+    el("td", {}, stateOf(answer, sure, changed)),
   );
 }
 
 /** Show the answers: `table` has names, rows, cells and source; `links` the link of each distinct value. */
 export function showAnswers(place, table, links) {
   const answers = table.cells.map((cell, row) => new Answer(row + 1, cell, links.get(cell)));
+  for (const one of askFor(answers)) one.isAsked = true;
   const state = { filter: "all", sure: SURE, shown: PAGE, byProbability: false };
   const tools = el("div", { className: "row tools-row" });
   const tbody = el("tbody");
@@ -167,16 +196,24 @@ export function showAnswers(place, table, links) {
     sortHead.setAttribute("aria-sort", state.byProbability ? "ascending" : "none");
     showRows();
   });
-  const save = () => {
-    const name = `${table.source.replace(/\.[a-z]+$/i, "").replace(/[^\w.-]+/g, "-")}-linked.csv`;
-    download(name, formatTable(withAnswers(table, answers)), "text/csv;charset=utf-8");
+  const save = (kind, text, type) => {
+    const name = `${table.source.replace(/\.[a-z]+$/i, "").replace(/[^\w.-]+/g, "-")}-${kind}`;
+    download(name, text, `${type};charset=utf-8`);
     announce(`${name} is saved.`);
   };
+  const saveTable = () => save("linked.csv", formatTable(withAnswers(table, answers)), "text/csv");
+  const saveLabels = () => {
+    const labels = answers.filter((one) => one.byPerson);
+    const lines = labels.map((one) => `${one.cell.replace(/\s+/g, " ")}\t${one.chosen ?? "NIL"}\n`);
+    save("labels.tsv", [...new Set(lines)].join(""), "text/tab-separated-values");
+  };
+  const labels = { type: "button", onclick: saveLabels, title: "What you chose or said is right, for: pearl-qdrant calibrate --pairs" };
   put(
     tools,
     el("fieldset", { className: "chips" }, el("legend", { className: "unseen" }, "Rows to show"), FILTERS.map(choice)),
     el("label", { className: "field" }, "Doubtful below, in percent", sure),
-    el("button", { type: "button", className: "primary", onclick: save }, "Download CSV"),
+    el("button", { type: "button", className: "primary", onclick: saveTable }, "Download CSV"),
+    el("button", labels, "Download labels"),
   );
   const heads = [["Row", "number"], ["Value", ""], ["Entity", ""], ["Id", ""]].map(([name, kind]) =>
     el("th", { scope: "col", className: kind }, name),

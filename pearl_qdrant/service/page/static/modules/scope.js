@@ -21,6 +21,9 @@ export function scope() {
   return body;
 }
 
+/** The least probability of a link: the one chosen, or that of the collection. */
+export const threshold = () => scope().threshold ?? defaults?.threshold ?? 0.5;
+
 export const collection = () => byId("collection").value;
 
 /** What is known of the collection that is chosen. */
