@@ -61,15 +61,16 @@ class OboGraphReader(OntologyReader):
         for source in self.sources:
             for _, path, _, found in read_values(source, *_NODES, *_EDGES):
                 if path in _EDGES:
-                    child, parent = _text(found, "sub"), _text(found, "obj")
+                    child, parent = _id(found, "sub"), _id(found, "obj")
                     if child and parent and _text(found, "pred") in ("is_a", "subClassOf"):
-                        tree.add(short_id(child), short_id(parent))
+                        tree.add(child, parent)
                     continue
                 if _text(found, "type") == "CLASS":
                     self._kinds = ("CLASS",)
-                if (meta := _map(found, "meta")).get("deprecated") is True:
+                old = _id(found, "id")
+                if old and (meta := _map(found, "meta")).get("deprecated") is True:
                     for new in _values(meta, "basicPropertyValues", *_REPLACED_BY):
-                        tree.replace(short_id(_text(found, "id")), short_id(new))
+                        tree.replace(old, short_id(new))
         return tree.finish()
 
     def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
@@ -134,6 +135,12 @@ def _list(found: dict[str, Any], key: str) -> list[Any]:
 def _text(found: Any, key: str) -> str:
     value = found.get(key) if isinstance(found, dict) else None
     return value if isinstance(value, str) else ""
+
+
+def _id(found: Any, key: str) -> str:
+    """An id of an edge or node; "" for none, or one with NUL, whose node is skipped and counted."""
+    text = _text(found, key)
+    return "" if "\0" in text else short_id(text)
 
 
 def _values(meta: dict[str, Any], key: str, *predicates: str) -> Iterator[str]:
