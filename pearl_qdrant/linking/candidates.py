@@ -363,13 +363,17 @@ def _others_of_best_name(
 
 
 def _group_by_entity(names: Iterable[MatchedName], limit: int) -> list[MatchedName]:
-    """The best name of each entity, best first; equal ones are sorted by base and id. `MORE` go beyond the limit."""
+    """The best name of each entity, best first, with a closer one if it has one; equal ones are sorted by base and id.
+    `MORE` go beyond the limit.
+    """
     best: dict[tuple[str, str], MatchedName] = {}
     # Rounded, so that rounding errors of the cosine do not decide between equal names.
     ordered = [(-round(name.preliminary_score, 6), name.point, name) for name in names]
     ordered.sort(key=lambda one: (one[0], one[1].kb, one[1].entity_id, not one[1].is_canonical))
     for _, point, name in ordered:
-        best.setdefault((point.kb, point.entity_id), name)
+        first = best.setdefault((point.kb, point.entity_id), name)
+        if name.edit_similarity > (first.closer or first).edit_similarity and not first.is_same_spelling:
+            first.closer = name
     kept = list(best.values())
     if not kept:
         return []

@@ -55,6 +55,7 @@ def test_a_list_that_is_in_the_base_is_not_decided_more_strictly(linker: EntityL
     assert sum(one is not None for one in looser) > sum(one is not None for one in links)
 
 
+@pytest.mark.slow
 def test_the_order_of_a_list_does_not_matter(linker: EntityLinker) -> None:
     """Nor does how often a mention is there."""
     mixed = [*PRESENT[::2], *ABSENT[::2]]
@@ -73,6 +74,7 @@ def test_a_short_list_says_nothing(linker: EntityLinker) -> None:
     assert linker.adapt(NAMES).nil_bias == 0.0
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_assumes(run: Run, linker: EntityLinker, store: str, tmp_path: Path) -> None:
     """`--adapt` prints it to stderr, and links by it."""
     path = tmp_path / "names.txt"
@@ -90,6 +92,7 @@ def test_the_command_says_what_it_assumes(run: Run, linker: EntityLinker, store:
     assert run("link", "a name", "--collection", "base", "--store", store, "--adapt").status == 2
 
 
+@pytest.mark.slow
 def test_a_column_is_adapted_to(linker: EntityLinker) -> None:
     """Of pandas and polars alike; a lazy table is refused."""
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")

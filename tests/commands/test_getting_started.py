@@ -12,7 +12,10 @@ import pytest
 from cli_runner import Run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = [DOCS / "getting-started.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+PAGES = [
+    DOCS / "getting-started.md",
+    *(pytest.param(page, marks=pytest.mark.slow) for page in sorted((DOCS / "tutorials").glob("*.md"))),
+]
 
 INSTALLING = ("python3 -m venv .venv", ". .venv/bin/activate", "pip install .")
 """What the tests' own environment stands for."""

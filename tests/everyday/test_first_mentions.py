@@ -113,3 +113,21 @@ def test_a_calibration_of_the_sample_base_keeps_its_coverage(tmp_path: Path) -> 
 
     assert fit.after.coverage > 0.95 * fit.before.coverage
     assert fit.calibration.threshold < 0.8
+
+
+@pytest.mark.parametrize(
+    "aliases", [[], ["Hongrie"], ["Hongrie", "Ungarn", "Hungría", "Ungheria", "Węgry", "Hongarije"]]
+)
+def test_names_in_other_languages_do_not_hide_a_slip(aliases: list[str]) -> None:
+    """The name that is compared is the one that speaks for the entity most, not the one with the nearest vector."""
+    rows = [
+        {"id": "HUN", "name": "Hungary", "aliases": aliases},
+        {"id": "HKG", "name": "Hong Kong"},
+        {"id": "AUT", "name": "Austria", "aliases": ["Autriche", "Österreich"]},
+    ]
+    with EntityLinker.build(rows) as linker:
+        link = linker.link("Hongary")
+
+    assert (link.entity_id, link.candidates[0].name) == ("HUN", "Hungary")
+    assert link.probability is not None
+    assert link.probability > 0.95

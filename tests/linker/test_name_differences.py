@@ -55,7 +55,9 @@ def test_a_difference_has_its_sort(mention: str, name: str, expected: set[str]) 
     [
         ("B. Mathur", "Abhishek Mathur", {"first_name_differs"}),
         ("Valery Konstantinovich Ermakov", "Valery Nikolaevich Ermakov", {"first_name_differs"}),
-        ("A. Mathur", "Abhishek Mathur", {"initials_fit"}),
+        ("A. Mathur", "Abhishek Mathur", {"initials_fit", "cut_words"}),
+        ("E. coli", "Escherichia coli", {"initials_fit", "cut_words"}),
+        ("Gen. Motors", "General Motors Corporation", {"cut_words"}),
         ("Trump, D.", "Donald Trump", {"initials_fit", "cut_words"}),
         ("JC Juncker", "Jean-Claude Juncker", {"initials_fit"}),
         ("Katherine Henson", "Katherine Heigl", {"last_name_differs"}),

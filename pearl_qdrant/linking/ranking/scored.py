@@ -40,6 +40,7 @@ class MatchedName:
         edit_similarity: Edit similarity to the mention, in [0, 1]; 0 below 0.5.
         is_same_spelling: Whether it has the mention's spelling key (`lexical.keys`).
         has_same_words: Whether it has the mention's key of sorted words, and there are several.
+        closer: Another name of the same entity whose spelling is closer to the mention, if there is one.
     """
 
     point: NamePoint
@@ -52,6 +53,7 @@ class MatchedName:
     edit_similarity: float = 0.0
     is_same_spelling: bool = False
     has_same_words: bool = False
+    closer: MatchedName | None = None
 
     @property
     def preliminary_score(self) -> float:

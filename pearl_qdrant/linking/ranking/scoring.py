@@ -73,12 +73,20 @@ def score_names(
     of_nil = nil_features(of_mention, names, scorer)
     if not names:
         return ScoredMention(mention, [], float(of_nil @ scorer.model.nil_features), of_nil)
-    nearest = (*heapq.nlargest(2, (name.edit_similarity for name in names)), 0.0)[:2]
+    nearest = (*heapq.nlargest(2, ((name.closer or name).edit_similarity for name in names)), 0.0)[:2]
     gaps = type_gaps(types)
-    features = np.array(
-        [candidate_features(of_mention, name, gaps, link_query, scorer, nearest, known) for name in names]
-    )
+
+    def features_of(some: Sequence[MatchedName]) -> npt.NDArray[np.float64]:
+        rows = [candidate_features(of_mention, name, gaps, link_query, scorer, nearest, known) for name in some]
+        return np.array(rows)
+
+    features = features_of(names)
     logits = features @ scorer.model.features
+    if closer := [(i, name.closer) for i, name in enumerate(names) if name.closer is not None]:
+        names, others = list(names), features_of([name for _, name in closer])
+        for (i, name), row, logit in zip(closer, others, others @ scorer.model.features, strict=True):
+            if logit > logits[i]:
+                names[i], features[i], logits[i] = name, row, logit
     of_nil = with_margins(of_nil, logits, features)
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
     offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, nil_logit, link_query)
