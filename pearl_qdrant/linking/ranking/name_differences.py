@@ -32,8 +32,8 @@ _DIGITS = re.compile(r"\d+")
 _CODE = re.compile(r"(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{4,}|\d{5,}")
 """A product number, a gene: letters and digits, or five digits."""
 
-_SMALL = frozenset("the of and in de a an for la le el at on to di du des der von und et y e las los do da".split())
-"""Words that names in cut words leave out."""
+_SMALL = SMALL_WORDS.union("the a an and in di die e las los do da".split())
+"""Words that names in cut words leave out, legal forms among them."""
 
 _SEQUELS = frozenset("1 2 3 4 5 6 7 8 9 ii iii iv vi vii viii ix".split())
 _GENERATIONS = frozenset("jr junior ii iii iv".split())
