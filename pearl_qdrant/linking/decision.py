@@ -25,11 +25,11 @@ def decide(  # long: each of its arguments has its line, and each outcome its ow
 ) -> Link:
     """Turn logits into probabilities and choose the best entity or NIL.
 
-    No other name is more certain than an exact one. Entities with the same name share the probability of that name. If together they reach the threshold and none of
-    them does alone, the mention is ambiguous rather than unknown. What stands for nothing (`n/a`), a title or a number
-    alone is linked only to an entity with that very name, in its letters and case; `NA` and the like only under types.
-    `calibration.held_out` (`Samples.answers`) applies the same rule to arrays, `ranking.explain` puts it into words:
-    change all three together.
+    No other name is more certain than an exact one. Entities with the same name share the probability of that name. If
+    together they reach the threshold and none of them does alone, the mention is ambiguous rather than unknown. What
+    stands for nothing (`n/a`), a title or a number alone is linked only to an entity with that very name, in its
+    letters and case; `NA` and the like only under types. `calibration.held_out` (`Samples.answers`) applies the same
+    rule to arrays, `ranking.explain` puts it into words: change all three together.
 
     Args:
         scored: A mention with its candidates.
