@@ -36,7 +36,7 @@ INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FI
 FACET_FIELDS = ("kb_types", "types", "predicted_type")
 """Type fields that are counted by value."""
 
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = 3
 
 # Any fixed namespace works, but it must never change: all point ids depend on it.
 _NAMESPACE = uuid.UUID("8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11")
