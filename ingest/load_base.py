@@ -83,7 +83,6 @@ def load_base(  # long: all arguments of a load are documented here
     kb: str | None = None,
     kb_version: str | None = None,
     quantization: Quantization | None = None,
-    embed_descriptions: bool = False,
     placement: Placement | None = None,
     restart: bool = False,
     update: bool | None = False,
@@ -116,9 +115,6 @@ def load_base(  # long: all arguments of a load are documented here
         kb: Short name of the base, part of every point's id. Default: the collection's name.
         kb_version: Release of the base, for the manifest.
         quantization: How a new collection keeps vectors for finding candidates.
-        embed_descriptions: Whether a new collection also keeps a vector of each entity's description (its canonical
-            name and description, as one text), which tells namesakes apart in a context. A collection that was made
-            with them keeps them whatever is given here.
         placement: Shards and replicas of a new collection on a server.
         restart: Delete an existing collection first, its calibration included. What it learned stays
             (`EntityLinker.learn`).
@@ -176,7 +172,6 @@ def load_base(  # long: all arguments of a load are documented here
             kb=kb or name,
             kb_version=kb_version,
             quantization=quantization or DEFAULT_QUANTIZATION,
-            has_descriptions=embed_descriptions,
             type_map_version=types.version,
         )
         input_name, placement = " ".join(listed), placement or Placement()

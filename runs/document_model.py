@@ -51,7 +51,6 @@ from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.rules import BONUS
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.settings import DEFAULT_LIMIT
-from pearl_qdrant.store.schema import NamePoint
 
 FOLDS = 20
 """Parts of the training documents; names are learned in the other parts."""
@@ -181,20 +180,19 @@ def _learn_from(
         document.learned = {span.query: learned[span.query] for span in document.spans}
 
 
-class EntityVectors:
-    """Vectors of entities, each read once for all documents."""
+class TextVectors:
+    """Vectors of texts, each encoded once for all documents."""
 
     def __init__(self, linker: EntityLinker) -> None:
-        self._read = linker.passages("").entity_vectors
-        self._known: dict[tuple[str, str], FloatArray] = {}
+        self._encode = linker.passages("").encode
+        self._known: dict[str, FloatArray] = {}
 
-    def __call__(self, points: Sequence[NamePoint]) -> FloatArray:
-        """As `Passages.entity_vectors`."""
-        new = [point for point in points if (point.kb, point.entity_id) not in self._known]
+    def __call__(self, texts: Sequence[str]) -> FloatArray:
+        """As `Passages.encode`."""
+        new = [text for text in texts if text not in self._known]
         if new:
-            keys = [(point.kb, point.entity_id) for point in new]
-            self._known |= zip(keys, self._read(new), strict=True)
-        return np.array([self._known[point.kb, point.entity_id] for point in points])
+            self._known |= zip(new, self._encode(new), strict=True)
+        return np.array([self._known[text] for text in texts])
 
 
 def read_task(
@@ -210,9 +208,9 @@ def read_task(
         of_task |= score(linker, work / f"{name}-{part}-{CANDIDATES}.pickle", read)
     if not task.is_of_sentences:
         learn_names(linker, of_task, train, develop)
-    encode, entity_vectors = linker.passages("").encode, EntityVectors(linker)
+    encode = TextVectors(linker)
     for document in (*train, *develop):
-        document.compare = Passages(document.text, encode, entity_vectors).compare
+        document.compare = Passages(document.text, encode).compare
         document.task = name
     scored |= {f"{name}:{query}": one for query, one in of_task.items()}
     return train, develop

@@ -8,7 +8,7 @@ the gold ids, or NIL where the base has none. `first` is the first candidate of 
 `linkable` the answer for them, `all` the answers for all mentions.
 
 --learn names a corpus whose mentions the linker learns; --context links each mention with its document as context, as
-if it were the only one; --embed-descriptions compares passages with descriptions, and not with canonical names alone.
+if it were the only one.
 """
 
 from __future__ import annotations
@@ -116,7 +116,6 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--ablation", is_flag=True, help="Switch each part off, too, without another fit.")
 @click.option("--learn", "learned", multiple=True, help="Learn the mentions of this corpus, too; may be repeated.")
 @click.option("--context", "has_context", is_flag=True, help="Link each mention alone with its document, too.")
-@click.option("--embed-descriptions", is_flag=True, help="Store vectors of descriptions.")
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Encoder that the base is loaded with.")
 @click.option("--annotate", "has_annotate", is_flag=True, help="Find the mentions in the text, too.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the loaded base in this store.")
@@ -129,7 +128,6 @@ def main(
     ablation: bool,
     learned: Sequence[str],
     has_context: bool,
-    embed_descriptions: bool,
     model: str,
     has_annotate: bool,
     store: Path | None,
@@ -139,7 +137,7 @@ def main(
         location = str(store or Path(folder) / "store")
         path = data / base if links is None else with_links(data / base, data / links, Path(folder))
         name = Path(base).stem
-        load_base(path, name, store=location, model=model, embed_descriptions=embed_descriptions)
+        load_base(path, name, store=location, model=model)
         names = dictionary(data / base)
         with EntityLinker.open(name, store=location) as linker:
             for corpus in corpora:

@@ -1,9 +1,8 @@
 """What a collection has of a base: looked up by point ids, 8 bytes of memory a name.
 
 Names that it lacks wait in an unnamed temporary file. Where only other fields changed (types, description, canonical
-name), the payload is replaced and the vector stays; a canonical name with another description lacks its vector, if the
-collection keeps those of descriptions. Two of n points share their 8 bytes with probability n^2 / 2^61 (0.000004 % for
-ten million); then one retired name stays.
+name), the payload is replaced and the vector stays. Two of n points share their 8 bytes with probability n^2 / 2^61
+(0.000004 % for ten million); then one retired name stays.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.linking.learned.aliases import alias_point_ids
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import description_text, is_same_point, plain_points
+from pearl_qdrant.store.points import is_same_point, plain_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
@@ -42,14 +41,13 @@ class Inventory:
 
     Attributes:
         entities: Entities that are stored as they are.
-        added, changed, unchanged: Names that are lacking, had another payload or description, or are stored.
+        added, changed, unchanged: Names that are lacking, had another payload, or are stored.
         to_write: Names in the temporary file.
     """
 
     def __init__(self, collection: Collection) -> None:
         self.entities = self.added = self.changed = self.unchanged = self.to_write = 0
         self._collection = collection
-        self._has_descriptions = collection.manifest.has_descriptions
         self._seen = array("Q")
         self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
 
@@ -85,9 +83,6 @@ class Inventory:
         for point, stored in points:
             if stored is None:
                 self.added += 1
-                lacking.append(point.name)
-            elif self._has_descriptions and _described(point) != _described(stored):
-                self.changed += 1
                 lacking.append(point.name)
             elif not is_same_point(now := _with_types_of(point, stored), stored):
                 changed.append(now)
@@ -138,11 +133,6 @@ def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
         predicted_type=stored.predicted_type,
         type_probability=stored.type_probability,
     )
-
-
-def _described(point: NamePoint) -> str | None:
-    """The text whose vector a point has, if its collection keeps vectors of descriptions."""
-    return description_text(point) if point.is_canonical else None
 
 
 def _short(point_id: str) -> int:

@@ -39,7 +39,7 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import encode_descriptions, name_points
+from pearl_qdrant.store.points import name_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Checkpoint, LoadedInput, Manifest
 
@@ -189,7 +189,6 @@ _Window = tuple[int, list[tuple[Entity, str]]]
 class _Pass:
     """Encodes and writes names, in three threads."""
 
-    encoder: Encoder
     repeats: RepeatedNames
     collection: Collection
     events: LoadEvents
@@ -204,9 +203,9 @@ class _Pass:
             self.collection.writer() as writer,
             closing(overlap(self._encode(overlap(_windows(named), QUEUE)), QUEUE)) as windows,
         ):
-            for n_entities, pairs, encoded, descriptions in windows:
+            for n_entities, pairs, encoded in windows:
                 points = name_points(kb, pairs, encoded)
-                writer.write(points, encoded.vectors, encoded.encodable, descriptions=descriptions)
+                writer.write(points, encoded.vectors, encoded.encodable)
                 self.stored += n_entities
                 self.events.names_done(len(points))
                 if time.perf_counter() - last >= FLUSH_S:
@@ -216,16 +215,12 @@ class _Pass:
             writer.flush()
         self.repeats.forget()
 
-    def _encode(
-        self, windows: Iterable[_Window]
-    ) -> Iterator[tuple[int, list[tuple[Entity, str]], Encoded, FloatArray | None]]:
-        wanted = self.collection.manifest.has_descriptions
+    def _encode(self, windows: Iterable[_Window]) -> Iterator[tuple[int, list[tuple[Entity, str]], Encoded]]:
         for n_entities, pairs in windows:
             start = time.perf_counter()
             encoded = self.repeats.encode([name for _, name in pairs])
-            descriptions = encode_descriptions(pairs, self.encoder, wanted=wanted)
             self.encode_seconds += time.perf_counter() - start
-            yield n_entities, pairs, encoded, descriptions
+            yield n_entities, pairs, encoded
 
 
 def _windows(named: Iterable[Named]) -> Iterator[_Window]:
@@ -285,7 +280,7 @@ def ingest(  # long: all arguments of a load are documented here
             collection.write_checkpoint(noted)
         events.entities_stored(stored)
 
-    writing = _Pass(encoder, RepeatedNames(encoder, scan.repeated_name_hashes), collection, events, note)
+    writing = _Pass(RepeatedNames(encoder, scan.repeated_name_hashes), collection, events, note)
 
     def bring() -> Inventory:
         report = ReadReport(max_errors=max_errors)

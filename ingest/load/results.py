@@ -34,7 +34,7 @@ class LoadResult:
         distinct_names: Different names of the input.
         is_update: Names that the input lacks were to be deleted.
         added: Names that were encoded and written.
-        changed: Names whose payload was replaced, or whose entity has another description that was encoded.
+        changed: Names whose payload was replaced.
         unchanged: Names that were stored as they are.
         removed: Deleted names, which the new release lacks.
         kept: Names that the new release lacks too, but that were kept: rows could not be read, or the caller refused.

@@ -138,10 +138,6 @@ class Session:
         manifest.check_model(self.encoder.info)
         if self.kb is not None and self.kb != manifest.kb:
             raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{self.kb}'.")
-        if self.manifest.has_descriptions and not manifest.has_descriptions:
-            raise OptionError(
-                "embed_descriptions", f"Collection '{target.name}' was made without vectors of descriptions."
-            )
         target.write_manifest(manifest.model_copy(update={"type_map_version": self.manifest.type_map_version}))
 
 

@@ -267,7 +267,6 @@ class Spread:
             kb=self.manifest.kb,
             model=_model_of(self.encoder.info),
             quantization=self.manifest.quantization,
-            has_descriptions=self.manifest.has_descriptions,
         )
 
     def _holds(self, scanned: ScanResult) -> bool:

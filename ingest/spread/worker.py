@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
         location, collection: Where it goes.
         kb: As in `Manifest`.
         model: Hash of the weights, width, pooling and prefix.
-        quantization, has_descriptions: As in `Manifest`.
+        quantization: As in `Manifest`.
     """
 
     digest: str
@@ -69,7 +69,6 @@ class Plan(msgspec.Struct, frozen=True):
     kb: str
     model: str
     quantization: str
-    has_descriptions: bool
 
 
 class PartResult(msgspec.Struct, frozen=True):

@@ -294,7 +294,6 @@ _HINTS = {
     "collection": "Give one with --collection.",
     "kb": "Choose another --collection.",
     "partitions": "Start over with --restart, choose another --collection, or omit --ray and --partitions.",
-    "embed_descriptions": "Start over with --restart, or choose another --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
         "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
@@ -329,11 +328,6 @@ _HINTS = {
     type=click.Choice(["none", "int8", "binary", "turbo"]),
     help="How a new collection keeps vectors for finding candidates; scores come from the whole ones. "
     f"[default: {DEFAULT_QUANTIZATION}]",
-)
-@click.option(
-    "--embed-descriptions",
-    is_flag=True,
-    help="Also keep a vector of each description in a new collection: it tells namesakes apart in a context.",
 )
 @click.option(
     "--ray",
@@ -429,7 +423,7 @@ def ingest(
 
 
 _LOADING = (
-    *("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "quantization", "embed_descriptions"),
+    *("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "quantization"),
     *("restart", "ray", "partitions", "work", "wait_s"),
 )
 """Options that `load_base` takes under the same name, beside those of reading."""

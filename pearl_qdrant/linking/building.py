@@ -35,7 +35,7 @@ from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.names import check_name
 from pearl_qdrant.store.open import open_default_store
-from pearl_qdrant.store.points import encode_descriptions, name_points, names_of
+from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
 
@@ -225,9 +225,7 @@ def _delete_folder(path: Path, pid: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def build_collection(
-    store: Store, name: str, encoder: Encoder, entities: Sequence[Entity], *, embed_descriptions: bool = False
-) -> Collection:
+def build_collection(store: Store, name: str, encoder: Encoder, entities: Sequence[Entity]) -> Collection:
     """Create a collection and fill it; if this fails, it is deleted. Raises CollectionExistsError if the store has a
     collection of that name; StoreError if it cannot be written.
 
@@ -236,10 +234,8 @@ def build_collection(
         name: The name of the collection and of its base.
         encoder: Encodes the names.
         entities: At least one; with different ids.
-        embed_descriptions: Whether the collection keeps a vector of each description.
     """
-    manifest = Manifest.for_model(encoder.info, collection=name, kb=name, has_descriptions=embed_descriptions)
-    collection = store.create(manifest)
+    collection = store.create(Manifest.for_model(encoder.info, collection=name, kb=name))
     try:
         _fill(collection, encoder, entities)
         collection.finalize()
@@ -255,20 +251,17 @@ def build_collection(
 
 
 def _fill(collection: Collection, encoder: Encoder, entities: Sequence[Entity]) -> None:
-    wanted = collection.manifest.has_descriptions
     if sum(1 + len(entity.aliases) for entity in entities) < _BULK_NAMES:
         for batch in _batches(entities):
             encoded = encoder.encode([name for _, name in names_of(batch)])
             points = name_points(collection.manifest.kb, names_of(batch), encoded)
-            described = encode_descriptions(names_of(batch), encoder, wanted=wanted)
-            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
+            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
         return
     with collection.writer() as writer:
         for batch in _batches(entities):
             encoded = encoder.encode([name for _, name in names_of(batch)])
             points = name_points(collection.manifest.kb, names_of(batch), encoded)
-            described = encode_descriptions(names_of(batch), encoder, wanted=wanted)
-            writer.write(points, encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
+            writer.write(points, encoded.vectors, np.asarray(encoded.encodable))
         writer.flush()
 
 
@@ -295,7 +288,6 @@ class Builder:
         model: Encoder | str | os.PathLike[str] = DEFAULT_MODEL,
         device: str = DEFAULT_DEVICE,
         threshold: float | None = None,
-        embed_descriptions: bool = False,
     ) -> L:
         """Make a collection from entities and open it; for bases in files, and millions of names, see
         `pearl_qdrant.load_base`.
@@ -311,7 +303,6 @@ class Builder:
             model: An encoder, a shipped name, a folder or a hub id.
             device: auto, cpu, cuda or cuda:N.
             threshold: As for `EntityLinker.open`.
-            embed_descriptions: Whether to keep a vector of each description, which tells namesakes apart in a context.
 
         Raises:
             CollectionExistsError: If the store has a collection of that name; it is not changed.
@@ -330,7 +321,7 @@ class Builder:
         opened_store = TemporaryStore() if location == MEMORY else open_default_store(location)
         make: Callable[..., Any] = cls
         try:
-            opened = build_collection(opened_store, collection, encoder, found, embed_descriptions=embed_descriptions)
+            opened = build_collection(opened_store, collection, encoder, found)
             linker: L = make(opened_store, [opened], encoder, threshold=threshold)
         except BaseException:
             opened_store.close()

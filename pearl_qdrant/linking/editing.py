@@ -12,7 +12,7 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InvalidEntityError, StoreError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import MAX_NAMES, encode_descriptions, name_points, names_of
+from pearl_qdrant.store.points import MAX_NAMES, name_points, names_of
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
@@ -61,11 +61,9 @@ def add_entities(collection: Collection, encoder: Encoder, batches: EntityBatche
     try:
         for batch in batches:
             encoded = encoder.encode([name for entity in batch for name in entity.names()])
-            manifest = collection.manifest
-            points = name_points(manifest.kb, names_of(batch), encoded)
-            described = encode_descriptions(names_of(batch), encoder, wanted=manifest.has_descriptions)
+            points = name_points(collection.manifest.kb, names_of(batch), encoded)
             old = points_of(collection, [e.entity_id for e in batch])
-            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
+            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
             collection.delete_points({p.id for p in old} - {p.id for p in points})
             batches.written += len(points)
     except StoreError:

@@ -95,7 +95,6 @@ class CollectionDescription:
             **self.manifest.model_dump(exclude={"format_version", "checkpoints", "ngram_rarity", "loaded"}),
             "points": status.points,
             "vectors": status.vectors,
-            "descriptions": status.descriptions,
             "indexed_vectors": status.indexed_vectors,
             "segments": status.segments,
             "is_finalized": status.is_finalized,

@@ -64,7 +64,6 @@ class CollectionStatus:
     Attributes:
         points: Exact number of points.
         vectors: Points with a dense vector; the others are unencodable names.
-        descriptions: Points with a vector of their entity's description.
         indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
         segments: Number of segments.
         is_finalized: Whether the graph is built, or the collection is too small to need one.
@@ -73,7 +72,6 @@ class CollectionStatus:
 
     points: int
     vectors: int
-    descriptions: int
     indexed_vectors: int
     segments: int
     is_finalized: bool
@@ -86,11 +84,11 @@ def candidates(query: NameQuery, *, is_filtered: bool) -> int:
     return max(FILTER_EF if is_filtered else ef, query.limit)
 
 
-def share_indexed(indexed: int, n_vectors: int, n_others: int) -> int:
+def share_indexed(indexed: int, n_vectors: int, n_sparse: int) -> int:
     """Estimate how many dense vectors are in a graph.
 
     Args:
         indexed: Qdrant's count: all vectors of the segments with a graph, deleted and sparse ones included.
-        n_vectors, n_others: Dense vectors of names, and other vectors, in the collection.
+        n_vectors, n_sparse: Dense and sparse vectors in the collection.
     """
-    return min(n_vectors, round(indexed * n_vectors / max(1, n_vectors + n_others)))
+    return min(n_vectors, round(indexed * n_vectors / max(1, n_vectors + n_sparse)))

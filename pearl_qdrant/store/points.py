@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import BoolArray, Encoded, Encoder, FloatArray
+from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray
 from pearl_qdrant.encoder.type_head import predict_types
 from pearl_qdrant.errors import InvalidPointError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.schema import NamePoint
 
 MAX_NAMES = 10_000
 """More names than any entity has: Wikidata's longest list of aliases has a few thousand."""
@@ -81,37 +81,6 @@ def names_of(entities: Iterable[Entity]) -> Iterator[tuple[Entity, str]]:
     for entity in entities:
         for name in entity.names():
             yield entity, name
-
-
-def description_text(entity: Entity | NamePoint) -> str | None:
-    """Return the text whose vector says what an entity is; None if it has no description."""
-    description = (entity.description or "").strip()
-    return f"{entity.canonical_name}, {description}" if description else None
-
-
-def encode_descriptions(
-    names: Iterable[tuple[Entity | NamePoint, str]], encoder: Encoder, *, wanted: bool
-) -> FloatArray | None:
-    """Encode the descriptions of entities, for the points of their canonical names.
-
-    Args:
-        names: n entities, or points of them, with one of their names each.
-        encoder: The encoder of the names.
-        wanted: Whether the collection keeps vectors of descriptions.
-
-    Returns:
-        (n, dim), L2-normalised; zeros for an alias, and for an entity whose description is missing or cannot be
-        encoded. None if not `wanted`.
-    """
-    if not wanted:
-        return None
-    texts = [description_text(entity) if name == entity.canonical_name else None for entity, name in names]
-    rows = [row for row, text in enumerate(texts) if text is not None]
-    vectors: FloatArray = np.zeros((len(texts), encoder.info.dim), dtype=np.float32)
-    if rows:
-        encoded = encoder.encode([text for text in texts if text is not None])
-        vectors[rows] = np.where(np.asarray(encoded.encodable)[:, None], encoded.vectors, 0)
-    return vectors
 
 
 def plain_points(kb: str, entities: Iterable[Entity]) -> list[NamePoint]:
@@ -188,44 +157,6 @@ def check_vectors(
             f"Mark a name without a vector as not encodable."
         )
     return rows, flags
-
-
-def check_descriptions(
-    points: Sequence[NamePoint], descriptions: FloatArray | None, manifest: Manifest
-) -> tuple[BoolArray, FloatArray]:
-    """Check vectors of descriptions before any of their points is written.
-
-    Args:
-        points: n points.
-        descriptions: (n, dim); a row of zeros says that the point has none. None: no point has one.
-        manifest: Says whether the collection keeps such vectors, and their width.
-
-    Returns:
-        Which points have one (n,), and copies of their vectors as float32, (m, dim).
-
-    Raises:
-        InvalidPointError: If a vector is not finite, or has another width.
-        ValueError: If the rows do not pair up with the points, or the collection keeps no such vectors.
-    """
-    if descriptions is None:
-        return np.zeros(len(points), dtype=np.bool_), np.empty((0, manifest.dim), dtype=np.float32)
-    if not manifest.has_descriptions:
-        raise ValueError(f"collection '{manifest.collection}' was made without vectors of descriptions")
-    if descriptions.ndim != 2 or len(points) != len(descriptions):
-        raise ValueError(f"{len(points)} points and vectors of descriptions {descriptions.shape} do not pair up")
-    if len(points) and descriptions.shape[1] != manifest.dim:
-        raise InvalidPointError(
-            f"The vector of the description of {label_point(points[0])} has {descriptions.shape[1]} dimensions, but "
-            f"the collection holds vectors of {manifest.dim}. Use the model that made the collection."
-        )
-    described: BoolArray = np.asarray(np.any(descriptions, axis=1))
-    bad = np.flatnonzero(~np.isfinite(descriptions).all(axis=1))
-    if len(bad):
-        raise InvalidPointError(
-            f"The vector of the description of {label_point(points[int(bad[0])])} holds NaN or infinity. Give "
-            f"zeros for an entity without one."
-        )
-    return described, np.array(descriptions[described], dtype=np.float32)
 
 
 def invalid_payload(point: NamePoint, error: Exception) -> InvalidPointError:

@@ -6,9 +6,8 @@ pass the same tests of behaviour (tests/stores/test_store_behaviour.py).
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -16,14 +15,12 @@ from heapq import merge
 from itertools import islice, product
 from typing import Literal, Protocol
 
-import numpy as np
-
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.rows import NameRows
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FACET_FIELDS, Checkpoint, Manifest, NamePoint, point_id
+from pearl_qdrant.store.schema import FACET_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import (
     IsMatch,
     MakeSlipQuery,
@@ -64,21 +61,13 @@ class Writer(Protocol):
 
     def __exit__(self, *exc_info: object) -> None: ...
 
-    def write(
-        self,
-        points: Sequence[NamePoint],
-        vectors: FloatArray,
-        encodable: BoolArray,
-        *,
-        descriptions: FloatArray | None = None,
-    ) -> None:
+    def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write points; may return before they are stored. Raises the error of an earlier write, if there was one.
 
         Args:
             points: n points.
             vectors: (n, dim), L2-normalised.
             encodable: (n,); a point with False is stored without a dense vector.
-            descriptions: (n, dim), L2-normalised, of the points of canonical names; a row of zeros is no vector.
 
         Raises:
             InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
@@ -187,14 +176,7 @@ class Collection(ABC):
         """Start a bulk load. While it is open, the collection must not be searched."""
 
     @abstractmethod
-    def upsert(
-        self,
-        points: Sequence[NamePoint],
-        vectors: FloatArray,
-        encodable: BoolArray,
-        *,
-        descriptions: FloatArray | None = None,
-    ) -> None:
+    def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write a few points; search finds them when this returns. Arguments as in `Writer.write`."""
 
     def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
@@ -304,24 +286,6 @@ class Collection(ABC):
             points.update(self._retrieve(some))
         return points
 
-    def description_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
-        """Return the vector of the description of each point's entity: (n, dim) float32, L2-normalised.
-
-        Without a stored description it is the dense vector of the canonical name; without that, zeros.
-        """
-        self._check_open()
-        ids = [point_id(point.kb, point.entity_id, point.canonical_name) for point in points]
-        row = struct.Struct(f"={self.manifest.dim}f")  # takes a third of the time that numpy takes to read a list
-        found: dict[str, bytes] = {}
-        for vector in (DESCRIPTION, DENSE) if self.manifest.has_descriptions else (DENSE,):
-            for some in chunks([one for one in dict.fromkeys(ids) if one not in found], self._page_size):
-                found |= {one: row.pack(*values) for one, values in self._retrieve_vectors(some, vector).items()}
-        packed = b"".join(found.get(one, bytes(row.size)) for one in ids)
-        rows = np.frombuffer(packed, dtype=np.float32).reshape(len(ids), self.manifest.dim)
-        # Vectors of descriptions are stored with half the digits. A point without a vector stays zero.
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        return np.asarray(rows / np.where(norms == 0, 1, norms), dtype=np.float32)
-
     @abstractmethod
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points.
@@ -418,10 +382,6 @@ class Collection(ABC):
     @abstractmethod
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
         """Return the points of these ids; missing ones are left out."""
-
-    @abstractmethod
-    def _retrieve_vectors(self, ids: list[str], vector: str) -> Mapping[str, Sequence[float]]:
-        """Return this vector of the points of these ids; points without it are left out."""
 
     @abstractmethod
     def _count(self, point_filter: PointFilter | None) -> int:

@@ -24,9 +24,6 @@ from pearl_qdrant.lexical import ngrams
 DENSE = "dense"
 """Name of the dense vector of every point that has one."""
 
-DESCRIPTION = "description"
-"""Name of the vector of an entity's description, of the point of its canonical name; not in the graph."""
-
 LEXICAL = "lexical"
 """Name of the sparse vector of character n-grams (`lexical.ngrams`); Qdrant weights it by IDF."""
 
@@ -39,7 +36,7 @@ INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FI
 FACET_FIELDS = ("kb_types", "types", "predicted_type")
 """Type fields that are counted by value."""
 
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = 3
 
 # Any fixed namespace works, but it must never change: all point ids depend on it.
 _NAMESPACE = uuid.UUID("8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11")
@@ -259,7 +256,6 @@ class Manifest(BaseModel):
         model, weights_hash, dim, pooling, prefix: As in `ModelInfo`.
         has_head: Whether points have predicted phrase types.
         quantization: How vectors are kept for finding candidates.
-        has_descriptions: Whether descriptions have vectors (`DESCRIPTION`), set on creation.
         has_plain_payloads: Whether an embedded collection has points as a server keeps them (`edge.points`).
         lexical_version: `ngrams.VERSION` of its sparse vectors.
         ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
@@ -288,7 +284,6 @@ class Manifest(BaseModel):
     prefix: str = ""
     has_head: bool
     quantization: Quantization = "int8"
-    has_descriptions: bool = False
     has_plain_payloads: bool = False
     lexical_version: int = ngrams.VERSION
     ngram_rarity: str | None = None
@@ -311,7 +306,6 @@ class Manifest(BaseModel):
         kb: str,
         kb_version: str | None = None,
         quantization: Quantization = "int8",
-        has_descriptions: bool = False,
         type_map_version: str | None = None,
     ) -> Manifest:
         """Make the manifest of a new collection for a model."""
@@ -326,7 +320,6 @@ class Manifest(BaseModel):
             prefix=info.prefix,
             has_head=info.has_head,
             quantization=quantization,
-            has_descriptions=has_descriptions,
             type_map_version=type_map_version,
             created_by=f"pearl-qdrant {__version__}",
         )

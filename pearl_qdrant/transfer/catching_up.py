@@ -15,7 +15,6 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.encoder.type_head import predict_types
-from pearl_qdrant.store.points import encode_descriptions
 from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.transfer.inventory import Inventory
@@ -111,10 +110,8 @@ def _write(points: Sequence[NamePoint], target: Collection, encoder: Encoder, wr
     distinct = list(dict.fromkeys(point.name for point in points))
     rows = {name: row for row, name in enumerate(distinct)}
     encoded = encoder.encode(distinct).take([rows[point.name] for point in points])
-    named = ((point, point.name) for point in points)
-    described = encode_descriptions(named, encoder, wanted=target.manifest.has_descriptions)
     write = target.upsert if writer is None else writer.write
-    write(retyped(points, encoded), encoded.vectors, np.asarray(encoded.encodable), descriptions=described)
+    write(retyped(points, encoded), encoded.vectors, np.asarray(encoded.encodable))
 
 
 def retyped(points: Sequence[NamePoint], encoded: Encoded) -> list[NamePoint]:

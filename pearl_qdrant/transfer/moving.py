@@ -303,7 +303,7 @@ def stream_names(
             lacking = np.array([not known.has(point) for point in rows.points])
             if lacking.any():
                 left = rows if lacking.all() else rows.where(lacking)
-                writer.write(left.points, left.vectors, left.encodable, descriptions=left.descriptions)
+                writer.write(left.points, left.vectors, left.encodable)
                 sent += len(left.points)
             sample.take(rows)
             done += len(rows.points)

@@ -214,7 +214,6 @@ def _create(store: Store, before: Manifest, info: ModelInfo, version: str) -> No
         kb=before.kb,
         kb_version=before.kb_version,
         quantization=before.quantization,
-        has_descriptions=before.has_descriptions,
         type_map_version=before.type_map_version,
     )
     store.versions.create(manifest, version=version, made_by="reencode").close()

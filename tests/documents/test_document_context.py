@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,16 +107,17 @@ def test_near_mentions_share_a_passage() -> None:
     text = " ".join(f"w{i}" for i in range(100))
     encoded: list[str] = []
 
-    def encode(texts: object) -> np.ndarray:
-        encoded.extend(texts)  # type: ignore[call-overload]
-        return np.eye(2)[: len(encoded)]
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        encoded.extend(texts)
+        return np.eye(2)[[0, 1, 0, 1]]
 
-    points = [candidate(key, "").point for key in ("a", "b")]
-    passages = Passages(text, encode, lambda given: np.eye(2)[: len(given)])
-    found = passages.compare([(text.index(word), points) for word in ("w10", "w12", "w80")])
+    point = candidate("a", "").point
+    points = [replace(point, description=one) for one in ("a player", None, " \n")]
+    found = Passages(text, encode).compare([(text.index(word), points) for word in ("w10", "w12", "w80")])
 
-    assert [one.split()[0] for one in encoded] == ["w0", "w60"]
-    assert [one.tolist() for one in found] == [[1, 0], [1, 0], [0, 1]]
+    assert [one.split()[0] for one in encoded[:2]] == ["w0", "w60"]
+    assert encoded[2:] == ["Jordan, a player", "Jordan"]
+    assert [one.tolist() for one in found] == [[1, 0, 0], [1, 0, 0], [0, 1, 1]]
 
 
 def test_passages_are_for_open_mentions() -> None:
@@ -165,6 +167,20 @@ def test_popularity_and_links_need_no_passages() -> None:
 def test_a_context_chooses_between_homonyms(linker: EntityLinker, mention: str, context: str, entity_id: str) -> None:
     """The passage and the words around a mention say which of two entities of one name it is."""
     assert linker.link(mention, context=context).candidates[0].entity_id == entity_id
+
+
+def test_a_description_chooses_between_namesakes() -> None:
+    """Of entities that only their stored descriptions tell apart, the one that fits the context comes first."""
+    rows = [
+        {"id": "planet", "name": "Mercury", "description": "the planet nearest to the Sun"},
+        {"id": "metal", "name": "Mercury", "description": "a chemical element, a metal that is liquid"},
+    ]
+    with EntityLinker.build(rows) as linker:
+        orbit = linker.link("Mercury", context="The orbit of Mercury around the Sun takes 88 days.")
+        thermometer = linker.link("Mercury", context="A thermometer with liquid metal: Mercury, a chemical element.")
+
+    assert [one.candidates[0].entity_id for one in (orbit, thermometer)] == ["planet", "metal"]
+    assert orbit.candidates[0].probability > orbit.candidates[1].probability
 
 
 def test_a_rule_names_its_own_candidate(linker: EntityLinker) -> None:

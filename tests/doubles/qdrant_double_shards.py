@@ -65,7 +65,7 @@ def _make(double: QdrantDouble, name: str, body: bytes) -> Any:
     points, _ = double.client.scroll(name, limit=1_000_000, with_payload=True, with_vectors=True)
     with tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")) as folder:
         path = Path(folder) / "shard"
-        edge_shard.create_shard(path, vectors["dense"].size, has_descriptions="description" in vectors)
+        edge_shard.create_shard(path, vectors["dense"].size)
         shard = EdgeShard.load(str(path))
         if points:
             shard.update(UpdateOperation.upsert_points([_to_edge(point) for point in points]))

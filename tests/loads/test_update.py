@@ -89,6 +89,21 @@ def test_vectors_survive_a_change_of_the_payload(tmp_path: Path, encoder: Encode
     assert best.score == pytest.approx(1.0, abs=1e-5)
 
 
+def test_another_description_is_another_payload(tmp_path: Path, encoder: Encoder) -> None:
+    """Descriptions are kept as text: all names of the entity get the new one, and nothing is encoded for it."""
+    old = "id\tname\taliases\tdescription\n1\tParis\tCity of Light\tcapital of France\n2\tRome\t\t\n"
+    counting = CountingEncoder(encoder)
+    collection = load(tmp_path / "a.tsv", old, counting, tmp_path / "store")
+
+    result = renew(tmp_path / "a.tsv", old.replace("France", "the French Republic"), counting, collection)
+
+    assert sorted(counting.names) == ["City of Light", "Paris", "Rome"]
+    assert (result.added, result.changed, result.unchanged) == (0, 2, 1)
+    found = {(point.name, point.description) for point in collection.scroll()}
+    new = "capital of the French Republic"
+    assert found == {("Paris", new), ("City of Light", new), ("Rome", None)}
+
+
 def test_an_update_to_the_same_release_changes_nothing(tmp_path: Path, encoder: Encoder) -> None:
     """Nothing is encoded, nothing written."""
     collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")

@@ -112,7 +112,7 @@ def test_errors_of_workers_travel_as_rows(error: Exception, kind: type[PearlQdra
 
 def test_a_worker_that_sees_another_folder_is_refused(tmp_path: Path) -> None:
     """A machine of the cluster on which the work folder is not the shared one is an error that says so."""
-    plan = Plan("d", "i", 1, "s", "c", "kb", "m", "int8", False)
+    plan = Plan("d", "i", 1, "s", "c", "kb", "m", "int8")
     job = Job(str(tmp_path), plan, Manifest.model_construct(), "no-model", "cpu", None, None, None, 0.0)
 
     with pytest.raises(StoreError, match="does not see the work folder") as found:

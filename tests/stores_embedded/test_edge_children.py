@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import WIDE, is_running, kill, manifest_of, many, nearest_names, python, wait_until
+from edge_cases import WIDE, is_running, kill, manifest_of, many, nearest_names, python, taken_files, wait_until
 from small_disk import small_disk
 
 from pearl_qdrant.errors import (
@@ -237,6 +237,16 @@ def test_scores_come_from_the_full_vectors(
     nearest = collection.search(queries, limit=2)
     right = sum({hit.point.name for hit in hits} == {f"name {i}", f"name {i + 100}"} for i, hits in enumerate(nearest))
     assert right >= least
+
+
+def test_a_graph_is_as_it_is_configured(store: EdgeStore, wide: EdgeCollection, tmp_path: Path) -> None:
+    """Dense vectors are linked, and also kept quantised; sparse ones are neither."""
+    wide.finalize()
+
+    shard = taken_files(store.location, tmp_path / "taken")
+    assert {file.parent.name for file in shard.rglob("quantized.data")} == {"vector_storage-dense"}
+    links = {file.parent.name: json.loads(file.read_bytes())["m"] for file in shard.rglob("hnsw_config.json")}
+    assert links == {"vector_index-dense": 24}
 
 
 @pytest.mark.slow

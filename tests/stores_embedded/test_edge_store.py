@@ -263,9 +263,7 @@ def test_a_batch_survives_packing() -> None:
     encodable[7] = False
     vectors[7] = np.nan
 
-    descriptions = np.where(np.arange(1500)[:, None] % 3 == 1, np.nan_to_num(vectors[::-1]), 0)
-    manifest = manifest_of(dim=3).model_copy(update={"has_descriptions": True})
-    batches = edge_points.check_points(points, vectors, encodable, manifest, descriptions)
+    batches = edge_points.check_points(points, vectors, encodable, dim=3)
     first, second = [edge_points.PointBatch.unpack(batch.pack()) for batch in batches]
 
     assert (len(first), len(second)) == (1000, 500)
@@ -274,5 +272,3 @@ def test_a_batch_survives_packing() -> None:
     np.testing.assert_array_equal(second.vectors, vectors[1000:])
     np.testing.assert_array_equal(first.encodable, encodable[:1000])
     assert not first.vectors[7].any()
-    np.testing.assert_array_equal(second.described, descriptions[1000:].any(axis=1))
-    np.testing.assert_array_equal(second.descriptions, descriptions[1000:][second.described])

@@ -1,4 +1,4 @@
-"""Collections on a server: interrupted loads, the graph, descriptions, foreign collections and other servers."""
+"""Collections on a server: interrupted loads, the graph, foreign collections and other servers."""
 
 from __future__ import annotations
 
@@ -204,6 +204,15 @@ def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Serve
     assert len(double.requests) == 3
 
 
+def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, store: ServerStore) -> None:
+    """They are also kept as int8 in memory, and have the server's own graph."""
+    store.create(manifest_of())
+
+    quantization = {"scalar": {"type": "int8", "always_ram": True}}
+    expected = {"size": DIM, "distance": "Cosine", "quantization_config": quantization}
+    assert double.created[NAME]["vectors"] == {"dense": expected}
+
+
 def test_connections_are_kept(double: QdrantDouble, collection: ServerCollection) -> None:
     """Requests one after the other share a connection."""
     collection.count()
@@ -213,43 +222,3 @@ def test_connections_are_kept(double: QdrantDouble, collection: ServerCollection
         collection.count()
 
     assert double.n_connections == before
-
-
-def test_vectors_of_descriptions_have_no_graph(double: QdrantDouble, store: ServerStore) -> None:
-    """They are on the disk as float16, and only the vectors of names are quantised and in a graph."""
-    manifest = manifest_of()
-    store.create(manifest.model_copy(update={"collection": "described", "has_descriptions": True}))
-    store.create(manifest.model_copy(update={"collection": "plain"}))
-
-    dense, description = (double.created["described"]["vectors"][name] for name in ("dense", "description"))
-    assert dense["quantization_config"]["scalar"]["type"] == "int8"
-    assert "hnsw_config" not in dense
-    assert description == {
-        "size": manifest.dim,
-        "distance": "Cosine",
-        "hnsw_config": {"m": 0},
-        "datatype": "float16",
-        "on_disk": True,
-    }
-    assert double.created["plain"]["vectors"] == {"dense": dense}
-
-
-def test_a_collection_without_the_vectors_of_its_manifest_is_refused(double: QdrantDouble, store: ServerStore) -> None:
-    """A manifest that promises vectors of descriptions in a collection that has none is an error on opening."""
-    created = store.create(manifest_of())
-    created.write_manifest(created.manifest.model_copy(update={"has_descriptions": True}))
-
-    with pytest.raises(ManifestError, match="there should be vectors 'description'"):
-        store.open(created.name)
-
-
-def test_only_missing_descriptions_are_requested_again(double: QdrantDouble, store: ServerStore) -> None:
-    """Where all entities have a description, their vectors take one request."""
-    manifest = manifest_of().model_copy(update={"has_descriptions": True})
-    collection = store.create(manifest)
-    points, vectors, encodable = points_of(10)
-    collection.upsert(points, vectors, encodable, descriptions=vectors)
-    double.requests.clear()
-    collection.description_vectors(points)
-
-    assert len(double.requests) == 1

@@ -12,7 +12,7 @@ import pytest
 from double_fixtures import connect
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
-from server_cases import NAME, ids_in, load, manifest_of, points_of
+from server_cases import DIM, NAME, ids_in, load, manifest_of, points_of
 
 from pearl_qdrant.errors import (
     StoreRejectedError,
@@ -161,7 +161,7 @@ def test_batches_have_a_limit_of_points_and_bytes() -> None:
     """No request is over either limit, unless a single point is."""
     points, vectors, encodable = points_of(100)
     points[50] = points_of(51, description="x" * 5000)[0][50]
-    checked = check_points(points, vectors, encodable, manifest_of())
+    checked = check_points(points, vectors, encodable, dim=DIM)
 
     batches = list(cut_batches(checked, max_points=30, max_bytes=4000))
 

@@ -92,11 +92,11 @@ def copies_of_first(create: Create, folder: Path) -> Create:
     """
     made: dict[object, Path] = {}
 
-    def copy(path: Path, dim: int, *, has_descriptions: bool = False) -> None:
-        kind = (dim, has_descriptions, edge_shard.INDEXING_THRESHOLD_KB)
+    def copy(path: Path, dim: int) -> None:
+        kind = (dim, edge_shard.INDEXING_THRESHOLD_KB)
         if kind not in made:
             first = folder / str(len(made))
-            create(first, dim, has_descriptions=has_descriptions)
+            create(first, dim)
             made[kind] = first
         copy_files(made[kind], path)
 

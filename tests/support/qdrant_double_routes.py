@@ -118,8 +118,7 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
         info["status"] = "yellow"
         info["indexed_vectors_count"] = 0
     elif is_indexing:
-        vectors = ("dense", "lexical", "description")
-        info["indexed_vectors_count"] = sum(_count_with(double, name, vector) for vector in vectors)
+        info["indexed_vectors_count"] = sum(_count_with(double, name, vector) for vector in ("dense", "lexical"))
     return info
 
 

@@ -112,9 +112,7 @@ N_LARGE = 571_074
 def large_snapshot(folder: Path) -> tuple[bytes, str]:
     """The snapshot of a shard with `N_LARGE` names in a compacted segment, and its checksum."""
     # Segments that never merge, as a load makes them.
-    config = edge_shard.shard_config(
-        8, has_descriptions=False, m=0, segments=1000, max_segment_kb=3 * 1024, threshold_kb=1
-    )
+    config = edge_shard.shard_config(8, m=0, segments=1000, max_segment_kb=3 * 1024, threshold_kb=1)
     shard = EdgeShard.create(str(folder / "large"), config)
     for start in range(0, N_LARGE, 1000):
         points, vectors, _ = many(min(1000, N_LARGE - start), start=start)

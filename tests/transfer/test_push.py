@@ -87,17 +87,14 @@ def test_a_server_may_change_the_last_digit_of_a_number(
 def test_vectors_are_packed_one_by_one() -> None:
     """Vectors of points become arrays; of a point without one it is zeros, and another width is an error."""
     points = many(3, dim=2)[0]
-    named: list[dict[str, list[float]]] = [{"dense": [1, 2], "description": [3, 4]}, {}, {"dense": [5, 6]}]
-    rows = pack_rows(points, iter(named), dim=2, has_descriptions=True)
+    vectors = [[1.0, 2.0], None, [5.0, 6.0]]
+    rows = pack_rows(points, iter(vectors), dim=2)
 
     assert rows.vectors.tolist() == [[1, 2], [0, 0], [5, 6]]
     assert rows.encodable.tolist() == [True, False, True]
-    assert rows.descriptions is not None
-    assert rows.descriptions.tolist() == [[3, 4], [0, 0], [0, 0]]
-    assert pack_rows(points, iter(named), dim=2, has_descriptions=False).descriptions is None
-    assert pack_rows([], iter([]), dim=2, has_descriptions=False).vectors.shape == (0, 2)
-    with pytest.raises(ValueError, match="'dense' does not have 3 dimensions"):
-        pack_rows(points, iter(named), dim=3, has_descriptions=False)
+    assert pack_rows([], iter([]), dim=2).vectors.shape == (0, 2)
+    with pytest.raises(ValueError, match="does not have 3 dimensions"):
+        pack_rows(points, iter(vectors), dim=3)
 
 
 @pytest.mark.slow
@@ -216,7 +213,7 @@ def test_a_busy_server_gets_fewer_requests_at_once(server: ServerStore, double: 
     """As many requests are in flight as the server takes: with each answer that it is busy, half of them."""
     uploader = Uploader(server.connection, fill(server, 10).physical, Limits())
     points, vectors, flags = many(4, start=100)
-    checked = check_points(points, vectors, flags, server.open(NAME).manifest)
+    checked = check_points(points, vectors, flags, dim=8)
     found = [uploader.in_flight]
     for fault in (Fault("status", status=429), Fault("status", status=503), None):
         double.faults = [fault] if fault else []

@@ -202,19 +202,12 @@ class EdgeWriter:
         finally:
             hand_over.__exit__(None, None, None)
 
-    def write(
-        self,
-        points: Sequence[NamePoint],
-        vectors: FloatArray,
-        encodable: BoolArray,
-        *,
-        descriptions: FloatArray | None = None,
-    ) -> None:
+    def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Queue points; see `protocol.Writer.write`."""
         thread = self._running_thread()
         if thread.error is not None:
             raise thread.error
-        for batch in check_points(points, vectors, encodable, self._folder.manifest, descriptions):
+        for batch in check_points(points, vectors, encodable, dim=self._folder.manifest.dim):
             thread.submit(_Request(POINTS, batch.pack(), len(batch)))
 
     def flush(self) -> None:

@@ -41,7 +41,7 @@ from pearl_qdrant.store.edge.child_process import (
 )
 from pearl_qdrant.store.edge.points import PointBatch
 from pearl_qdrant.store.graph import share_indexed
-from pearl_qdrant.store.schema import DESCRIPTION, LEXICAL
+from pearl_qdrant.store.schema import LEXICAL
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _MANY_SEGMENTS = 1000  # never merge while loading
@@ -57,7 +57,6 @@ class ShardLoad:
         points = job.compact_points if job.has_graph else job.compact_unindexed_points
         config = edge_shard.shard_config(
             job.dim,
-            has_descriptions=job.has_descriptions,
             m=job.graph_m if job.has_graph else 0,
             ef_construct=job.graph_ef_construct,
             segments=_MANY_SEGMENTS,
@@ -126,7 +125,6 @@ def _finalize(job: Job) -> Answer:
     path = Path(job.shard)
     config = edge_shard.shard_config(
         job.dim,
-        has_descriptions=job.has_descriptions,
         m=job.graph_m,
         ef_construct=job.graph_ef_construct,
         segments=edge_shard.MAX_SEGMENTS - 1 + job.parts if job.has_graph else 1,
@@ -140,10 +138,9 @@ def _finalize(job: Job) -> Answer:
     edge_shard.create_indexes(shard)
     shard.flush()
     n_vectors = edge_shard.count_vectors(shard)
-    others = [LEXICAL, DESCRIPTION] if job.has_descriptions else [LEXICAL]
-    n_others = sum(edge_shard.count_vectors(shard, name) for name in others)
+    n_sparse = edge_shard.count_vectors(shard, LEXICAL)
     # The engine counts deleted points until their segment is rebuilt.
-    indexed = share_indexed(shard.info().indexed_vectors_count, n_vectors, n_others)
+    indexed = share_indexed(shard.info().indexed_vectors_count, n_vectors, n_sparse)
     shard.close()
     return {"vectors": n_vectors, "indexed": indexed}
 

@@ -48,7 +48,6 @@ class Job:
         collection: Name, for errors.
         shard: Folder of the shard.
         dim: Width of the vectors.
-        has_descriptions: Whether there are vectors of descriptions.
         threshold_kb: Size in KB of vectors from which a segment is compacted, or gets a graph.
         quantization: How segments with a graph keep their vectors.
         has_graph: Whether compacted segments already have a graph, so that new ones need it too.
@@ -62,7 +61,6 @@ class Job:
     collection: str
     shard: str
     dim: int
-    has_descriptions: bool
     threshold_kb: int
     quantization: Quantization
     has_graph: bool

@@ -30,7 +30,7 @@ from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.rows import NameRows, pack_rows
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.schema import DENSE, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 
 _PAGE_POINTS = 1000  # points in one scroll
@@ -122,17 +122,10 @@ class EdgeCollection(Collection):
         """Start a bulk load, in a child process; see `protocol.Collection.writer`."""
         return EdgeWriter(self._writable("loading into it"))
 
-    def upsert(
-        self,
-        points: Sequence[NamePoint],
-        vectors: FloatArray,
-        encodable: BoolArray,
-        *,
-        descriptions: FloatArray | None = None,
-    ) -> None:
+    def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write a few points; search finds them when this returns."""
         folder = self._writable("writing to it")
-        batches = check_points(points, vectors, encodable, folder.manifest, descriptions)
+        batches = check_points(points, vectors, encodable, dim=folder.manifest.dim)
         with folder.changing("writing to it") as shard:
             for batch in batches:
                 edge_shard.check_space(folder.path, folder.name)
@@ -201,7 +194,6 @@ class EdgeCollection(Collection):
         state = folder.index_state()
         with folder.shard("reading its status") as shard:
             n_vectors = edge_shard.count_vectors(shard)
-            n_descriptions = edge_shard.count_vectors(shard, DESCRIPTION) if self.manifest.has_descriptions else 0
             n_points = edge_shard.count_points(shard)
             info = shard.info()
             has_indexes = edge_shard.has_indexes(shard)
@@ -210,7 +202,6 @@ class EdgeCollection(Collection):
         return CollectionStatus(
             points=n_points,
             vectors=n_vectors,
-            descriptions=n_descriptions,
             indexed_vectors=indexed,
             segments=info.segments_count,
             is_finalized=has_indexes and self._needs_no_graph(n_vectors - indexed),
@@ -270,17 +261,16 @@ class EdgeCollection(Collection):
     def scroll_rows(self) -> Iterator[NameRows]:
         """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         folder = self._folder
-        wanted = [DENSE, DESCRIPTION] if folder.manifest.has_descriptions else [DENSE]
         read = self._reader()
         fields = payload_fields(folder.manifest)
         offset = None
         while True:
-            request = ScrollRequest(offset=offset, limit=_PAGE_POINTS, with_payload=fields, with_vector=wanted)
+            request = ScrollRequest(offset=offset, limit=_PAGE_POINTS, with_payload=fields, with_vector=[DENSE])
             with folder.shard("reading it") as shard:
                 records, offset = shard.scroll(request)
             points = [read(record.payload) for record in records]
-            vectors = (cast("dict[str, list[float]]", record.vector or {}) for record in records)
-            yield pack_rows(points, vectors, dim=folder.manifest.dim, has_descriptions=folder.manifest.has_descriptions)
+            vectors = (cast("dict[str, list[float]]", record.vector or {}).get(DENSE) for record in records)
+            yield pack_rows(points, vectors, dim=folder.manifest.dim)
             if offset is None:
                 return
 
@@ -289,12 +279,6 @@ class EdgeCollection(Collection):
         with folder.shard("reading it") as shard:
             records = shard.retrieve([*ids], payload_fields(folder.manifest), False)
             return {str(record.id): read(record.payload) for record in records}
-
-    def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
-        with self._folder.shard("reading it") as shard:
-            records = shard.retrieve([*ids], False, [vector])
-        named = {str(record.id): cast("dict[str, list[float]]", record.vector or {}) for record in records}
-        return {point_id: vectors[vector] for point_id, vectors in named.items() if vector in vectors}
 
     def _count(self, point_filter: PointFilter | None) -> int:
         with self._folder.shard("counting its points") as shard:

@@ -357,7 +357,6 @@ class CollectionFolder(OpenedCollection):
             collection=self.name,
             shard=str(self.work_shard),
             dim=self.manifest.dim,
-            has_descriptions=self.manifest.has_descriptions,
             threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
             quantization=self.manifest.quantization,
             has_graph=state is not None,

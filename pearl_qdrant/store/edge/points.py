@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,8 +17,8 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.keys import stored_rows
 from pearl_qdrant.lexical.ngrams import SparseRows
-from pearl_qdrant.store.points import check_descriptions, check_vectors, invalid_payload
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, LEXICAL, Manifest, NamePoint
+from pearl_qdrant.store.points import check_vectors, invalid_payload
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, Manifest, NamePoint
 
 BATCH_POINTS = 1000
 """Points in one update. Edge holds the interpreter lock for its 50 ms."""
@@ -31,7 +31,7 @@ RECORD_FIELD = "record"
 
 _PLAIN_FIELD = "canonical_name"  # in every plain payload; a base may have a column of its own called `record`
 
-_HEADER = struct.Struct("!III")  # points, width of the vectors, vectors of descriptions
+_HEADER = struct.Struct("!II")  # points, width of the vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,12 @@ class PointBatch:
         payloads: n payloads as Edge stores them, see `edge_payload`.
         vectors: (n, dim), finite, a copy of the caller's array.
         encodable: (n,).
-        described: (n,); whether a point has a vector of a description.
-        descriptions: (m, dim), finite; the vectors of these points.
     """
 
     ids: list[str]
     payloads: list[dict[str, Any]]
     vectors: FloatArray
     encodable: BoolArray
-    described: BoolArray
-    descriptions: FloatArray
 
     def __len__(self) -> int:
         return len(self.encodable)
@@ -64,8 +60,6 @@ class PointBatch:
             {DENSE: memoryview(row)} if ok else {}
             for row, ok in zip(self.vectors, self.encodable.tolist(), strict=True)
         ]
-        for row, description in zip(np.flatnonzero(self.described).tolist(), self.descriptions, strict=True):
-            vectors[row][DESCRIPTION] = memoryview(description)
         rows = sparse_vectors(stored_rows([payload["name"] for payload in self.payloads]))
         for named, sparse in zip(vectors, rows, strict=True):
             if sparse is not None:
@@ -74,21 +68,18 @@ class PointBatch:
 
     def pack(self) -> bytes:
         """Pack into bytes for a child with the same interpreter. The vectors come first, so that they are aligned."""
-        header = _HEADER.pack(*self.vectors.shape, len(self.descriptions))
-        arrays = (self.vectors, self.descriptions, self.encodable, self.described)
-        return b"".join((header, *(array.tobytes() for array in arrays), marshal.dumps((self.ids, self.payloads))))
+        arrays = self.vectors.tobytes(), self.encodable.tobytes()
+        return b"".join((_HEADER.pack(*self.vectors.shape), *arrays, marshal.dumps((self.ids, self.payloads))))
 
     @classmethod
     def unpack(cls, packed: bytes) -> PointBatch:
         """Reverse `pack`. The arrays share the memory of `packed`."""
-        n, width, m = _HEADER.unpack_from(packed)
-        flags = _HEADER.size + 4 * (n + m) * width
-        rows = np.frombuffer(packed, dtype=np.float32, count=(n + m) * width, offset=_HEADER.size)
+        n, width = _HEADER.unpack_from(packed)
+        flags = _HEADER.size + 4 * n * width
+        vectors = np.frombuffer(packed, dtype=np.float32, count=n * width, offset=_HEADER.size).reshape(n, width)
         encodable = np.frombuffer(packed, dtype=np.bool_, count=n, offset=flags)
-        described = np.frombuffer(packed, dtype=np.bool_, count=n, offset=flags + n)
-        ids, payloads = marshal.loads(memoryview(packed)[flags + 2 * n :])  # noqa: S302 - our own parent packed it
-        vectors = rows.reshape(n + m, width)
-        return cls(ids, payloads, vectors[:n], encodable, described, vectors[n:])
+        ids, payloads = marshal.loads(memoryview(packed)[flags + n :])  # noqa: S302 - our own parent packed it
+        return cls(ids, payloads, vectors, encodable)
 
 
 def sparse_vectors(rows: SparseRows) -> list[SparseVector | None]:
@@ -146,11 +137,7 @@ _encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 def check_points(
-    points: Sequence[NamePoint],
-    vectors: FloatArray,
-    encodable: BoolArray,
-    manifest: Manifest,
-    descriptions: FloatArray | None = None,
+    points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
 ) -> list[PointBatch]:
     """Check points before any of them is written, and cut them into batches.
 
@@ -158,34 +145,24 @@ def check_points(
         points: n points.
         vectors: (n, dim); the row of an unencodable name is not read.
         encodable: (n,).
-        manifest: That of the collection.
-        descriptions: (n, dim) or None, as in `protocol.Writer.write`.
+        dim: Width of the collection's vectors.
 
     Raises:
         InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
-        ValueError: If the arrays have different lengths, or the collection keeps no vectors of descriptions.
+        ValueError: If the arrays have different lengths.
     """
-    rows, flags = check_vectors(points, vectors, encodable, dim=manifest.dim)
-    described, described_rows = check_descriptions(points, descriptions, manifest)
-    return list(_batches(points, rows, flags, described, described_rows))
+    rows, flags = check_vectors(points, vectors, encodable, dim=dim)
+    parts = [slice(start, start + BATCH_POINTS) for start in range(0, len(points), BATCH_POINTS)]
+    return [_batch(points[part], rows[part], flags[part]) for part in parts]
 
 
-def _batches(
-    points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray, described: BoolArray, described_rows: FloatArray
-) -> Iterator[PointBatch]:
-    """Cut into batches. Encoding the payloads checks their texts."""
-    done = 0
-    for start in range(0, len(points), BATCH_POINTS):
-        part = slice(start, start + BATCH_POINTS)
-        try:
-            payloads = [edge_payload(point) for point in points[part]]
-        except (ValueError, TypeError):
-            payloads = [checked_payload(point) for point in points[part]]
-        ids = [point.id for point in points[part]]
-        m = int(described[part].sum())
-        some = described_rows[done : done + m]
-        done += m
-        yield PointBatch(ids, payloads, rows[part], flags[part], described[part], some)
+def _batch(points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray) -> PointBatch:
+    """Make one batch. Encoding the payloads checks their texts."""
+    try:
+        payloads = [edge_payload(point) for point in points]
+    except (ValueError, TypeError):
+        payloads = [checked_payload(point) for point in points]
+    return PointBatch([point.id for point in points], payloads, rows, flags)
 
 
 def checked_payload(point: NamePoint) -> dict[str, Any]:

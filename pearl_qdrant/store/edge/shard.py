@@ -40,7 +40,7 @@ from pearl_qdrant.errors import PearlQdrantError, StoreError, StoreFullError, St
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge.points import CANONICAL_FIELD, PointBatch
 from pearl_qdrant.store.resources import resource_error
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, INDEXED_FIELDS, LEXICAL, Quantization
 
 INDEXING_THRESHOLD_KB = 10_000
 """A segment with more KB of vectors gets a graph; Qdrant's default. That is 6,700 vectors of 384 dimensions, which are
@@ -78,7 +78,6 @@ READ_THROUGH = ("segments/*/payload_index/*/*.dat", "segments/*/vector_storage-*
 def shard_config(
     dim: int,
     *,
-    has_descriptions: bool,
     m: int = graph.M,
     ef_construct: int = graph.EF_CONSTRUCT,
     segments: int = 1,
@@ -90,8 +89,6 @@ def shard_config(
 
     Args:
         dim: Width of the vectors.
-        has_descriptions: Whether there are vectors of descriptions: read by id only, so without a graph, on disk, as
-            float16.
         m: Links of a point in the graph; 0 makes compacted segments without a graph.
         ef_construct: Candidates while the graph is built.
         segments: How many segments `optimize()` leaves, besides the growing one.
@@ -106,19 +103,9 @@ def shard_config(
         memory=Memory.Cold if quantization != "none" else Memory.Cached,  # read for scores only
         quantization_config=_quantization_config(quantization),
     )
-    vectors = {DENSE: dense}
-    if has_descriptions:
-        no_graph = HnswIndexConfig(0, ef_construct, graph.FULL_SCAN_KB, memory=Memory.Cold)
-        vectors[DESCRIPTION] = EdgeVectorParams(
-            dim,
-            Distance.Cosine,
-            datatype=VectorStorageDatatype.Float16,
-            memory=Memory.Cold,
-            hnsw_config=no_graph,
-        )
     lexical = EdgeSparseVectorParams(modifier=Modifier.Idf, memory=Memory.Cached)
     return EdgeConfig(
-        vectors=vectors,
+        vectors={DENSE: dense},
         sparse_vectors={LEXICAL: lexical},
         hnsw_config=HnswIndexConfig(m, ef_construct, graph.FULL_SCAN_KB, memory=Memory.Cached),
         optimizers=EdgeOptimizersConfig(
@@ -142,10 +129,9 @@ def _quantization_config(
     return None
 
 
-def create_shard(path: Path, dim: int, *, has_descriptions: bool = False) -> None:
+def create_shard(path: Path, dim: int) -> None:
     """Create an empty shard with its payload indexes, and close it."""
-    config = shard_config(dim, has_descriptions=has_descriptions, threshold_kb=INDEXING_THRESHOLD_KB)
-    shard = EdgeShard.create(str(path), config)
+    shard = EdgeShard.create(str(path), shard_config(dim, threshold_kb=INDEXING_THRESHOLD_KB))
     create_indexes(shard)
     shard.flush()
     shard.close()
@@ -220,9 +206,7 @@ def _read_ahead(path: Path) -> None:
     """
     buffer = bytearray(1 << 20)
     for file in path.glob("segments/*/*/**/*"):
-        is_cold = file.name == "matrix.dat" and (
-            file.parent.name.endswith(DESCRIPTION) or file.with_name("quantized.data").exists()
-        )
+        is_cold = file.name == "matrix.dat" and file.with_name("quantized.data").exists()
         if is_cold or file.parent.name == "payload_storage" or not file.is_file():
             continue
         with suppress(OSError), file.open("rb", buffering=0) as opened:

@@ -137,7 +137,7 @@ class EdgeStore:
             edge_shard.check_space(temporary, name, doing="creating it")
             shard = temporary / SHARD_FOLDER
             with edge_shard.edge_errors(name, "creating it"):
-                edge_shard.create_shard(shard, manifest.dim, has_descriptions=manifest.has_descriptions)
+                edge_shard.create_shard(shard, manifest.dim)
             files = store_files(temporary, shard, {})
             shutil.rmtree(shard)
             version = mark or VersionMark(collection=name, is_complete=True)

@@ -18,7 +18,7 @@ from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
 from pearl_qdrant.store.graph import CollectionStatus, share_indexed
 from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.rows import NameRows, pack_rows
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.connection import Connection
@@ -27,7 +27,7 @@ from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import ServerLedger
 from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
-from pearl_qdrant.store.server.queries import retrieve, retrieve_vectors, run_queries, scroll, to_filter
+from pearl_qdrant.store.server.queries import retrieve, run_queries, scroll, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader
 from pearl_qdrant.store.versions import PLAIN
 
@@ -169,21 +169,14 @@ class ServerCollection(Collection):
         self._check_open()
         server_indexing.ensure_payload_indexes(self._connection, self._physical)
         server_indexing.begin_load(self._connection, self._physical)
-        return ServerWriter(self._connection, self._physical, self._manifest, self._limits, confirm=self._confirm)
+        dim = self._manifest.dim
+        return ServerWriter(self._connection, self._physical, self._limits, dim=dim, confirm=self._confirm)
 
-    def upsert(
-        self,
-        points: Sequence[NamePoint],
-        vectors: FloatArray,
-        encodable: BoolArray,
-        *,
-        descriptions: FloatArray | None = None,
-    ) -> None:
+    def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write a few points; search finds them when this returns."""
         self._check_open()
         uploader = Uploader(self._connection, self._physical, self._limits)
-        checked = check_points(points, vectors, encodable, self._manifest, descriptions)
-        for batch in uploader.batches(checked):
+        for batch in uploader.batches(check_points(points, vectors, encodable, dim=self._manifest.dim)):
             uploader.send(batch)
         self._confirm()
 
@@ -212,7 +205,7 @@ class ServerCollection(Collection):
             self._physical,
             self._indexing,
             n_vectors=self._count_vectors(DENSE),
-            n_others=self._count_vectors(LEXICAL) + self._count_vectors(DESCRIPTION),
+            n_sparse=self._count_vectors(LEXICAL),
             dim=self._manifest.dim,
             on_progress=on_progress,
         )
@@ -221,12 +214,10 @@ class ServerCollection(Collection):
         """Return counts, segments and indexes."""
         info = self._call(lambda: self._client.get_collection(self._physical))
         n_vectors = self._count_vectors(DENSE)
-        n_sparse, n_descriptions = self._count_vectors(LEXICAL), self._count_vectors(DESCRIPTION)
         return CollectionStatus(
             points=self._count(None),
             vectors=n_vectors,
-            descriptions=n_descriptions,
-            indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse + n_descriptions),
+            indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, self._count_vectors(LEXICAL)),
             segments=info.segments_count,
             is_finalized=server_indexing.is_built(info, n_vectors=n_vectors, dim=self._manifest.dim),
             payload_indexes=tuple(sorted(info.payload_schema)),
@@ -277,21 +268,15 @@ class ServerCollection(Collection):
     def scroll_rows(self) -> Iterator[NameRows]:
         """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         self._check_open()
-        dim, has_descriptions = self._manifest.dim, self._manifest.has_descriptions
-        vectors = [DENSE, DESCRIPTION] if has_descriptions else [DENSE]
         page = at_most(_ROWS, self._limits.query)
-        for rows in scroll(self._connection, self._physical, page=page, vectors=vectors):
-            points, named = [self._read(row.payload) for row in rows], (row.vector or {} for row in rows)
-            yield pack_rows(points, named, dim=dim, has_descriptions=has_descriptions)
+        for rows in scroll(self._connection, self._physical, page=page, with_vectors=True):
+            points, vectors = [self._read(row.payload) for row in rows], ((row.vector or {}).get(DENSE) for row in rows)
+            yield pack_rows(points, vectors, dim=self._manifest.dim)
 
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
         self._check_open()
         rows = retrieve(self._connection, self._physical, ids)
         return {str(row.id): self._read(row.payload) for row in rows}
-
-    def _retrieve_vectors(self, ids: list[str], vector: str) -> dict[str, list[float]]:
-        self._check_open()
-        return retrieve_vectors(self._connection, self._physical, ids, vector, dim=self._manifest.dim)
 
     def _count(self, point_filter: PointFilter | None) -> int:
         return self._count_filtered(to_filter(point_filter))
@@ -301,9 +286,7 @@ class ServerCollection(Collection):
         return int(answer.count)
 
     def _count_vectors(self, vector: str) -> int:
-        """Count the points that have this vector, exactly; a collection may keep no vectors of that name."""
-        if vector == DESCRIPTION and not self._manifest.has_descriptions:
-            return 0
+        """Count the points that have this vector, exactly."""
         return self._count_filtered(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:

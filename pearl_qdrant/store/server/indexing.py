@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreRejectedError
 from pearl_qdrant.store.graph import share_indexed
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, INDEXED_FIELDS, Manifest, Quantization
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest, Quantization
 from pearl_qdrant.store.server.connection import Connection
 
 LOAD_KEY = "pearl_qdrant_load"
@@ -53,20 +53,10 @@ def quantization_config(quantization: Quantization) -> models.QuantizationConfig
     return None
 
 
-def vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:
-    """Make the parameters of dense vectors. Those of descriptions are read by id only: no graph, half the digits."""
-    size, distance = manifest.dim, models.Distance.COSINE
+def dense_params(manifest: Manifest) -> models.VectorParams:
+    """Make the parameters of dense vectors."""
     quantization = quantization_config(manifest.quantization)
-    params = {DENSE: models.VectorParams(size=size, distance=distance, quantization_config=quantization)}
-    if manifest.has_descriptions:
-        params[DESCRIPTION] = models.VectorParams(
-            size=size,
-            distance=distance,
-            hnsw_config=models.HnswConfigDiff(m=0),
-            on_disk=True,
-            datatype=models.Datatype.FLOAT16,
-        )
-    return params
+    return models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE, quantization_config=quantization)
 
 
 def sparse_params() -> models.SparseVectorParams:
@@ -140,7 +130,7 @@ def wait_until_built(
     indexing: Indexing,
     *,
     n_vectors: int,
-    n_others: int,
+    n_sparse: int,
     dim: int,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -150,7 +140,7 @@ def wait_until_built(
         connection: To the server.
         name: The server's name of the collection.
         indexing: How to wait.
-        n_vectors, n_others: Dense vectors, and all others. They are counted once, by the caller: an exact count takes
+        n_vectors, n_sparse: Dense and sparse vectors. They are counted once, by the caller: an exact count takes
             a server time that its graph needs.
         dim: Width of the dense ones.
         on_progress: Called at each look with (vectors indexed, all dense vectors).
@@ -164,7 +154,7 @@ def wait_until_built(
     while True:
         info = connection.call(lambda: client.get_collection(name), collection=name)
         _raise_failure(info, name, connection)
-        indexed = share_indexed(info.indexed_vectors_count or 0, n_vectors, n_others)
+        indexed = share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse)
         if on_progress is not None:
             on_progress(indexed, n_vectors)
         is_finished = is_built(info, n_vectors=n_vectors, dim=dim)

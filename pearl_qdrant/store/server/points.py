@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import orjson
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.keys import stored_rows
-from pearl_qdrant.store.points import check_descriptions, check_vectors, invalid_payload, label_point
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Manifest, NamePoint
+from pearl_qdrant.store.points import check_vectors, invalid_payload, label_point
+from pearl_qdrant.store.schema import DENSE, LEXICAL, NamePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +31,7 @@ class CheckedPoint:
 
 
 def check_points(
-    points: Sequence[NamePoint],
-    vectors: FloatArray,
-    encodable: BoolArray,
-    manifest: Manifest,
-    descriptions: FloatArray | None = None,
+    points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
 ) -> list[CheckedPoint]:
     """Check points before any of them is sent. Of points with one id the last is kept, as a server would do.
 
@@ -44,18 +39,15 @@ def check_points(
         points: n points.
         vectors: (n, dim).
         encodable: (n,).
-        manifest: Gives the width of the vectors, and whether there are sparse ones, which are made of the names here.
-        descriptions: (n, dim) or None, as in `protocol.Writer.write`.
+        dim: Width of the collection's vectors.
 
     Raises:
         InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
-        ValueError: If the arrays have different lengths, or the collection keeps no vectors of descriptions.
+        ValueError: If the arrays have different lengths.
     """
-    rows, flags = check_vectors(points, vectors, encodable, dim=manifest.dim)
-    described, described_rows = check_descriptions(points, descriptions, manifest)
+    rows, flags = check_vectors(points, vectors, encodable, dim=dim)
     if not len(points):
         return []
-    of_descriptions = dict(zip(np.flatnonzero(described).tolist(), described_rows, strict=True))
     lexical = stored_rows([point.name for point in points])
     checked: dict[str, CheckedPoint] = {}
     for i, (point, has_vector) in enumerate(zip(points, flags.tolist(), strict=True)):
@@ -63,8 +55,6 @@ def check_points(
         if lexical.offsets[i] < lexical.offsets[i + 1]:
             indices, values = lexical.row(i)
             named[LEXICAL] = {"indices": indices, "values": values}
-        if i in of_descriptions:
-            named[DESCRIPTION] = of_descriptions[i]
         identifier = _point_id(point)
         content = {"id": identifier, "payload": point.to_payload(), "vector": named}
         checked.pop(identifier, None)

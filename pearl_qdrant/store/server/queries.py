@@ -7,7 +7,7 @@ it took a quarter of the time of a link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -113,7 +113,7 @@ def _send(connection: Connection, collection: str, searches: Sequence[dict[str, 
 
 
 class Row(msgspec.Struct, gc=False):
-    """A point, with the vectors that were requested and that it has."""
+    """A point; with its dense vector, if that was requested and it has one."""
 
     id: str | int
     payload: msgspec.Raw = msgspec.Raw(b"null")
@@ -149,24 +149,25 @@ def scroll(
     *,
     page: int,
     query_filter: models.Filter | None = None,
-    vectors: Sequence[str] = (),
+    with_vectors: bool = False,
 ) -> Iterator[list[Row]]:
-    """Yield all points that pass a filter with some of their vectors, ordered by point id, in pages.
+    """Yield all points that pass a filter, ordered by point id, in pages.
 
     Args:
         connection: To the server.
         collection: Name of the collection.
         page: Points in one request.
         query_filter: Which points pass; None: all.
-        vectors: Names of the vectors.
+        with_vectors: Whether dense vectors are requested too.
 
     Raises:
         StoreError: If the server does not answer, refuses a request, or sends an answer of another form.
     """
     wanted = None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
+    vectors = [DENSE] if with_vectors else False
     offset: str | int | None = None
     while True:
-        request = {"limit": page, "offset": offset, "filter": wanted, "with_vector": [*vectors], "with_payload": True}
+        request = {"limit": page, "offset": offset, "filter": wanted, "with_vector": vectors, "with_payload": True}
         answer = connection.call_rest(
             "POST",
             "/collections/{name}/points/scroll",
@@ -182,48 +183,13 @@ def scroll(
 
 def retrieve(connection: Connection, collection: str, ids: Sequence[str]) -> list[Row]:
     """Request points by their ids, without vectors; missing ones are left out. Raises as `scroll`."""
-    body = orjson.dumps({"ids": [*ids], "with_payload": True, "with_vector": False})
-    return _request_rows(connection, collection, body)
-
-
-def retrieve_vectors(
-    connection: Connection, collection: str, ids: Sequence[str], vector: str, *, dim: int
-) -> dict[str, list[float]]:
-    """Request one vector of points, in one request; points without it are left out.
-
-    Args:
-        connection: To the server.
-        collection: Name of the collection.
-        ids: Ids of the points.
-        vector: Name of the vector.
-        dim: Its width.
-
-    Raises:
-        StoreError: If the server does not answer, refuses the request, or sends an answer of another form.
-    """
-    body = orjson.dumps({"ids": [*ids], "with_payload": False, "with_vector": [vector]})
-    rows = _request_rows(connection, collection, body, lambda found: _check_width(found, vector, dim))
-    return {str(row.id): row.vector[vector] for row in rows if row.vector and vector in row.vector}
-
-
-def _request_rows(
-    connection: Connection,
-    collection: str,
-    body: bytes,
-    check: Callable[[list[Row]], None] = lambda rows: None,
-) -> list[Row]:
-    def read(content: bytes) -> list[Row]:
-        rows = _read_rows(content).result
-        check(rows)
-        return rows
-
-    return connection.call_rest("POST", "/collections/{name}/points", body, collection=collection, read=read)
-
-
-def _check_width(rows: Sequence[Row], vector: str, dim: int) -> None:
-    """Raise ValueError if this vector of a point has another width."""
-    if any(len(row.vector[vector]) != dim for row in rows if row.vector and vector in row.vector):
-        raise ValueError(f"a vector '{vector}' does not have {dim} dimensions")
+    return connection.call_rest(
+        "POST",
+        "/collections/{name}/points",
+        orjson.dumps({"ids": [*ids], "with_payload": True, "with_vector": False}),
+        collection=collection,
+        read=lambda content: _read_rows(content).result,
+    )
 
 
 def _search(

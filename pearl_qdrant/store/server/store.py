@@ -21,7 +21,7 @@ from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.schema import DENSE, DESCRIPTION, LEXICAL, Manifest
+from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
 from pearl_qdrant.store.server import connection as server_connection
 from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, parse_manifest
@@ -165,7 +165,7 @@ class ServerStore:
             tries += 1
             return client.create_collection(
                 name,
-                vectors_config=server_indexing.vector_params(manifest),
+                vectors_config={DENSE: server_indexing.dense_params(manifest)},
                 hnsw_config=models.HnswConfigDiff(
                     m=graph.M, ef_construct=graph.EF_CONSTRUCT, full_scan_threshold=graph.FULL_SCAN_KB
                 ),
@@ -227,8 +227,6 @@ class ServerStore:
         if dense is None or dense.size != manifest.dim or dense.distance != models.Distance.COSINE:
             found = f"{dense.size} dim, {dense.distance}" if dense else "none"
             raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
-        if manifest.has_descriptions and DESCRIPTION not in vectors:
-            raise ManifestError(name, f"there should be vectors '{DESCRIPTION}'")
         if LEXICAL not in (info.config.params.sparse_vectors or {}):
             raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
         return ServerCollection(

@@ -17,7 +17,7 @@ import msgspec
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.errors import RequestTooLargeError
 from pearl_qdrant.store.server.limits import Limits, at_most
@@ -136,16 +136,16 @@ class ServerWriter:
         self,
         connection: Connection,
         collection: str,
-        manifest: Manifest,
         limits: Limits,
         *,
+        dim: int,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._confirm = confirm
         self._uploader = Uploader(connection, collection, limits)
         self._guard = connection.guard
         self._name = collection
-        self._manifest = manifest
+        self._dim = dim
         self._pool: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[Future[None], frozenset[str]]] = deque()
         self._failure: BaseException | None = None
@@ -167,18 +167,11 @@ class ServerWriter:
             pool.shutdown(wait=True, cancel_futures=True)
             self._pending.clear()
 
-    def write(
-        self,
-        points: Sequence[NamePoint],
-        vectors: FloatArray,
-        encodable: BoolArray,
-        *,
-        descriptions: FloatArray | None = None,
-    ) -> None:
+    def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Submit points; see `protocol.Writer.write`."""
         pool = self._open_pool()
         self._collect(block_above=self._uploader.in_flight)
-        checked = check_points(points, vectors, encodable, self._manifest, descriptions)
+        checked = check_points(points, vectors, encodable, dim=self._dim)
         for batch in self._uploader.batches(checked):
             ids = frozenset(point.id for point in batch)
             # The later write of a point must win: wait if a batch with the same point is still on its way.
