@@ -17,10 +17,11 @@ from __future__ import annotations
 import json
 import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import click
@@ -180,19 +181,20 @@ def _learn_from(
         document.learned = {span.query: learned[span.query] for span in document.spans}
 
 
-class TextVectors:
-    """Vectors of texts, each encoded once for all documents."""
+class Known:
+    """A function from keys to vectors that computes each once for all documents."""
 
-    def __init__(self, linker: EntityLinker) -> None:
-        self._encode = linker.passages("").encode
-        self._known: dict[str, FloatArray] = {}
+    def __init__(self, vectors: Callable[[Sequence[Any]], FloatArray], key: Callable[[Any], Hashable]) -> None:
+        self._vectors, self._key = vectors, key
+        self._known: dict[Hashable, FloatArray] = {}
 
-    def __call__(self, texts: Sequence[str]) -> FloatArray:
-        """As `Passages.encode`."""
-        new = [text for text in texts if text not in self._known]
+    def __call__(self, asked: Sequence[Any]) -> FloatArray:
+        """The vectors of what is asked, (n, dim)."""
+        new = {self._key(one): one for one in asked if self._key(one) not in self._known}
         if new:
-            self._known |= zip(new, self._encode(new), strict=True)
-        return np.array([self._known[text] for text in texts])
+            self._known |= zip(new, self._vectors(list(new.values())), strict=True)
+        dim = len(next(iter(self._known.values()), ()))
+        return np.array([self._known[self._key(one)] for one in asked]).reshape(len(asked), dim)
 
 
 def read_task(
@@ -208,9 +210,11 @@ def read_task(
         of_task |= score(linker, work / f"{name}-{part}-{CANDIDATES}.pickle", read)
     if not task.is_of_sentences:
         learn_names(linker, of_task, train, develop)
-    encode = TextVectors(linker)
+    of_linker = linker.passages("")
+    encode = Known(of_linker.encode, str)
+    name_vectors = Known(of_linker.name_vectors, lambda point: (point.kb, point.entity_id))
     for document in (*train, *develop):
-        document.compare = Passages(document.text, encode).compare
+        document.compare = Passages(document.text, encode, name_vectors).compare
         document.task = name
     scored |= {f"{name}:{query}": one for query, one in of_task.items()}
     return train, develop

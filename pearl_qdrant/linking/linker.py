@@ -128,7 +128,6 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
         self._encoder = encoder
         self._collections, self._statistics, self._learned = tuple(collections), statistics, learned
         self._calibration = chosen if threshold is None else replace(chosen, threshold=threshold)
-        self._known_texts = {}
         self._warnings = incomplete_warnings(collections)
         for warning in self._warnings:
             log.warning("%s", warning)

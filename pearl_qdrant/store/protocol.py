@@ -6,8 +6,9 @@ pass the same tests of behaviour (tests/stores/test_store_behaviour.py).
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from heapq import merge
 from itertools import islice, product
 from typing import Literal, Protocol
 
+import numpy as np
+
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.rows import NameRows
-from pearl_qdrant.store.schema import FACET_FIELDS, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.schema import FACET_FIELDS, Checkpoint, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import (
     IsMatch,
     MakeSlipQuery,
@@ -286,6 +289,18 @@ class Collection(ABC):
             points.update(self._retrieve(some))
         return points
 
+    def canonical_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
+        """Return the vector of the canonical name of each point's entity, (n, dim) float32; zeros without one."""
+        self._check_open()
+        ids = [point_id(point.kb, point.entity_id, point.canonical_name) for point in points]
+        row = struct.Struct(f"={self.manifest.dim}f")  # takes a third of the time that numpy takes to read a list
+        found: dict[str, bytes] = {}
+        for some in chunks(list(dict.fromkeys(ids)), self._page_size):
+            found |= {one: row.pack(*values) for one, values in self._retrieve_vectors(some).items()}
+        packed = b"".join(found.get(one, bytes(row.size)) for one in ids)
+        vectors: FloatArray = np.frombuffer(packed, dtype=np.float32).reshape(len(ids), self.manifest.dim)
+        return vectors
+
     @abstractmethod
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points.
@@ -382,6 +397,10 @@ class Collection(ABC):
     @abstractmethod
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
         """Return the points of these ids; missing ones are left out."""
+
+    @abstractmethod
+    def _retrieve_vectors(self, ids: list[str]) -> Mapping[str, Sequence[float]]:
+        """Return the dense vectors of the points of these ids; points without one are left out."""
 
     @abstractmethod
     def _count(self, point_filter: PointFilter | None) -> int:

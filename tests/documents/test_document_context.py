@@ -103,20 +103,31 @@ def test_counts_are_features() -> None:
 
 
 def test_near_mentions_share_a_passage() -> None:
-    """One passage is encoded for mentions near each other, another one for a mention far away."""
+    """One passage is encoded for mentions near each other, another one for a mention far away; names are read."""
     text = " ".join(f"w{i}" for i in range(100))
     encoded: list[str] = []
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         encoded.extend(texts)
-        return np.eye(2)[[0, 1, 0, 1]]
+        return np.eye(2)[[0, 1, 0]]
+
+    read: list[str] = []
+
+    def name_vectors(given: Sequence[NamePoint]) -> np.ndarray:
+        read.extend(one.entity_id for one in given)
+        return np.eye(2)[[1] * len(given)]
 
     point = candidate("a", "").point
-    points = [replace(point, description=one) for one in ("a player", None, " \n")]
-    found = Passages(text, encode).compare([(text.index(word), points) for word in ("w10", "w12", "w80")])
+    points = [
+        replace(point, entity_id="player", description="a player"),
+        replace(point, entity_id="none", description=" \n"),
+        replace(point, entity_id="river", name="River Jordan", description="a river"),
+    ]
+    found = Passages(text, encode, name_vectors).compare([(text.index(word), points) for word in ("w10", "w12", "w80")])
 
     assert [one.split()[0] for one in encoded[:2]] == ["w0", "w60"]
-    assert encoded[2:] == ["Jordan, a player", "Jordan"]
+    assert encoded[2:] == ["Jordan, a player"], "of the two with one name, the one that has a description"
+    assert read == ["none", "river"]
     assert [one.tolist() for one in found] == [[1, 0, 0], [1, 0, 0], [0, 1, 1]]
 
 

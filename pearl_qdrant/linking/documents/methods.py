@@ -26,14 +26,12 @@ from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from pearl_qdrant.linking.options import LinkKeywords
-
-
-_MOST_KNOWN_TEXTS = 10_000  # of which vectors are kept, 15 MB
 
 
 class DocumentLinker(ABC):
@@ -44,7 +42,6 @@ class DocumentLinker(ABC):
     _warnings: tuple[str, ...]
     _collections: tuple[Collection, ...]
     _statistics: CollectionStatistics
-    _known_texts: dict[str, FloatArray]
 
     @property
     @abstractmethod
@@ -100,23 +97,21 @@ class DocumentLinker(ABC):
 
     def passages(self, text: str) -> Passages:
         """The passages of a text, which are compared with entities."""
-        return Passages(text, self._vectors)
+        return Passages(text, self._vectors, self._name_vectors)
 
     def _vectors(self, texts: Sequence[str]) -> FloatArray:
-        """Vectors of texts, (n, dim), L2-normalised; zeros for one without any known character. The last are kept: one
-        entity is compared in many documents.
-        """
-        known = self._known_texts
-        found = {text: vector for text in texts if (vector := known.get(text)) is not None}
-        new = [text for text in dict.fromkeys(texts) if text not in found]
-        if new:
-            encoded = self.encoder.encode(new)
-            of_new = dict(zip(new, np.where(encoded.encodable[:, None], encoded.vectors, 0), strict=True))
-            found |= of_new
-            if len(known) > _MOST_KNOWN_TEXTS:
-                known.clear()
-            known |= of_new
-        return np.array([found[text] for text in texts], dtype=np.float64)
+        """Vectors of texts, (n, dim), L2-normalised; zeros for one without any known character."""
+        encoded = self.encoder.encode(list(texts))
+        return np.where(encoded.encodable[:, None], encoded.vectors, 0).astype(np.float64)
+
+    def _name_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
+        """Vectors of the canonical names of entities, (n, dim); zeros without one."""
+        vectors = np.zeros((len(points), self.encoder.info.dim))
+        for collection in self._collections:
+            rows = [i for i, point in enumerate(points) if point.kb == collection.manifest.kb]
+            if rows:
+                vectors[rows] = collection.canonical_vectors([points[i] for i in rows])
+        return vectors
 
     def link_document(
         self,

@@ -17,11 +17,11 @@ from __future__ import annotations
 import io
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -147,8 +147,14 @@ WORDS = 20
 SHARED = 10
 """A mention at most this many words after the one in the middle of a passage shares the passage."""
 
+_MOST_DESCRIBED = 150
+"""Characters of a description that are read: a definition says at its beginning what a thing is."""
+
 Vectors = Callable[[Sequence[str]], FloatArray]
 """Vectors of texts, (n, dim), L2-normalised or zero."""
+
+NameVectors = Callable[[Sequence[NamePoint]], FloatArray]
+"""Vectors of the canonical names of entities, as they are stored: (n, dim), L2-normalised or zero."""
 
 _WORD = re.compile(r"\S+")
 
@@ -158,14 +164,17 @@ class Passages:
 
     Attributes:
         encode: Encodes passages and descriptions.
+        name_vectors: Reads the vectors of canonical names.
     """
 
-    def __init__(self, text: str, encode: Vectors) -> None:
+    def __init__(self, text: str, encode: Vectors, name_vectors: NameVectors) -> None:
         self._text = text
         words = [(found.start(), found.end()) for found in _WORD.finditer(text)]
         self._starts = [start for start, _ in words]
         self._ends = [end for _, end in words]
         self.encode = encode
+        self.name_vectors = name_vectors
+        self._known: dict[str, FloatArray] = {}  # mentions of one context are compared one by one
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
         """Cosines of passages to entities. Returns the cosines of the entities of each request.
@@ -180,12 +189,17 @@ class Passages:
             if at is None or not 0 <= word - at <= SHARED:
                 passage, at = self._around(word), word
             of_request.append(passage)
-        described = [[_described(point) for point in candidates] for _, candidates in requests]
-        texts = list(dict.fromkeys([*of_request, *chain(*described)]))
-        of_text = dict(zip(texts, self.encode(texts), strict=True))
+        described = {key: text for _, candidates in requests for key, text in _descriptions(candidates)}
+        points = {_key(point): point for _, candidates in requests for point in candidates}
+        others = [key for key in points if key not in described]
+        of_text, texts = self._known, dict.fromkeys([*of_request, *described.values()])
+        if new := [text for text in texts if text not in of_text]:
+            of_text |= zip(new, self.encode(new), strict=True)
+        of_entity = {key: of_text[text] for key, text in described.items()}
+        of_entity |= zip(others, self.name_vectors([points[key] for key in others]), strict=True)
         return [
-            np.array([of_text[one] for one in candidates]) @ of_text[passage]
-            for passage, candidates in zip(of_request, described, strict=True)
+            np.array([of_entity[_key(point)] for point in candidates]) @ of_text[passage]
+            for passage, (_, candidates) in zip(of_request, requests, strict=True)
         ]
 
     def _around(self, word: int) -> str:
@@ -196,7 +210,13 @@ class Passages:
         return " ".join(self._text[self._starts[first] : self._ends[last]].split())
 
 
-def _described(point: NamePoint) -> str:
-    """What an entity is compared by: its canonical name, and its description if it has one."""
-    description = (point.description or "").strip()
-    return f"{point.canonical_name}, {description}" if description else point.canonical_name
+def _key(point: NamePoint) -> tuple[str, str]:
+    return point.kb, point.entity_id
+
+
+def _descriptions(candidates: Sequence[NamePoint]) -> Iterator[tuple[tuple[str, str], str]]:
+    """Of a mention's candidates with the same name: what each is called, and the beginning of what it is."""
+    n_of_name = Counter([point.name.casefold() for point in candidates])
+    for point in candidates:
+        if n_of_name[point.name.casefold()] > 1 and (description := (point.description or "").strip()):
+            yield _key(point), f"{point.canonical_name}, {description[:_MOST_DESCRIBED]}"

@@ -280,6 +280,12 @@ class EdgeCollection(Collection):
             records = shard.retrieve([*ids], payload_fields(folder.manifest), False)
             return {str(record.id): read(record.payload) for record in records}
 
+    def _retrieve_vectors(self, ids: list[str]) -> dict[str, list[float]]:
+        with self._folder.shard("reading it") as shard:
+            records = shard.retrieve([*ids], False, [DENSE])
+        named = {str(record.id): cast("dict[str, list[float]]", record.vector or {}) for record in records}
+        return {point_id: vectors[DENSE] for point_id, vectors in named.items() if DENSE in vectors}
+
     def _count(self, point_filter: PointFilter | None) -> int:
         with self._folder.shard("counting its points") as shard:
             return edge_shard.count_points(shard, to_filter(point_filter))

@@ -278,6 +278,11 @@ class ServerCollection(Collection):
         rows = retrieve(self._connection, self._physical, ids)
         return {str(row.id): self._read(row.payload) for row in rows}
 
+    def _retrieve_vectors(self, ids: list[str]) -> dict[str, list[float]]:
+        self._check_open()
+        rows = retrieve(self._connection, self._physical, ids, dim=self._manifest.dim)
+        return {str(row.id): row.vector[DENSE] for row in rows if row.vector}
+
     def _count(self, point_filter: PointFilter | None) -> int:
         return self._count_filtered(to_filter(point_filter))
 

@@ -181,15 +181,28 @@ def scroll(
             return
 
 
-def retrieve(connection: Connection, collection: str, ids: Sequence[str]) -> list[Row]:
-    """Request points by their ids, without vectors; missing ones are left out. Raises as `scroll`."""
-    return connection.call_rest(
-        "POST",
-        "/collections/{name}/points",
-        orjson.dumps({"ids": [*ids], "with_payload": True, "with_vector": False}),
-        collection=collection,
-        read=lambda content: _read_rows(content).result,
-    )
+def retrieve(connection: Connection, collection: str, ids: Sequence[str], *, dim: int | None = None) -> list[Row]:
+    """Request points by their ids, in one request; missing ones are left out.
+
+    Args:
+        connection: To the server.
+        collection: Name of the collection.
+        ids: Ids of the points.
+        dim: Width of the dense vectors that are requested in place of payloads; None: payloads.
+
+    Raises:
+        StoreError: As `scroll`.
+    """
+    wanted = {"with_payload": True, "with_vector": False} if dim is None else {"with_vector": [DENSE]}
+
+    def read(content: bytes) -> list[Row]:
+        rows = _read_rows(content).result
+        if dim is not None and any(len(row.vector[DENSE]) != dim for row in rows if row.vector):
+            raise ValueError(f"a vector does not have {dim} dimensions")
+        return rows
+
+    body = orjson.dumps({"ids": [*ids], "with_payload": False} | wanted)
+    return connection.call_rest("POST", "/collections/{name}/points", body, collection=collection, read=read)
 
 
 def _search(
