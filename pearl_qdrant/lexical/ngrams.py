@@ -121,13 +121,22 @@ def fold_name(name: str) -> str:
     languages; Hiragana becomes Katakana. Greek letters that are no words are spelled out. Punctuation separates words,
     and so does a change between letters and digits ("IL2" and "IL-2" become "il 2"). Roman numerals from II on become
     Arabic, and numbers lose leading zeros. Signs at the end of a word that tell names apart are read ("C++" is "c plus
-    plus", "CD4- T cell" is "cd 4 minus t cell"). A name without letters and digits gives "".
+    plus", "CD4- T cell" is "cd 4 minus t cell"). A legal form at the end loses its dots ("S.p.A." is "spa"). A name
+    without letters and digits gives "".
     """
     return " ".join(_words(name))
 
 
+_DOTTED = re.compile(r"(?<=[\w)] |\w,) ?((?:[a-z]\.){2,4})$", re.IGNORECASE)
+_DOTTED_FORMS = frozenset("sa spa nv bv gmbh llc plc srl sarl sas".split())
+"""Legal forms that initials are not likely to be, unlike `A.G.` and `A.B.`."""
+
+
 def _words(name: str) -> list[str]:
     """The normalised words of a name; a fast path for ASCII, which most names are."""
+    if name.endswith(".") and (found := _DOTTED.search(name)):
+        letters = found[1].replace(".", "")
+        name = f"{name[: found.start()]} {letters}" if letters.lower() in _DOTTED_FORMS else name
     if name.isascii():
         text = name.lower()
         if "'" in text:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from multilingual.names import held_out_names, read_entities
 from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
@@ -146,6 +147,29 @@ def training_sets(data: Path) -> dict[str, list[GoldName]]:
         stem: [one for one in _as_names(entities, f"train {stem}", TRAINING_SIZE) if fold_name(one.name) not in held]
         for stem, entities in sets.items()
     }
+
+
+WORLD_KINDS = {"territory": "GPE", "language": "LANGUAGE", "city": "GPE", "region": "GPE", "place": "GPE"}
+"""Kinds of `multilingual.names` with names of the world, and their types."""
+N_OTHERS = 3
+"""Names in other languages of an entity."""
+
+
+def world_names(splits: Sequence[int], size: int) -> list[GoldName]:
+    """Names of places and languages in English and other languages, half without types; `multilingual.names` says
+    which packages that needs.
+    """
+    entities = [one for one in read_entities() if one.kind in WORLD_KINDS]
+    held = held_out_names(entities, [one for one in range(10) if one not in splits])
+    rng = random.Random("world")
+    found: list[_Entity] = []
+    for one in rng.sample(entities, len(entities)):
+        others = [name for name in one.names if name.casefold() not in held]
+        if one.split in splits and others and len(found) < size:
+            kind = WORLD_KINDS[one.kind] if rng.random() < 0.5 else ""
+            names = (one.name, *rng.sample(others, min(N_OTHERS, len(others))))
+            found.append(_Entity(one.key, tuple(dict.fromkeys(names)), kind))
+    return _as_names(found, "world", size)
 
 
 SINGLE = 0.8

@@ -4,12 +4,12 @@
 
 --data has `kb/` (TSV with a header). The pairs are the candidates that `resolve` finds among names of training
 entities: sets in which each entity has several names (`data.training_sets`), and sets as extraction from text gives
-them, most things with one name and siblings beside them (`data.graph_sets`). A pair is right if both names are of one
-entity.
+them, most things with one name and siblings beside them (`data.graph_sets`); and places and languages with names of
+the world (`data.world_names`). A pair is right if both names are of one entity.
 
 The terms are features, what features exceed numbers, and products of two. Those of little weight are left out. The
-threshold of a precision is the lowest at which the clusters of `general` and of both graphs have that pairwise
-precision. The shift of each list (`PairModel.shift`) begins at the share of candidates that are right in all sets.
+threshold of a precision is the lowest at which the clusters of all sets but `biomedical` have that pairwise precision.
+The shift of each list (`PairModel.shift`) begins at the share of candidates that are right in all sets.
 About five minutes on two cores.
 """
 
@@ -39,7 +39,8 @@ from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.features import CONTRADICTED, FEATURES, POSSIBLE, contradictions
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, probability_of
 from pearl_qdrant.resolution.records import NameRecord
-from resolution.data import GoldName, graph_sets, near_words, training_sets
+from pearl_qdrant.settings import DEFAULT_MODEL
+from resolution.data import GoldName, graph_sets, near_words, training_sets, world_names
 from training.examples.example import TRAIN_SPLITS
 
 PRECISIONS = (0.9, 0.95, 0.98, 0.99)
@@ -66,7 +67,7 @@ ABOVE = {
 WHETHER = (
     *("one_word", "any_replaced", "only_more", "equal_numbers", "number_more", "person", "other", "inner", "code"),
     *("first_word", "last_word", "same_words", "same_core", "slips", "initials"),
-    *("bracket_added", "bracket_missing", "added_head", "family_name_differs", "cut_words"),
+    *("bracket_added", "bracket_missing", "added_head", "family_name_differs", "cut_words", "other_script"),
 )
 HOW_MUCH = (
     *("dense", "lexical", "less_covered", "skeleton", "edit", "length", "crowd", "rank", "types", "length_gap"),
@@ -207,7 +208,7 @@ def choose(sets: list[TrainingPairs], model: PairModel) -> dict[str, float]:
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-@click.option("--model", default="pearl-mini-en")
+@click.option("--model", default=DEFAULT_MODEL)
 @click.option("--work", type=click.Path(path_type=Path), help="Folder that keeps the pairs of each set.")
 @click.option("--only", help="Make the pairs of this set, and fit nothing.")
 def main(data: Path, out: Path, model: str, work: Path | None, only: str | None) -> None:
@@ -216,6 +217,7 @@ def main(data: Path, out: Path, model: str, work: Path | None, only: str | None)
     sets = []
     near = near_words(load_encoder(model, device="cpu"))
     every = {**training_sets(data), **graph_sets(data, TRAIN_SPLITS, near, "train", GRAPH_SIZE)}
+    every["world"] = world_names(TRAIN_SPLITS, GRAPH_SIZE)
     for stem, names in every.items():
         if only not in (None, stem):
             continue

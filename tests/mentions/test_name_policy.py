@@ -48,6 +48,13 @@ SENTENCE_CASE = ["Glaucoma", "Diabetes mellitus", "Shoulder pain", "Knee joint",
             Writing.WORD,
         ),
         (points([]), "Bath", (), Writing.PROPER),
+        (
+            points(["Pneumonia", "Liver", "migraine", "celiac disease", "Gout"], "OTHER"),
+            "Liver",
+            ("OTHER",),
+            Writing.WORD,
+        ),
+        (points(["Turkey", "China", "turkey", "fruit", "stone"], "OTHER"), "Turkey", ("OTHER",), Writing.CAPITAL),
     ],
 )
 def test_a_base_shows_how_it_writes_names(

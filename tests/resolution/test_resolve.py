@@ -359,6 +359,7 @@ def form(name: str) -> Form:
     "one, other",
     [
         ("Aldermann Pharma", "Aldermann Pharma GmbH"),
+        ("Aldermann", "Aldermann S.p.A."),
         ("vector store", "the vector stores"),
         ("LLM", "LLMs"),
         ("Normandy", "Normandie"),
@@ -373,9 +374,11 @@ def test_names_of_things_have_the_same_words(one: str, other: str) -> None:
     assert sameness(form(other), form(one), is_person=False) == SAME
 
 
-@pytest.mark.parametrize("one, other", [("FTPS", "FTP"), ("type 2", "type 2y"), ("Java", "JavaScript")])
+@pytest.mark.parametrize(
+    "one, other", [("FTPS", "FTP"), ("type 2", "type 2y"), ("Java", "JavaScript"), ("Canva", "Canvas")]
+)
 def test_letters_make_other_words(one: str, other: str) -> None:
-    """A capital S, a letter more and a longer word are something else."""
+    """A capital S, a letter more, a longer word, and a word of the language that ends in s are something else."""
     assert not sameness(form(one), form(other), is_person=False)
 
 

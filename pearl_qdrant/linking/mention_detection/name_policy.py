@@ -7,7 +7,8 @@ It is measured from a sample of the base when a linker first annotates, not from
 - Persons, places, organisations, works and events have proper names.
 - Other types are written as words if many canonical names have a lower-case word (`Diabetes mellitus`). Where case says
   nothing (single words, Title Case, all capitals), the types that the model's head predicts for the names decide.
-- Where canonical names start with small letters too, a capital means something: `Turkey` beside `turkey`.
+- Where canonical names start with small letters too, a capital means something: `Turkey` beside `turkey`; but not
+  where those that have one are common words without it: `Pneumonia` beside `migraine`.
 
 Decides whether a span can mention a name at all: by its letter case, by how common its words are, and as a whole.
 
@@ -91,6 +92,8 @@ class _Counts:
     with_small_word: int = 0
     predicted: int = 0
     predicted_proper: int = 0
+    common_with_capital: int = 0
+    mostly_names: int = 0  # of these
 
     def add(self, point: NamedPoint) -> None:
         words = _LETTERS.findall(point.name)
@@ -101,9 +104,19 @@ class _Counts:
         later = [word for word in words[1:] if len(word) > 3 and word.lower() not in CONNECTORS]
         self.long += bool(later)
         self.with_small_word += any(word[0].islower() for word in later)
+        lowered = point.name.lower()
+        if len(words) == 1 and words[0].istitle() and is_common(lowered):
+            self.common_with_capital += 1
+            self.mostly_names += is_mostly_name(lowered)
         if point.predicted_type is not None:
             self.predicted += 1
             self.predicted_proper += point.predicted_type in PROPER_TYPES
+
+    @property
+    def do_capitals_count(self) -> bool:
+        """Whether a capital means something, where names have both kinds of letters."""
+        is_any_word = self.common_with_capital > 1 and 2 * self.mostly_names < self.common_with_capital
+        return self.small_starts >= _SMALL_STARTS * self.names > 0 and not is_any_word
 
     def are_words(self, *, has_case: bool, has_type: bool) -> bool:
         if has_case and self.small_starts >= _WORDS * self.names > 0:
@@ -149,10 +162,10 @@ class NameCase:
         has_case = n_lower >= 0.05 * n_names and n_upper >= 0.02 * n_names  # acronyms and names of people are in all
         known = {name: counts for name, counts in by_type.items() if counts.names >= _LEAST}
         words = {n for n, counts in known.items() if counts.are_words(has_case=has_case, has_type=bool(n))}
-        capitals = {n for n, c in known.items() if has_case and c.small_starts >= _SMALL_STARTS * c.names}
+        capitals = {n for n, counts in known.items() if has_case and counts.do_capitals_count}
         kinds = {"untyped": False, "typed": True}
         others = {n for n, has_type in kinds.items() if everything.are_words(has_case=has_case, has_type=has_type)}
-        if has_case and everything.small_starts >= _SMALL_STARTS * everything.names > 0:
+        if has_case and everything.do_capitals_count:
             others.add("capitals count")
         is_capitals = n_names > n_lower < 0.05 * n_names
         return cls(frozenset(words), frozenset(capitals), frozenset(known), frozenset(others), has_case, is_capitals)

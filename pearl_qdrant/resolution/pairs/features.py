@@ -30,6 +30,7 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
+from pearl_qdrant.lexical.latin import latin
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity, slips, sorted_similarity, word_changes
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
@@ -111,7 +112,7 @@ DIFFERENCES = NameDifferences._fields[:-1]
 FROM_STRINGS = (
     *"same_words same_core edit other_order slips skeleton skeleton_short replaced any_replaced".split(),
     *"replaced_common replaced_rare only_more more_rare more_words inner initials number_more equal_numbers".split(),
-    *"code other_code acronym first_word last_word one_word length length_gap".split(),
+    *"code other_code acronym first_word last_word one_word length length_gap other_script".split(),
     *DIFFERENCES,
 )
 """Features of two strings alone; the last ones are those of the link decision (`linking.ranking.name_differences`)."""
@@ -143,16 +144,19 @@ class Form:
 
     Attributes:
         strings: Its features.
-        skeleton: Its consonants.
+        skeleton: Its consonants, in Latin letters.
+        letters: Its letters in the Latin script, without spaces; "" where the name is in that script.
     """
 
     strings: StringFeatures
     skeleton: str
+    letters: str = ""
 
 
 def form_of(name: str, folded: str) -> Form:
     """Prepare a name; `folded` is its folded form."""
-    return Form(string_features(name, folded), skeleton(folded))
+    written = latin(folded)
+    return Form(string_features(name, folded), skeleton(written), "" if written == folded else written.replace(" ", ""))
 
 
 def differences(a: Form, b: Form, *, is_person: bool) -> tuple[float, ...]:
@@ -166,7 +170,9 @@ def differences(a: Form, b: Form, *, is_person: bool) -> tuple[float, ...]:
 def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ...]:
     """Features in the order of `FROM_STRINGS`; the same for (b, a)."""
     one, two = a.strings, b.strings
-    similarity = edit_similarity(one.joined, two.joined)
+    is_other_script = bool(a.letters) != bool(b.letters)
+    ours, theirs = (a.letters or one.joined, b.letters or two.joined) if is_other_script else (one.joined, two.joined)
+    similarity = edit_similarity(ours, theirs)
     there, back = word_changes(one, two, _NOTHING), word_changes(two, one, _NOTHING)
     sounds = OSA.normalized_similarity(a.skeleton, b.skeleton) if a.skeleton and b.skeleton else 0.0
     short = min(len(a.skeleton), len(b.skeleton))
@@ -202,6 +208,7 @@ def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ..
         float(n_one == 1 and n_two == 1),
         min(len(one.joined), len(two.joined), _LONGEST) / _LONGEST,
         abs(len(one.joined) - len(two.joined)) / max(len(one.joined), len(two.joined), 1),
+        float(is_other_script),
         *differences(a, b, is_person=is_person),
     )
 

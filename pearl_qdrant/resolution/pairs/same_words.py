@@ -28,7 +28,7 @@ import numpy as np
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
-from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.lexical.word_rarity import is_word, word_rarity
 from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters, without_legal_forms
@@ -127,6 +127,8 @@ _CAMEL = re.compile(r"(?P<name>[A-Z][a-z]{3,})(?P<letters>[A-Z]{2,3}|\.?js|JS)$"
 
 SAME, PART = 1, 2
 
+_SHORT = 3  # of shorter words the list of those of texts knows nothing
+
 
 def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     """`SAME` if two names have the same words but for what does not matter, `PART` if one is part of a person's, or 0.
@@ -144,6 +146,7 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
         ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in x.words} for x in (one, two))
         differing = ours ^ theirs
         is_other = any(len(word) == 1 and word != "a" for word in differing) or _is_protocol(one, two)
+        is_other = is_other or _is_no_plural(one, two)
         return 0 if is_other else SAME
     if _UNIONS.get(one.folded, one.folded) == _UNIONS.get(two.folded, two.folded):
         return SAME
@@ -172,6 +175,12 @@ def _is_protocol(one: StringFeatures, two: StringFeatures) -> bool:
     """Whether a name of letters has a capital S more, which is no plural: `HTTP`, `HTTPS`, but `LLM`, `LLMs`."""
     longer = one.text if len(one.text) > len(two.text) else two.text
     return longer.isupper() and longer.endswith("S") and " " not in longer and not re.search("[AEIOUY]", longer)
+
+
+def _is_no_plural(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether one of two words is a word of texts that ends in s, and the other is none: `Canvas`, `Canva`."""
+    short, long = sorted((one.joined, two.joined), key=len)
+    return long == f"{short}s" and len(short) > _SHORT and is_word(long) and not is_word(short)
 
 
 def _has_other_ending(a: str, b: str) -> bool:
