@@ -16,7 +16,7 @@ from pearl_qdrant.resolution.judging import DEFAULT_BUDGET, Judge, apply_judge
 from pearl_qdrant.resolution.names import gather
 from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName
 from pearl_qdrant.resolution.resolution import Resolution
-from pearl_qdrant.settings import DEFAULT_DEVICE, SINGLE_MODEL
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
@@ -127,7 +127,7 @@ def _encoder(encoder: Encoder | None, linker: EntityLinker | None, model: str | 
         return linker.encoder
     from pearl_qdrant.encoder.loading import load_encoder
 
-    return load_encoder(model or SINGLE_MODEL, device=device)
+    return load_encoder(model or DEFAULT_MODEL, device=device)
 
 
 def _earlier(previous: Resolution | Iterable[ResolvedName] | PathLike | None) -> Resolution:

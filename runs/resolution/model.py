@@ -8,7 +8,8 @@ them, most things with one name and siblings beside them (`data.graph_sets`); an
 the world (`data.world_names`). A pair is right if both names are of one entity.
 
 The terms are features, what features exceed numbers, and products of two. Those of little weight are left out. The
-threshold of a precision is the lowest at which the clusters of all sets but `biomedical` have that pairwise precision.
+threshold of a precision is the lowest at which the clusters of `general` and of both graphs have that pairwise
+precision.
 The shift of each list (`PairModel.shift`) begins at the share of candidates that are right in all sets.
 About five minutes on two cores.
 """
@@ -246,7 +247,7 @@ def main(data: Path, out: Path, model: str, work: Path | None, only: str | None)
     dense, lexical = (probable[:, FEATURES.index(name)] for name in ("dense", "lexical"))
     text = {
         **stored,
-        "thresholds": choose([sets[0], *sets[2:]], fitted),
+        "thresholds": choose([sets[0], *sets[2:4]], fitted),
         "least_dense": round(float(np.quantile(dense, LOST)), 3),
         "least_lexical": round(float(np.quantile(lexical[dense < np.quantile(dense, 0.1)], 0.5)), 3),
         "model": model,

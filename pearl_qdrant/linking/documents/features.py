@@ -33,7 +33,7 @@ any cancer. Of several longer mentions with the words (of another form: of sever
 mention counts, else the first one after it. Its entities become candidates of the mention, each with the probability
 that it has for the other one.
 
-Similarity of the passage around a mention to the description of each entity, or to its canonical name without one.
+Similarity of the passage around a mention to the canonical name of each entity, and to the descriptions of namesakes.
 
 Only mentions that names leave open get the feature, and only their best candidates; the others get the mean, so that it
 says nothing of them.

@@ -13,7 +13,7 @@ Features of a candidate:
     rules           the logit of the ranking model and its rules, where the base has no popularity; as it is
     learned         log(1 + n / 0.3), n how often the mention meant it in labelled text
     word_type       log probability of its type by the words around, less the highest one
-    passage         cosine of the passage to its description, else to its canonical name
+    passage         cosine of the passage to its canonical name, of namesakes to their descriptions
     surname         probability of the person whose longer name ends with the mention
     first_name      the same, where the longer name begins with it
     part_of_name    the same for an entity that is no person

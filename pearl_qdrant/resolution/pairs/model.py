@@ -265,7 +265,7 @@ def _spelling(
     if len(ours) > 1 or len(theirs) > 1:
         return ""
     word, other = ours[0], theirs[0]
-    if word == other:
+    if word == other or one.folded.isascii() != two.folded.isascii():  # in another script nothing is spelt alike
         return ""
     is_alone = len(one.content) == len(two.content) == 1
     least = ONE_EDIT_LETTERS if are_unknown_places else _LEAST_LETTERS
