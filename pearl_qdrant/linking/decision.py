@@ -49,7 +49,7 @@ def decide(  # long: each of its arguments has its line, and each outcome its ow
     is_learned = probabilities is not None
     if probabilities is None:
         probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
-        if scored.rule is None:
+        if scored.rule not in ("exact name", "entity id"):
             probabilities = [min(one, EXACT_CERTAINTY) for one in probabilities]
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]

@@ -109,7 +109,7 @@ def test_near_mentions_share_a_passage() -> None:
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         encoded.extend(texts)
-        return np.eye(2)[[0, 1, 0]]
+        return np.eye(2)[[0, 1, 0][: len(texts)]]
 
     read: list[str] = []
 
@@ -127,8 +127,10 @@ def test_near_mentions_share_a_passage() -> None:
 
     assert [one.split()[0] for one in encoded[:2]] == ["w0", "w60"]
     assert encoded[2:] == ["Jordan, a player"], "of the two with one name, the one that has a description"
-    assert read == ["none", "river"]
+    assert read == ["player", "none", "river"]
     assert [one.tolist() for one in found] == [[1, 0, 0], [1, 0, 0], [0, 1, 1]]
+    (alone,) = Passages(text, encode, name_vectors).compare([(0, points[::2])])
+    assert alone.tolist() == [0, 0], "an entity that is no namesake there is compared by its name"
 
 
 def test_passages_are_for_open_mentions() -> None:

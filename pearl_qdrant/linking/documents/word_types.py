@@ -189,18 +189,18 @@ class Passages:
             if at is None or not 0 <= word - at <= SHARED:
                 passage, at = self._around(word), word
             of_request.append(passage)
-        described = {key: text for _, candidates in requests for key, text in _descriptions(candidates)}
+        described = [dict(_descriptions(candidates)) for _, candidates in requests]
         points = {_key(point): point for _, candidates in requests for point in candidates}
-        others = [key for key in points if key not in described]
-        of_text, texts = self._known, dict.fromkeys([*of_request, *described.values()])
-        if new := [text for text in texts if text not in of_text]:
+        of_text, texts = self._known, [*of_request, *(text for told in described for text in told.values())]
+        if new := [text for text in dict.fromkeys(texts) if text not in of_text]:
             of_text |= zip(new, self.encode(new), strict=True)
-        of_entity = {key: of_text[text] for key, text in described.items()}
-        of_entity |= zip(others, self.name_vectors([points[key] for key in others]), strict=True)
-        return [
-            np.array([of_entity[_key(point)] for point in candidates]) @ of_text[passage]
-            for passage, (_, candidates) in zip(of_request, requests, strict=True)
-        ]
+        of_name = dict(zip(points, self.name_vectors(list(points.values())), strict=True))
+        found = []
+        for passage, told, (_, candidates) in zip(of_request, described, requests, strict=True):
+            keys = [_key(point) for point in candidates]
+            vectors = np.array([of_text[told[key]] if key in told else of_name[key] for key in keys])
+            found.append(vectors @ of_text[passage])
+        return found
 
     def _around(self, word: int) -> str:
         """The words around one of them."""

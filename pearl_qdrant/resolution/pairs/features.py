@@ -150,7 +150,7 @@ class Form:
 
     strings: StringFeatures
     skeleton: str
-    letters: str = ""
+    letters: str
 
 
 def form_of(name: str, folded: str) -> Form:

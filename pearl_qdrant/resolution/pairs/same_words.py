@@ -145,9 +145,8 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     if words_without_forms(one) == words_without_forms(two):
         ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in x.words} for x in (one, two))
         differing = ours ^ theirs
-        is_other = any(len(word) == 1 and word != "a" for word in differing) or _is_protocol(one, two)
-        is_other = is_other or _is_no_plural(one, two)
-        return 0 if is_other else SAME
+        is_letter = any(len(word) == 1 and word != "a" for word in differing)
+        return 0 if is_letter or _is_protocol(one, two) or _is_no_plural(one, two) else SAME
     if _UNIONS.get(one.folded, one.folded) == _UNIONS.get(two.folded, two.folded):
         return SAME
     if _with_umlauts(one) == _with_umlauts(two):

@@ -281,7 +281,7 @@ class ServerCollection(Collection):
     def _retrieve_vectors(self, ids: list[str]) -> dict[str, list[float]]:
         self._check_open()
         rows = retrieve(self._connection, self._physical, ids, dim=self._manifest.dim)
-        return {str(row.id): row.vector[DENSE] for row in rows if row.vector}
+        return {str(row.id): row.vector[DENSE] for row in rows if row.vector and DENSE in row.vector}
 
     def _count(self, point_filter: PointFilter | None) -> int:
         return self._count_filtered(to_filter(point_filter))

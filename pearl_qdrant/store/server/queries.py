@@ -197,7 +197,8 @@ def retrieve(connection: Connection, collection: str, ids: Sequence[str], *, dim
 
     def read(content: bytes) -> list[Row]:
         rows = _read_rows(content).result
-        if dim is not None and any(len(row.vector[DENSE]) != dim for row in rows if row.vector):
+        vectors = [row.vector[DENSE] for row in rows if row.vector and DENSE in row.vector]
+        if dim is not None and any(len(vector) != dim for vector in vectors):
             raise ValueError(f"a vector does not have {dim} dimensions")
         return rows
 
