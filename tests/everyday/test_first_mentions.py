@@ -131,3 +131,13 @@ def test_names_in_other_languages_do_not_hide_a_slip(aliases: list[str]) -> None
     assert (link.entity_id, link.candidates[0].name) == ("HUN", "Hungary")
     assert link.probability is not None
     assert link.probability > 0.95
+
+
+def test_no_name_is_more_probable_than_an_exact_one(linker: EntityLinker) -> None:
+    """A slip reads no more certain than the name itself."""
+    exact, slip = linker.link("Albert Einstein"), linker.link("Albert Einstien")
+
+    assert exact.entity_id == slip.entity_id
+    assert exact.probability == pytest.approx(0.985, abs=1e-3)
+    assert slip.probability is not None
+    assert 0.9 < slip.probability <= 0.985
