@@ -12,7 +12,8 @@ and only where it is written in small letters, so that names do not count.
 
 `known_words.txt` has the words, names too, that at least `LEAST_TEXTS` articles have in any letter case, but for those
 that are probably slips: fewer than `SLIP_TEXTS` articles have them, and `SLIP_FACTOR` times as many have a word one
-edit away.
+edit away. They begin with a capital unless at least `SMALL_TEXTS` articles, and `SMALL_SHARE` of those that have the
+word within a sentence, write it in small letters there.
 
 The shipped lists were counted in 27,405 articles of English Wikipedia.
 """
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -35,6 +37,8 @@ LEAST_TEXTS = 4
 LEAST_LETTERS = 4
 SLIP_FACTOR = 100
 SLIP_TEXTS = 8
+SMALL_TEXTS = 3
+SMALL_SHARE = 0.1
 _WORD = re.compile(r"(?<![^\W_])[a-z]+(?![^\W_])")
 _ANY = re.compile(r"(?<![^\W_])[^\W\d_]+(?![^\W_])")
 _TOKEN = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\S|\n")
@@ -77,8 +81,21 @@ def known_words(path: Path) -> list[str]:
         near = {other for shorter in _shortened(word) for other in frequent.get(shorter, ())}
         return any(counts[o] >= SLIP_FACTOR * counts[word] and OSA.distance(o, word) == 1 for o in near)
 
-    kept = (word for word in counts if len(word) >= LEAST_LETTERS)
-    return sorted(word for word in kept if counts[word] >= SLIP_TEXTS or not is_slip(word))
+    long = (word for word in counts if len(word) >= LEAST_LETTERS)
+    kept = sorted(word for word in long if counts[word] >= SLIP_TEXTS or not is_slip(word))
+    small = _written_small(path, set(kept))
+    return [word if word in small else word.capitalize() for word in kept]
+
+
+def _written_small(path: Path, words: set[str]) -> set[str]:
+    """The words that texts also write in small letters within a sentence."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for text in read_texts(path):
+        tokens = _TOKEN.findall(text)
+        within = (now for before, now in pairwise(tokens) if before[0].isalpha() or before == ",")
+        counts.update({(now.lower(), now[0].isupper()) for now in within if now.lower() in words})
+    least = {word: max(SMALL_TEXTS, SMALL_SHARE * (counts[word, False] + counts[word, True])) for word in words}
+    return {word for word in words if counts[word, False] >= least[word]}
 
 
 def _shortened(word: str) -> set[str]:

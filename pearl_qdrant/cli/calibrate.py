@@ -144,7 +144,7 @@ def calibrate(  # long: each of its options has its line, and help its examples
 
 def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str | None, device: str) -> None:
     """Ask for the entities of the mentions that would tell most, and add each answer to the file of pairs at once."""
-    from pearl_qdrant.linking.calibration.labels import choose_to_label
+    from pearl_qdrant.linking.calibration.labels import MIN_PAIRS, choose_to_label
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.mentions import read_text_lines
 
@@ -167,7 +167,8 @@ def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str 
                 file_of_pairs.write(f"{' '.join(link.mention.split())}\t{by_rank.get(answer, answer)}\n")
                 file_of_pairs.flush()
     n_pairs = len(_read_labels(pairs))
-    echo(f"{pairs} has {n_pairs:,} pairs; with 50 of them: pearl-qdrant calibrate --collection {name} --pairs {pairs}")
+    command = f"pearl-qdrant calibrate --collection {name} --pairs {pairs}"
+    echo(f"{pairs} has {n_pairs:,} pairs; with {MIN_PAIRS} of them: {command}")
 
 
 def _reset(name: str, store: str, *, as_json: bool) -> None:

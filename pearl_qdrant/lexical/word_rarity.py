@@ -4,8 +4,8 @@
 
 A word that is frequent in any text says little about which entity a mention means: `patients with measles` is measles.
 `english_words.txt` has the most frequent words, the most frequent first, and `capitalised_words.txt` those that are
-often parts of names; `known_words.txt` has all words, names too, that several articles have. `runs/english_words.py`
-makes them.
+often parts of names; `known_words.txt` has all words that several articles have, with a capital where they are names.
+`runs/english_words.py` makes them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from pearl_qdrant.lexical.spelling_variants import variant_word
 WORDS_FILE = "english_words.txt"
 CAPITALISED_FILE = "capitalised_words.txt"
 KNOWN_FILE = "known_words.txt"
+
+_LEAST_LETTERS = 4
+"""Letters of the known words."""
 
 
 def word_rarity(word: str) -> float:
@@ -75,10 +78,17 @@ def is_mostly_name(word: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _words_of_texts() -> frozenset[str]:
-    return frozenset(files(__package__).joinpath(KNOWN_FILE).read_text("utf-8").split())
+def _words_of_texts() -> dict[str, bool]:
+    """Words in small letters, and whether texts write them so."""
+    words = files(__package__).joinpath(KNOWN_FILE).read_text("utf-8").split()
+    return {word.lower(): word.islower() for word in words}
 
 
 def is_word(word: str) -> bool:
     """Whether texts have a folded word as it is written, a name too: `iraq`, not `iraqq`; of at least four letters."""
     return word in _words_of_texts()
+
+
+def is_written_small(word: str) -> bool:
+    """Whether texts have a lower-case word in small letters: `split`, `apple`, not `google`."""
+    return _words_of_texts().get(word, len(word) < _LEAST_LETTERS and is_common(word) and not is_mostly_name(word))

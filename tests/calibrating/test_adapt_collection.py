@@ -62,7 +62,7 @@ def test_the_mentions_that_tell_most_are_asked(run: Run, store: str, tmp_path: P
     first, second = (label.mention for label in read_pairs(pairs))
     assert [label.entity_id is None for label in read_pairs(pairs)] == [False, True]
     assert "3 of 3" in done.err
-    assert "has 2 pairs; with 50 of them" in done.out
+    assert "has 2 pairs; with 30 of them" in done.out
     again = run(*asked, "--pairs", str(pairs), stdin=b"q\n")
     assert f": {first}\n" not in again.err
     assert f": {second}\n" not in again.err

@@ -22,6 +22,7 @@ from pearl_qdrant.linking.calibration.metrics import (
     calibration_error,
     changes_by_kind,
     coverage_and_precision,
+    gain_of_links,
     loses_exact_names,
     nil_f1,
     right_minus_wrong,
@@ -234,3 +235,12 @@ def test_only_a_lost_exact_name_is_a_loss_of_names(
 ) -> None:
     """Fewer right links of exact names count; fewer of another kind are weighed against wrong ones."""
     assert loses_exact_names([change("case", (1.0, 0.0), (1.0, 0.0)), change(kind, before, after)]) is is_lost
+
+
+def test_the_gain_of_links_has_a_standard_error() -> None:
+    """One of four links more that is right, and one that is wrong: nothing gained, and little known."""
+    before = answers([0.9, 0.9, 0.1, 0.1], [1, 1, 1, 0])
+    after = answers([0.9, 0.9, 0.9, 0.9], [1, 1, 1, 0])
+
+    assert gain_of_links(before, after, 0.5, 0.5) == (0.0, pytest.approx(np.sqrt(2) / 4))
+    assert gain_of_links(before, after, 0.5, 0.95) == (-0.5, pytest.approx(0.25))

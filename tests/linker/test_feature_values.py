@@ -159,3 +159,27 @@ def _with_similarity(mention: str, one: MatchedName) -> MatchedName:
     """A found name with its edit similarity, as the search gives it."""
     joined = string_features(mention).joined, string_features(one.point.name).joined
     return replace(one, edit_similarity=edit_similarity(*joined))
+
+
+@pytest.mark.parametrize(
+    "mention, called, type_, is_apart",
+    [
+        ("garbage collection", "Garbage", "ORG", True),
+        ("Mobile phone", "Mobile", "GPE", True),
+        ("trips to reading", "Reading", "GPE", False),
+        ("the Garbage tour", "Garbage", "ORG", False),
+        ("google search", "Google", "ORG", False),
+        ("severe depression", "Depression", "OTHER", False),
+        ("apple pie", "apple", "ORG", False),
+    ],
+)
+def test_a_word_that_is_also_a_name_is_no_name_in_a_phrase(
+    mention: str, called: str, type_: str, is_apart: bool
+) -> None:
+    """In small letters beside other words, and after no preposition; names that are no words stay names."""
+    (found,) = scored(
+        mention, [MatchedName(NamePoint("kb", "E1", called, called, True, types=(type_,)), 0.5, 0.0)]
+    ).found
+
+    assert (features(found)["added_apart"] == 1.0) == is_apart
+    assert (features(found)["added_plain"] > 0.0) <= (not is_apart)

@@ -3,7 +3,7 @@
     labels      pairs from a file; or everyday mentions of every kind, made from the names (`linking.mention_kinds`)
     NIL         those that the labels mark; without any, some entities are excluded with all that share their names
     score       every mention once; the fit works on its features
-    fit         slope, NIL bias, threshold (`platt_scaling.py`); on labelled pairs the coefficients too
+    fit         slope and NIL bias, or on labelled pairs the coefficients; the threshold (`platt_scaling.py`)
     compare     what becomes of each kind of mention before and after; a calibration that makes it worse is not stored
 
 Made mentions are easier than what people write, so labelled pairs give a better calibration.
@@ -25,7 +25,6 @@ from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.adaptation import Adaptation
 from pearl_qdrant.linking.calibration.held_out import IntArray, Samples, collect, score_held_out
 from pearl_qdrant.linking.calibration.labels import (
-    LABELLED,
     KnownMentions,
     Label,
     check_made,
@@ -34,7 +33,13 @@ from pearl_qdrant.linking.calibration.labels import (
     read_pairs,
     with_learned,
 )
-from pearl_qdrant.linking.calibration.metrics import KindChange, changes_by_kind, loses_exact_names, right_minus_wrong
+from pearl_qdrant.linking.calibration.metrics import (
+    KindChange,
+    changes_by_kind,
+    gain_of_links,
+    loses_exact_names,
+    right_minus_wrong,
+)
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import read_text_lines
@@ -47,6 +52,9 @@ from pearl_qdrant.store.schema import LinkCalibration
 
 ALLOWED_FALL = 0.02
 """Share of the mentions by which right minus wrong links may fall."""
+
+ERRORS = 2.0
+"""Standard errors of that difference by which it may fall, too: what thirty mentions do not tell from nothing."""
 
 SourceOfLabels = Literal["pairs", "names"]
 
@@ -284,7 +292,11 @@ def calibrate(
         of_control = _score(store, collection, encoder, control, shipped)
         changes += _changes_of_control(of_control, control, before, model_before, fitted)
     return CollectionFit(
-        fitted, "names" if labels is None else "pairs", wanted, changes, _is_worse(changes, fitted, wanted)
+        fitted,
+        "names" if labels is None else "pairs",
+        wanted,
+        changes,
+        _is_worse(changes, fitted, before.threshold, wanted),
     )
 
 
@@ -318,15 +330,13 @@ def _changes_of_control(
     )
 
 
-def _is_worse(changes: Sequence[KindChange], fitted: Fit, precision: float | None) -> bool:
-    """Whether exact names are lost, or right minus wrong links fall although the precision was high enough before.
-
-    They may fall by `ALLOWED_FALL`, which fifty mentions do not tell from nothing: the same call again is no error.
-    """
-    own = [change for change in changes if change.kind == LABELLED] or changes
-    gain_before, gain_after = right_minus_wrong(own)
+def _is_worse(changes: Sequence[KindChange], fitted: Fit, threshold_before: float, precision: float | None) -> bool:
+    """Whether exact names are lost, or right minus wrong links fall although the precision was high enough before."""
+    gain, error = gain_of_links(
+        fitted.answers_before, fitted.answers_after, threshold_before, fitted.calibration.threshold
+    )
     was_precise = precision is None or fitted.before.precision >= precision
-    return loses_exact_names(changes) or (was_precise and gain_after < gain_before - ALLOWED_FALL)
+    return loses_exact_names(changes) or (was_precise and gain < -max(ALLOWED_FALL, ERRORS * error))
 
 
 def _check_arguments(collection: Collection, precision: float | None, nil_share: float | None) -> None:

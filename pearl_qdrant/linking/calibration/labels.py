@@ -127,7 +127,10 @@ def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[l
 
 
 MIN_MENTIONS = 50
-"""Fewer mentions cannot show a precision of 95 %."""
+"""Fewer made mentions cannot show a precision of 95 %."""
+
+MIN_PAIRS = 30
+"""Labelled pairs from which the fit helped on every curated set."""
 
 PER_KIND = 200
 """Mentions of each kind that are made from the base."""
@@ -218,10 +221,10 @@ def check_made(collection: Collection, made: KnownMentions) -> None:
 def _check_enough(labels: Sequence[Label]) -> None:
     """Raise a CalibrationError if there are too few labels."""
     n_known = sum(label.entity_id is not None for label in labels)
-    if len(labels) < MIN_MENTIONS or n_known < MIN_MENTIONS // 2:
+    if len(labels) < MIN_PAIRS or n_known < MIN_PAIRS // 2:
         raise CalibrationError(
-            f"There are {len(labels):,} pairs, {n_known:,} of them with an entity. At least {MIN_MENTIONS} are needed, "
-            f"{MIN_MENTIONS // 2} of them with an entity; a thousand are better."
+            f"There are {len(labels):,} pairs, {n_known:,} of them with an entity. At least {MIN_PAIRS} are needed, "
+            f"{MIN_PAIRS // 2} of them with an entity; a thousand are better."
         )
 
 

@@ -319,6 +319,20 @@ def right_minus_wrong(changes: Sequence[KindChange]) -> tuple[float, float]:
     return before / total, after / total
 
 
+def gain_of_links(
+    before: Answers, after: Answers, threshold_before: float, threshold_after: float
+) -> tuple[float, float]:
+    """What right minus wrong links gain, as a share of the same n mentions by weight, and its standard error."""
+
+    def values(answers: Answers, threshold: float) -> FloatArray:
+        return is_linked(answers, threshold) * (2 * answers.first_correct - 1)
+
+    shares = before.weights / (before.weights.sum() or 1.0)
+    gains = values(after, threshold_after) - values(before, threshold_before)
+    mean = float(shares @ gains)
+    return mean, float(np.sqrt((shares**2) @ (gains - mean) ** 2))
+
+
 def loses_exact_names(changes: Sequence[KindChange]) -> bool:
     """Whether fewer names of one entity are linked than before."""
     return any(change.kind == EXACT_KIND and change.after.right < change.before.right - 1e-9 for change in changes)

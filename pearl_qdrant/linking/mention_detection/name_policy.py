@@ -40,13 +40,11 @@ from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
+from pearl_qdrant.linking.ranking.candidate_features import PROPER_TYPES
 from pearl_qdrant.records import Candidate, Link
 
 SAMPLE = 4_000
 """Points read of each collection. Their ids are hashes, so the first ones are a random sample."""
-
-PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC EVENT WORK_OF_ART LAW".split())
-"""Coarse types whose names are capitalised in running text."""
 
 _WORDS = 0.3
 """Names are words if this share of them has a lower-case word where proper names have capitals. Of the bases that were

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.latin import latin
+from pearl_qdrant.lexical.word_rarity import is_written_small
 from pearl_qdrant.linking.ranking.edit_features import (
     UNCHANGED,
     is_misread,
@@ -38,6 +40,9 @@ from pearl_qdrant.linking.ranking.string_features import (
 from pearl_qdrant.linking.ranking.type_agreement import type_agreement
 from pearl_qdrant.store.schema import NamePoint
 
+PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC EVENT WORK_OF_ART LAW".split())
+"""Coarse types whose names are capitalised in running text."""
+
 SOME_LEXICAL = 0.5
 """Lexical score above which more of it adds less."""
 
@@ -48,6 +53,9 @@ _NO_MARGINS = (0.0,) * (MARGINS.stop - MARGINS.start)
 
 LEAST_LOG_SIZE = math.log(300)
 """The coefficients are fitted to bases of 300 names and more."""
+
+_PREPOSITIONS = frozenset("about around at by for from in near of on to towards via with".split())
+"""Words after which stands a whole name."""
 
 LONG = 30
 """Letters and digits beyond which a mention counts as no longer."""
@@ -94,7 +102,10 @@ def candidate_features(  # long: one line for each feature
     n_slips = int(misread) or (0 if is_code else slips(of_mention, of_name, similarity))
     is_short = not is_other and is_short_slip(of_mention, of_name, similarity)
     is_new_word = bool(n_slips or is_short) and is_unknown(of_mention, of_name, known)
-    if changes.added_plain and (differences.is_other_name or differences.opposite):
+    is_phrase = changes.only_added > 0.0 and is_proper(point) and _are_words(of_mention, of_name)
+    if is_phrase and not differences.added_same:
+        differences = differences._replace(added_apart=1.0)
+    if changes.added_plain and (is_phrase or differences.is_other_name or differences.opposite):
         changes = changes._replace(added_plain=0.0)  # `Stripe Press`, `Ian Clark (river)`: no words around a name
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
     return (
@@ -126,6 +137,23 @@ def candidate_features(  # long: one line for each feature
         1.0 if is_wanted else 0.0,
         *differences[:-2],
     )
+
+
+def _are_words(mention: StringFeatures, name: StringFeatures) -> bool:
+    """Whether a longer mention has the words of a proper name as any text has them, in small letters beside other
+    words: `garbage collection`, `first kiss`; not `trips to reading`.
+    """
+    text = mention.text
+    if not text[1:].islower() or name.text.islower() or not all(is_written_small(word) for word in name.content):
+        return False
+    words = mention.folded.split()
+    return not any(before in _PREPOSITIONS and word in name.words for before, word in pairwise(words))
+
+
+def is_proper(point: NamePoint) -> bool:
+    """Whether a name is written with capitals in running text, as `is_person`."""
+    types = point.types or ((point.predicted_type,) if point.predicted_type else ())
+    return not PROPER_TYPES.isdisjoint(types)
 
 
 def is_person(point: NamePoint) -> bool:
