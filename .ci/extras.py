@@ -2,6 +2,7 @@
 
     python .ci/extras.py                            all extras, with each of Python 3.10 to 3.13 that is found
     python .ci/extras.py --python 3.11 arrow serve  these two
+    python .ci/extras.py --lowest                   with the lowest versions that pyproject.toml allows (needs uv)
 
 The wheel is built once; each environment gets it, the extra, and the versions of constraints.txt, and is deleted after
 its test. `none` is the package without an extra. `dev` and `docs` are for a clone, and `.ci/run` uses them.
@@ -162,7 +163,7 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def check(python: str, wheel: Path, extra: str) -> str:
+def check(python: str, wheel: Path, extra: str, *, is_lowest: bool) -> str:
     """Install the wheel with an extra into a fresh environment, and run its test: "works", or the error."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -176,9 +177,10 @@ def check(python: str, wheel: Path, extra: str) -> str:
         else:
             venv = [python, "-m", "venv", "--without-pip"]
             pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
+        versions = ["--resolution", "lowest-direct"] if is_lowest else ["-c", ROOT / "constraints.txt"]
         for step, command in (
             ("venv", [*venv, work / "venv"]),
-            ("install", [*pip, "-c", ROOT / "constraints.txt", wanted]),
+            ("install", [*pip, *versions, wanted]),
             ("use", [own, work / "smoke.py"]),
         ):
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
@@ -194,7 +196,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("extras", nargs="*", metavar="EXTRA", help="by default all")
     parser.add_argument("--python", action="append", choices=PYTHONS, help="may be repeated; by default all")
+    parser.add_argument("--lowest", action="store_true", help="the lowest versions of pyproject.toml")
     given = parser.parse_args()
+    if given.lowest and shutil.which("uv") is None:
+        parser.error("--lowest needs uv")
     if unknown := set(given.extras) - SMOKE.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(SMOKE)}")
     pythons = {version: find_python(version) for version in given.python or PYTHONS}
@@ -206,7 +211,10 @@ def main() -> None:
         subprocess.run(build, check=True)
         (wheel,) = Path(folder).glob("*.whl")
         for extra in given.extras or SMOKE:
-            found = [check(python, wheel, extra) if python else "no interpreter" for python in pythons.values()]
+            found = [
+                check(python, wheel, extra, is_lowest=given.lowest) if python else "no interpreter"
+                for python in pythons.values()
+            ]
             has_failed |= any(one.startswith("fails") for one in found)
             print(f"| `{extra}` | {' | '.join(found)} |", flush=True)
     sys.exit(has_failed)

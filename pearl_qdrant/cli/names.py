@@ -202,7 +202,8 @@ def resolve(  # long: each of its options has its line, and help its examples
 
         merged = resolve_graph(graph, options, out=out)
         _print(merged.resolution, merged.path, as_json=as_json)
-        echo(f"{merged.report.to_text()}\n{merged.path}; nodes: {merged.nodes}; review: {merged.review}", err=True)
+        places = f"{merged.path}; nodes: {merged.nodes}; review: {merged.review}"
+        echo(*merged.report.to_text().split("\n"), places, err=True)
         return
     _write(options(() if names is None else read_names(names, name_of(names))), out, review, as_json=as_json)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -36,7 +37,9 @@ def test_a_notebook_is_stored_without_outputs(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     """Run in its own folder, every cell does, and what it asserts holds."""
-    pytest.importorskip("nbclient")  # not with Python 3.10, for which the frameworks have no releases
+    pytest.importorskip("nbclient")  # not with Python 3.10, as the frameworks
+    if path.stem == "neo4j_graphrag" and importlib.util.find_spec(path.stem) is None:
+        pytest.skip("neo4j-graphrag is not installed")
     folder = tmp_path / "contrib" / "notebooks"
     folder.mkdir(parents=True)
     shutil.copytree(ROOT / "examples" / "graph", tmp_path / "examples" / "graph")

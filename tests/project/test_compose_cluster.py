@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 NODES = ("qdrant-1", "qdrant-2", "qdrant-3")
 
-SAME = ("image", "restart", "ulimits", "healthcheck", "stop_grace_period", "logging")
+SAME = ("image", "restart", "ulimits", "healthcheck", "stop_grace_period", "logging", "mem_limit", "cpus")
 """What a node has as the single server has it."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -19,14 +20,16 @@ import pytest
 import yaml
 
 from pearl_qdrant.errors import SettingsError
+from pearl_qdrant.service.observing import Metrics
 from pearl_qdrant.settings import ServerAccess
 
 ROOT = Path(__file__).resolve().parents[2]
+MONITORING = ROOT / "contrib" / "monitoring"
 
 SERVICE_KEYS = {
-    "build", "cap_drop", "command", "depends_on", "deploy", "entrypoint", "environment", "healthcheck", "image",
-    "logging", "network_mode", "ports", "profiles", "read_only", "restart", "security_opt", "stop_grace_period",
-    "tmpfs", "ulimits", "volumes", "working_dir",
+    "build", "cap_drop", "command", "cpus", "depends_on", "deploy", "entrypoint", "environment", "healthcheck", "image",
+    "logging", "mem_limit", "network_mode", "ports", "profiles", "read_only", "restart", "security_opt",
+    "stop_grace_period", "tmpfs", "ulimits", "volumes", "working_dir",
 }  # fmt: skip
 """Keys of a service that the Compose specification has, as far as they are used here."""
 
@@ -68,7 +71,7 @@ def test_volumes_are_declared(compose: dict[str, Any]) -> None:
 
 def test_our_containers_can_do_little(compose: dict[str, Any]) -> None:
     """Each container of ours has a read-only root file system, no capabilities, and memory for temporary files."""
-    assert set(ours(compose)) == {"service", "service-gpu", "ingest"}
+    assert set(ours(compose)) == {"service", "service-gpu", "ingest", "backup"}
     for name, service in ours(compose).items():
         assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
@@ -101,12 +104,36 @@ def test_profiles_start_nothing_by_themselves(compose: dict[str, Any]) -> None:
     """`docker compose up` makes keys, loads a base, and starts Qdrant and one service; the GPU is asked for."""
     profiles = {name: service.get("profiles", []) for name, service in compose["services"].items()}
 
-    assert profiles == {"keys": [], "qdrant": [], "service": [], "ingest": [], "service-gpu": ["gpu"]}
+    assert {name for name, named in profiles.items() if not named} == {"keys", "qdrant", "service", "ingest"}
+    assert {name for name, named in profiles.items() if named == ["metrics"]} == {"prometheus", "grafana"}
+    assert (profiles["service-gpu"], profiles["backup"]) == (["gpu"], ["backup"])
     ports = [port for service in compose["services"].values() for port in service.get("ports", ())]
     assert len({re.sub(r"\$\{\w+:-(\d+)\}", r"\1", port).split(":")[1] for port in ports}) == len(ports)
     assert compose["services"]["ingest"]["restart"] == "no"
     (device,) = compose["services"]["service-gpu"]["deploy"]["resources"]["reservations"]["devices"]
     assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+
+
+def test_memory_is_bounded(compose: dict[str, Any]) -> None:
+    """No container that stays takes all memory of the machine; Qdrant and ours also have a limit of processors."""
+    for name, service in compose["services"].items():
+        assert ("mem_limit" in service) is (name != "keys"), name
+        assert ("cpus" in service) is (name in {"qdrant", *ours(compose)}), name
+
+
+def test_the_metrics_of_the_dashboard_exist(compose: dict[str, Any]) -> None:
+    """Prometheus asks service and server with the keys; each graph is of a metric that there is."""
+    asked = yaml.safe_load((MONITORING / "prometheus.yml").read_text("utf-8"))["scrape_configs"]
+    for one in asked:
+        (target,) = one["static_configs"][0]["targets"]
+        assert target.partition(":")[0] in compose["services"]
+        assert one["authorization"]["credentials_file"].startswith("/keys/")
+    assert "allowed_hosts=service" in compose["services"]["service"]["command"]
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text("utf-8"))
+    shown = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    measured = Metrics().text().decode()
+    for name in re.findall(r"pearl_qdrant_\w+", " ".join(shown)):
+        assert f"# HELP {name.removesuffix('_total').removesuffix('_bucket')}" in measured, name
 
 
 def test_commands_of_the_containers_are_ours(compose: dict[str, Any]) -> None:
@@ -121,6 +148,7 @@ def test_commands_of_the_containers_are_ours(compose: dict[str, Any]) -> None:
     assert command[0] == "serve"
     assert all(word in shown for word in command if word.startswith("--"))
     assert read_settings({}, [command[command.index("--set") + 1]]).allow_writing is False
+    compile(compose["services"]["backup"]["entrypoint"][2], "backup", "exec")
     entry = compose["services"]["ingest"]["entrypoint"]
     assert entry == ["pearl-qdrant", "ingest"]
     example = ROOT / "examples" / re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", compose["services"]["ingest"]["command"][0])

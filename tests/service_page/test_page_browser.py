@@ -99,7 +99,20 @@ def test_a_mention_is_typed_and_linked_by_keyboard(watched: Watched, address: st
     assert float(page.locator(".candidate.linked .fill").first.evaluate("bar => parseFloat(bar.style.inlineSize)")) > 10
     assert "probability" in page.locator("#status").text_content()
     page.click(".why summary")
-    assert page.locator(".why pre").text_content()
+    assert page.locator(".why").text_content().startswith("Whylinked")
+
+
+def test_reasons_are_bars(watched: Watched, address: str) -> None:
+    """What speaks for a link is a bar to the right, what speaks against it one to the left."""
+    page = watched.open(address)
+    link(page, "new yrok times")
+    page.click(".why summary")
+
+    assert page.locator(".reason").count() > 2
+    for row in page.locator(".reason").all():
+        against, for_it = (one.bounding_box()["width"] for one in row.locator(".fill").all()[:2])
+        is_negative = row.locator("code").first.text_content().startswith("-")
+        assert (against > for_it) is is_negative or against == for_it == 0
 
 
 def test_nil_says_why(watched: Watched, address: str) -> None:

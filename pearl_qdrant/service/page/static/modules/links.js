@@ -1,4 +1,4 @@
-// A link with its candidates: scores as bars, types, description, the reason for NIL, and what people say of it.
+// A link with its candidates: scores and reasons as bars, types, description, why it is NIL, and what people say of it.
 
 import * as api from "./api.js";
 import { colourClass, typeOf } from "./colours.js";
@@ -123,6 +123,20 @@ function candidateItem(link, candidate, whenLearned) {
   );
 }
 
+const NUMBERED = /^\s+([+-]\d+\.\d\d)(?:\s+([+-]\d+\.\d\d))?\s\s(.+)$/;
+
+/** The numbers of an explanation as bars, what speaks for it to the right; its other lines as they are. */
+function reasons(lines) {
+  const found = lines.map((line) => NUMBERED.exec(line));
+  const most = Math.max(1, ...found.flatMap((one) => one?.slice(1, 3).map((value) => Math.abs(value ?? 0)) ?? []));
+  const side = (value) => el("span", {}, bar(-value / most, "against"), bar(value / most), el("code", {}, value));
+  return lines.map((line, place) => {
+    if (!found[place]) return el("p", {}, line);
+    const [, first, second, words] = found[place];
+    return el("p", { className: "reason" }, side(first), second !== undefined && side(second), el("span", {}, words));
+  });
+}
+
 function verdict(link) {
   if (link.entity_id !== null) {
     return el(
@@ -179,7 +193,7 @@ export function showLink(place, link, { again = async () => null, note = null } 
     note && el("p", { className: "note" }, note),
     link.warnings?.map((text) => el("p", { className: "note" }, text)),
     link.explanation?.length > 0 &&
-      el("details", { className: "why" }, el("summary", {}, "Why"), el("pre", {}, link.explanation.join("\n"))),
+      el("details", { className: "why" }, el("summary", {}, "Why"), el("div", {}, reasons(link.explanation))),
     link.candidates.length > 0 && el("h2", {}, "Candidates"),
     el("ol", { className: "candidates" }, shown.map((one) => candidateItem(link, one, whenLearned))),
     folded.length > 0 &&
