@@ -172,9 +172,7 @@ class RowReader:
                 return COMMENT
             return TOO_FEW_COLUMNS if is_short else NO_NAME if id_ else NO_ID
         if table.is_typed:
-            texts = [
-                cell if isinstance(cell, str) else str(cell) for cell in row if isinstance(cell, (str, list, dict))
-            ]
+            texts = [str(cell) for cell in row if isinstance(cell, (str, bytes, list, dict))]
             if any("\0" in text or "\\x00" in text for text in texts):
                 return NUL_CHARACTER
             return LINE_TOO_LONG if sum(map(len, texts)) > limits.MAX_LINE_BYTES else None

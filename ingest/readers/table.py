@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -25,7 +24,7 @@ from ingest.io.streams import STDIN, is_folder, list_inputs
 from ingest.readers import layouts
 from ingest.readers.arrow_rows import check_path, find_container
 from ingest.readers.cells import LISTS, ONE, guess_separator, text_of
-from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, find_layout, override
+from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, complete, find_layout
 from ingest.readers.delimited import check_delimiter
 from ingest.readers.json_records import looks_like_json
 from ingest.readers.layouts import Base, Shape
@@ -274,7 +273,7 @@ class TableReader(ReaderBase):
     def _find_layout(self, table: Table, base: Base | None, shape: Shape | None, report: ReadReport) -> Layout:
         columns = self._columns
         if shape is not None:
-            columns = override(_present(shape.columns, table.header or []), columns)
+            columns = complete(columns, shape.columns, table.header or [])
         layout = find_layout(table, columns)
         for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
             cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
@@ -322,18 +321,6 @@ class TableReader(ReaderBase):
     def _types_of(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Native and coarse types. Most rows share a few combinations, which are remembered."""
         return (self._types if sum(map(len, native)) <= _MAX_CACHED else self._find_types)(native)
-
-
-def _present(columns: TableColumns, header: Sequence[str]) -> TableColumns:
-    """The columns without those that a file lacks; id and name stay, so that their lack is an error."""
-    names = {name.casefold() for name in header}
-    return replace(
-        columns,
-        types=tuple(one for one in columns.types if one.casefold() in names),
-        aliases=tuple(one for one in columns.aliases if one.casefold() in names),
-        description=columns.description if (columns.description or "").casefold() in names else None,
-        popularity=columns.popularity if (columns.popularity or "").casefold() in names else None,
-    )
 
 
 def _say_separator(separator: str) -> str:

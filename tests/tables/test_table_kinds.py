@@ -224,7 +224,7 @@ def test_a_compressed_arrow_file_that_is_a_bomb_is_refused(
     if form == "file":  # the end of a stream where the first message was: the index at the end still has the batches
         data = path.read_bytes()
         path.write_bytes(data[:8] + b"\xff\xff\xff\xff\0\0\0\0" + data[16:])
-        with pytest.raises(FormatError, match="its index has 1 batches, it has 0"):
+        with pytest.raises(FormatError, match="data expands from"):
             read(path)
         assert pyarrow.total_allocated_bytes() - before < 1 << 20
 
