@@ -21,7 +21,6 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -49,7 +48,7 @@ from ingest.readers.rdf_entities import (
     check_languages,
     is_true,
 )
-from ingest.readers.rdf_profiles import ONTOLOGY, SKOS, TRUTHY, YAGO_PROFILE, Profile, entity_id, type_name
+from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.rdf_syntax import check_syntax, find_syntax, read_triples
 from ingest.readers.wikidata import ClassTypeFinder, item_number
 from pearl_qdrant.errors import FormatError, OptionError
@@ -158,8 +157,7 @@ class RdfReader(ReaderBase):
     def _read_survey(self) -> _Survey:
         """What a first pass over all files finds. Raises as `read`."""
         if self._survey is None:
-            profiles = [profile.extend(*self._added) for profile in known.PROFILES]
-            wanted = frozenset().union(*(profile.properties() for profile in profiles))
+            wanted = frozenset().union(*(one.extend(*self._added).properties() for one in profiles().values()))
             survey = _Survey()
             for source, syntax in self._files:
                 for subject, facts in _read_runs(source, syntax, wanted, ReadReport(max_errors=None), survey):
@@ -288,7 +286,7 @@ class _Survey:
         self._hashes = array("q")
         self._scattered = np.empty(0, dtype=np.int64)
         self._n = Counter[str]()
-        self._keeps_hashes = True
+        self._keeps_hashes, self._skos = True, profiles()["skos"]
 
     def see(self, predicate: str, quad: Quad) -> None:
         """Take a statement that matters in no vocabulary."""
@@ -326,11 +324,11 @@ class _Survey:
                 self._lower.append(lower)
                 self._upper.append(upper)
             return
-        is_down = predicate in SKOS.children
-        if is_down or predicate in SKOS.parents or predicate == known.SUBCLASS_OF:
+        is_down, is_class = predicate in self._skos.children, predicate == known.SUBCLASS_OF
+        if is_down or is_class or predicate in self._skos.parents:
             below, above = map(type_name, (value, subject) if is_down else (subject, value))
             if below and above:
-                (self.known.tree if predicate == known.SUBCLASS_OF else self._concepts).add(below, above)
+                (self.known.tree if is_class else self._concepts).add(below, above)
 
     def _count(self, subject: str, classes: set[str], *, has_label: bool) -> None:
         n = self._n
@@ -346,34 +344,36 @@ class _Survey:
             n["properties"] += 1
         elif any(not known.is_vocabulary(name) for name in classes):
             n["instances"] += 1
-        if n["subjects"] == _MAX_SEEN and self._choose() is TRUTHY:
+        if n["subjects"] == _MAX_SEEN and self._choose().is_items:
             self._keeps_hashes, self._hashes = False, array("q")  # the largest base of all
 
     def _choose(self) -> Profile:
         """The vocabulary."""
-        n, counts = self._n, self.known.counts
-        if counts.keys() & {*TRUTHY.types, *TRUTHY.parents} or n["items"] * 2 > n["subjects"]:
-            return TRUTHY
+        n, counts, found = self._n, self.known.counts, profiles()
+        items, skos = found["wikidata"], self._skos
+        if counts.keys() & {*items.types, *items.parents} or n["items"] * 2 > n["subjects"]:
+            return items
         if n["yago"] and n["yago"] * 4 >= n["subjects"]:
-            return YAGO_PROFILE
+            return found["yago"]
         if n["classes"] and n["classes"] >= max(n["concepts"], n["instances"]):
-            return ONTOLOGY
-        n_skos = sum(counts[name] for name in known.SKOS_SIGNS)
-        n_names = sum(counts[name] for name in known.NAMES.labels if name not in known.SKOS_SIGNS)
+            return found["ontology"]
+        signs = {*skos.parents, *skos.children, *skos.labels} - {known.LABEL}
+        n_skos = sum(counts[name] for name in signs)
+        n_names = sum(counts[name] for name in found["names"].labels if name not in signs)
         if n_skos and (n["concepts"] >= n["instances"] if n["concepts"] else n_skos > n_names):
-            return SKOS
-        return ONTOLOGY if n["properties"] and not n["instances"] else known.NAMES
+            return skos
+        return found["ontology" if n["properties"] and not n["instances"] else "names"]
 
     def finish(self, added: Sequence[tuple[str, ...]], *, is_named_by_id: bool) -> None:
         """Choose the vocabulary, with further properties of labels, aliases and types, and index what was taken."""
         found, chosen = self.known, self._choose()
         profile = chosen.extend(*added)
-        found.profile = replace(profile, is_named_by_id=profile.is_named_by_id and is_named_by_id)
-        if chosen is SKOS:
+        found.profile = msgspec.structs.replace(profile, is_named_by_id=profile.is_named_by_id and is_named_by_id)
+        if chosen is self._skos:
             self._concepts.replaced = found.tree.replaced
             found.tree = self._concepts
         found.tree.finish()
-        if chosen is not TRUTHY:
+        if not chosen.is_items:
             values, counts = np.unique(np.asarray(self._hashes), return_counts=True)
             self._scattered = values[counts > 1]
         self._concepts, self._hashes = ClassTree(), array("q")

@@ -15,7 +15,7 @@ from ingest.io import limits
 from ingest.io.report import NO_NAME, ReadReport
 from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id
-from ingest.readers.rdf_profiles import TRUTHY, Profile, entity_id, type_name
+from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.wikidata import (
     FALLBACK,
     MULTILINGUAL,
@@ -67,7 +67,7 @@ class Vocabulary:
         labels: Text and language of labels that are nodes of their own (SKOS-XL), by IRI, at most `MAX_LABEL_NODES`.
     """
 
-    profile: Profile = known.NAMES
+    profile: Profile = field(default_factory=lambda: profiles()["names"])
     counts: Counter[str] = field(default_factory=Counter)
     has_classes: bool = False
     tree: ClassTree = field(default_factory=ClassTree)
@@ -303,7 +303,7 @@ class ItemMaker(EntityMaker):
         """What the classes tell that an item is an instance of, or a subclass of."""
         numbers = [
             dict.fromkeys(item_number(entity_id(fact[1])) for fact in facts if fact[0] == name and fact[2] is None)
-            for name in (TRUTHY.types[-1], TRUTHY.parents[-1])
+            for name in (known.WIKIDATA_TYPE, known.WIKIDATA_PARENT)
         ]
         instance_of, subclass_of = (tuple(filter(None, found)) for found in numbers)
         assert self._known.finder is not None, "the first pass makes it for Wikidata"
