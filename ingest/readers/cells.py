@@ -10,7 +10,6 @@ import csv
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -40,7 +39,6 @@ _LIST = re.compile(r"\s*(?:\[.*\]|\(.*\)|\{.*\})\s*", re.DOTALL)
 _MAX_LIST = 1 << 20
 _QUOTED_LIST = re.compile(r'"([^"]*)"')
 _GROUPED = re.compile(r"\d{1,3}(?:[,  '’_]\d{3})+(?:\.\d+)?")
-_COMMA = re.compile(r",(?=\S)")
 
 
 class NotTextError(ValueError):
@@ -190,19 +188,12 @@ def guess_separator(cells: Sequence[Any], *, is_list_column: bool = False) -> st
         ``|``.
     """
     texts = [text for cell in cells if isinstance(cell, str) and (text := cell.strip()) and text not in NOTHING]
-    if not texts:
-        return "|"
-    if all(_parse_list(text) is not None for text in texts):
+    if texts and all(_parse_list(text) is not None for text in texts):
         return LISTS
-    counts = Counter(sign for text in texts for sign in "|;," if sign in text)
-    if counts["|"]:
-        return "|"
-    if counts[";"]:
-        return ";"
-    with_comma = [text for text in texts if "," in text]
-    if with_comma and is_list_column:
-        return ","
-    pieces = [piece for text in with_comma for piece in text.split(",")]
+    for sign in "|;," if is_list_column else "|;":
+        if any(sign in text for text in texts):
+            return sign
+    pieces = [piece for text in texts if "," in text for piece in text.split(",")]
     is_joined = all(
         len(piece) > 1 and piece == piece.strip() and not (piece[0].isdigit() or piece[-1].isdigit())
         for piece in pieces

@@ -12,18 +12,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ingest.io.report import make_excerpt
+from ingest.io.lines import BadLine
+from ingest.io.report import ReadWarning, make_excerpt
 from ingest.readers.cells import shown
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
-
-if TYPE_CHECKING:
-    from ingest.readers.open_table import Table
 
 HEADERS = {
     "id": "id entity_id cui qid identifier concept_id conceptid concepturi curie code uri iri uid wikidata_id "
@@ -48,6 +46,38 @@ _LOWER_WORD = re.compile(r"[a-z][a-z0-9_ ]*")
 _EXTRA_PREFIX = "column_"
 _MAX_COLUMNS_SHOWN = 30
 _ONLY_HEADERS = ("entity_id", "cui", "qid", "concept_id", "curie", "wikidata_id")  # "ID" may be the name of something
+
+
+Row = tuple[int, list[Any] | BadLine]
+
+
+@dataclass(slots=True)
+class Table:
+    """An open table.
+
+    Attributes:
+        path: For the report.
+        about: What it is, for the note.
+        header: Names of the columns; of JSON it grows with the rows. None if it has none.
+        header_line: The number of its row.
+        rows: Each with its number.
+        sample: The first rows.
+        has_numbers: Columns have an order, so that an option may give a number.
+        is_typed: Cells may be other than text.
+        has_comments: Rows that begin with # and are too short are comments.
+        is_unquoted: Text that knows no quotes.
+    """
+
+    path: str
+    about: str
+    header: list[str] | None
+    rows: Iterator[Row]
+    sample: list[list[Any]] = field(default_factory=list)
+    header_line: int | None = None
+    has_numbers: bool = True
+    is_typed: bool = False
+    has_comments: bool = False
+    is_unquoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +210,7 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
     if table.header is None:
         first = list(map(shown, table.sample[0])) if table.sample else []
         if not columns.given():
-            _refuse_half_a_header(table.path, table.header_line, [cell.strip() for cell in first])
+            _refuse_half_a_header(table, [cell.strip() for cell in first])
         elif columns.names() and first:
             table.header = first
     header = None if table.header is None else [cell.strip() for cell in table.header]
@@ -194,7 +224,7 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
     return _by_position(table, given) if header is None else _by_header(table, header, given)
 
 
-def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None:
+def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
     """Refuse a first row with words that only a header has, if its column of ids or names is not known. Raises
     FormatError if there are such words.
     """
@@ -209,9 +239,8 @@ def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None
         word, what, advice = known[0], "id", "Name it, or the column of names for both"
     else:
         return
-    names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
     message = f"the first row looks like a header ('{word}'), but no column is known to be the {what}. {advice}"
-    raise FormatError(path, line, f"{message} (the columns are: {names}).", option=f"{what}_column")
+    raise _column_error(table, cells, what, message)
 
 
 def _find_given(table: Table, header: list[str] | None, what: str, value: str) -> int:
@@ -299,3 +328,95 @@ def _find_all(header: Sequence[str], words: Sequence[str], taken: Set[int] = fro
     folded = [cell.casefold().replace(" ", "_") for cell in header]
     found = (folded.index(word) for word in words if word in folded)
     return tuple(i for i in found if i not in taken)
+
+
+HEADER_WORDS = frozenset(
+    "code codes concept concept_id conceptid concept_name curie definition descriptor entity entity_name english_name "
+    "full_name gene heading identifier iri item item_id item_label itemlabel key kind label labels lang language "
+    "main_name mention name name_en names number official_name parent preferred_label preferred_name preferred_term "
+    "preflabel pref_label primary_name primarytitle ref reference short_name source string surface symbol synonym "
+    "synonyms tag term terms text title titles type types uid unique_id uri url uuid value word wikidata_id".split()
+)
+"""Words that head columns. Two of them, and nothing else but words, are hardly the id and the name of an entity."""
+
+_WORD = re.compile(r"[^\W\d][\w .:/()#-]{0,39}")
+_DIGIT = re.compile(r"\d")
+_N_OTHERS = 5  # rows after the first that must have ids with digits
+_MAX_SHOWN = 8  # cells in a warning
+_LEAST_ROWS = 5
+_LEAST_TYPES = 20
+_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
+_MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
+_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
+
+
+def find_suspicions(table: Table, layout: Layout, *, is_guessed: bool) -> Iterator[ReadWarning]:
+    """Warnings for a table, from its first rows; `is_guessed` if no option names a column."""
+    path, rows = table.path, table.sample
+    if layout.header is None and is_guessed and rows and looks_like_header(rows[0], rows[1:]):
+        first = ", ".join(make_excerpt(str(cell).strip()) for cell in rows[0][:_MAX_SHOWN])
+        more = ", ..." if len(rows[0]) > _MAX_SHOWN else ""
+        message = (
+            f"{path}:{table.header_line or 1}: the first row ({first}{more}) looks like a header, but is read as an "
+            "entity: none of its words is known to mean the id and the name. If it is a header, name the columns of "
+            "ids and names"
+        )
+        yield ReadWarning(message, options=("id_column", "name_column"))
+    names = _column(rows, layout.name)
+    if layout.id != layout.name and len(names) >= _LEAST_ROWS:
+        odd = [name for name in names if _ID_LIKE.fullmatch(name)]
+        if len(odd) >= 0.8 * len(names):
+            message = (
+                f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
+            )
+            yield ReadWarning(message, options=("name_column",))
+    if odd := [name for name in names if _MOJIBAKE.search(name)]:
+        message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
+        yield ReadWarning(message)
+    for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
+        cells = _column(rows, i)
+        if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):
+            message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
+            yield ReadWarning(f"{message}. Name another column", options=(option,))
+        quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
+        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
+            message = (
+                f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
+            )
+            yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
+            break
+    for i in layout.aliases:
+        cells = _column(rows, i)
+        lists = [cell for cell in cells if ", " in cell or " / " in cell]
+        if layout.separators.get(i, "|") == "|" and len(cells) >= _LEAST_ROWS and len(lists) > 0.5 * len(cells):
+            message = f"{path}: cells of column {i + 1} are read as one alias each ({make_excerpt(lists[0])}). If they "
+            yield ReadWarning(f"{message}are lists, name the separator", options=("list_separators",))
+    for i in layout.types:
+        cells = _column(rows, i)
+        if len(cells) >= _LEAST_TYPES and len(set(cells)) == len(rows):
+            message = f"{path}: column {i + 1}, taken for types, has another value in each row"
+            yield ReadWarning(f"{message} ({make_excerpt(cells[0])}, ...). Name the types", options=("type_column",))
+
+
+def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
+    """The texts in a column that are not blank."""
+    return [text for row in rows if i < len(row) and isinstance(row[i], str) and (text := row[i].strip())]
+
+
+def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
+    """Whether the first row of a table is a header, although its words are not known. Returns whether all its cells are
+    different words, the first one without a digit, and either two of them are `HEADER_WORDS`, or the ids of all the
+    other rows have digits.
+
+    Args:
+        first: The cells of the first row.
+        others: The cells of some rows after it.
+    """
+    cells = [str(cell).strip() for cell in first]
+    is_words = all(map(_WORD.fullmatch, cells)) and len(set(cells)) == len(cells)
+    if len(cells) < 2 or not is_words or _DIGIT.search(cells[0]):
+        return False
+    if sum(cell.casefold().replace(" ", "_") in HEADER_WORDS for cell in cells) >= 2:
+        return True
+    has_digit = [bool(row and _DIGIT.search(str(row[0]))) for row in others]
+    return len(has_digit) >= _N_OTHERS and all(has_digit)

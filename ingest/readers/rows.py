@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -38,10 +37,9 @@ from ingest.readers.cells import (
     split_items,
     text_of,
 )
-from ingest.readers.columns import Layout, TableColumns
+from ingest.readers.columns import Layout, Table, TableColumns
 from ingest.readers.delimited import COMMENT
 from ingest.readers.layouts import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
-from ingest.readers.open_table import Table
 from pearl_qdrant.records import Entity
 
 OTHER_ROW = "other_row"
@@ -64,30 +62,24 @@ class Ids:
 
     def __init__(self) -> None:
         self._hashes = array("Q")
-        self._is_sorted = True
+        self._sorted = np.empty(0, dtype=np.uint64)
 
     def add(self, id_: str) -> None:
         """Add an id."""
         self._hashes.append(name_hash(id_))
-        self._is_sorted = False
 
     def __contains__(self, id_: str) -> bool:
-        if not self._is_sorted:
-            self._hashes = array("Q", np.sort(np.frombuffer(self._hashes, "u8")).tobytes())
-            self._is_sorted = True
-        found = name_hash(id_)
-        place = bisect_left(self._hashes, found)
-        return place < len(self._hashes) and self._hashes[place] == found
+        if len(self._sorted) != len(self._hashes):
+            self._sorted = np.sort(np.array(self._hashes, dtype=np.uint64))
+        found = np.uint64(name_hash(id_))
+        place = int(np.searchsorted(self._sorted, found))
+        return place < len(self._sorted) and bool(self._sorted[place] == found)
 
     def collect(self, entities: Iterator[Entity]) -> Iterator[Entity]:
         """The entities; their ids are added."""
         for entity in entities:
             self.add(entity.entity_id)
             yield entity
-
-    def filter(self, entities: Iterator[Entity]) -> Iterator[Entity]:
-        """The entities whose ids are here."""
-        return (entity for entity in entities if entity.entity_id in self)
 
 
 class RowReader:

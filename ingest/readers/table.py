@@ -8,132 +8,197 @@ otherwise than it is read is said as a warning.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ingest.base.format import read_head
 from ingest.base.merge import RowStore
 from ingest.base.reader_base import ReaderBase
-from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding
-from ingest.io.report import ReadReport, ReadWarning, make_excerpt
+from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding, check_is_text
+from ingest.io.lines import BadLine, read_lines
+from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, make_excerpt
 from ingest.io.source import ByteSource
 from ingest.io.streams import STDIN, is_folder, list_inputs
-from ingest.readers import layouts
-from ingest.readers.arrow_rows import check_path, find_container
-from ingest.readers.cells import LISTS, ONE, guess_separator, text_of
-from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, complete, find_layout
-from ingest.readers.delimited import check_delimiter
-from ingest.readers.json_records import looks_like_json
-from ingest.readers.layouts import Base, Shape
-from ingest.readers.open_table import Table, bases_of, open_container, open_json, open_text
+from ingest.readers.arrow_rows import check_path, find_container, open_arrow, read_workbook
+from ingest.readers.cells import LISTS, ONE, find_path, guess_separator, parse_path, shown, text_of
+from ingest.readers.columns import (
+    MAX_COLUMNS,
+    Layout,
+    Row,
+    Table,
+    TableColumns,
+    complete,
+    find_layout,
+    find_suspicions,
+    is_header,
+)
+from ingest.readers.delimited import check_delimiter, find_dialect, read_rows
+from ingest.readers.json_records import find_prefix, looks_like_json, read_records
+from ingest.readers.layouts import Base, Shape, find_shape, known_bases
 from ingest.readers.rows import Ids, RowReader, bound_types
-from pearl_qdrant.errors import FormatError, OptionError
-from pearl_qdrant.records import Entity
+from pearl_qdrant.errors import FormatError, InputError, OptionError
 
 if TYPE_CHECKING:
-    from ingest.base.format import PathLike
+    from ingest.base.format import Head, PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
+    from pearl_qdrant.records import Entity
 
-HEADER_WORDS = frozenset(
-    "code codes concept concept_id conceptid concept_name curie definition descriptor entity entity_name english_name "
-    "full_name gene heading identifier iri item item_id item_label itemlabel key kind label labels lang language "
-    "main_name mention name name_en names number official_name parent preferred_label preferred_name preferred_term "
-    "preflabel pref_label primary_name primarytitle ref reference short_name source string surface symbol synonym "
-    "synonyms tag term terms text title titles type types uid unique_id uri url uuid value word wikidata_id".split()
-)
-"""Words that head columns. Two of them, and nothing else but words, are hardly the id and the name of an entity."""
-
-_WORD = re.compile(r"[^\W\d][\w .:/()#-]{0,39}")
-_DIGIT = re.compile(r"\d")
-_N_OTHERS = 5  # rows after the first that must have ids with digits
-_MAX_SHOWN = 8  # cells in a warning
-_LEAST_ROWS = 5
-_LEAST_TYPES = 20
-_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
-_MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
-_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
-
-
-def find_suspicions(table: Table, layout: Layout, *, is_guessed: bool) -> Iterator[ReadWarning]:
-    """Warnings for a table, from its first rows; `is_guessed` if no option names a column."""
-    path, rows = table.path, table.sample
-    if layout.header is None and is_guessed and rows and looks_like_header(rows[0], rows[1:]):
-        yield _header_warning(path, table.header_line or 1, rows[0])
-    names = _column(rows, layout.name)
-    if layout.id != layout.name and len(names) >= _LEAST_ROWS:
-        odd = [name for name in names if _ID_LIKE.fullmatch(name)]
-        if len(odd) >= 0.8 * len(names):
-            message = (
-                f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
-            )
-            yield ReadWarning(message, options=("name_column",))
-    if odd := [name for name in names if _MOJIBAKE.search(name)]:
-        message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
-        yield ReadWarning(message)
-    for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
-        cells = _column(rows, i)
-        if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):
-            message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
-            yield ReadWarning(f"{message}. Name another column", options=(option,))
-        quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
-        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
-            message = (
-                f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
-            )
-            yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
-            break
-    for i in layout.aliases:
-        cells = _column(rows, i)
-        lists = [cell for cell in cells if ", " in cell or " / " in cell]
-        if layout.separators.get(i, "|") == "|" and len(cells) >= _LEAST_ROWS and len(lists) > 0.5 * len(cells):
-            message = f"{path}: cells of column {i + 1} are read as one alias each ({make_excerpt(lists[0])}). If they "
-            yield ReadWarning(f"{message}are lists, name the separator", options=("list_separators",))
-    for i in layout.types:
-        cells = _column(rows, i)
-        if len(cells) >= _LEAST_TYPES and len(set(cells)) == len(rows):
-            message = f"{path}: column {i + 1}, taken for types, has another value in each row"
-            yield ReadWarning(f"{message} ({make_excerpt(cells[0])}, ...). Name the types", options=("type_column",))
-
-
-def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
-    """The texts in a column that are not blank."""
-    return [text for row in rows if i < len(row) and isinstance(row[i], str) and (text := row[i].strip())]
-
-
-def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """Whether the first row of a table is a header, although its words are not known. Returns whether all its cells are
-    different words, the first one without a digit, and either two of them are `HEADER_WORDS`, or the ids of all the
-    other rows have digits.
-
-    Args:
-        first: The cells of the first row.
-        others: The cells of some rows after it.
-    """
-    cells = [str(cell).strip() for cell in first]
-    is_words = all(map(_WORD.fullmatch, cells)) and len(set(cells)) == len(cells)
-    if len(cells) < 2 or not is_words or _DIGIT.search(cells[0]):
-        return False
-    if sum(cell.casefold().replace(" ", "_") in HEADER_WORDS for cell in cells) >= 2:
-        return True
-    has_digit = [bool(row and _DIGIT.search(str(row[0]))) for row in others]
-    return len(has_digit) >= _N_OTHERS and all(has_digit)
-
-
-def _header_warning(path: str, line: int, first: Sequence[Any]) -> ReadWarning:
-    shown = ", ".join(make_excerpt(str(cell).strip()) for cell in first[:_MAX_SHOWN])
-    more = ", ..." if len(first) > _MAX_SHOWN else ""
-    return ReadWarning(
-        f"{path}:{line}: the first row ({shown}{more}) looks like a header, but is read as an entity: none of its "
-        f"words is known to mean the id and the name. If it is a header, name the columns of ids and names",
-        options=("id_column", "name_column"),
-    )
-
-
+_N_SAMPLE = 200  # rows by which layouts, separators and suspicions are found
+_N_TITLES = 20  # rows of a sheet in which the header is looked for
 _MAX_CACHED = 1 << 10  # characters of the types of a row that are remembered
+
+
+def bases_of(options: ReadOptions) -> Sequence[Base]:
+    """The known bases, those of the options first."""
+    return (*options.bases, *known_bases())
+
+
+def _header_test(options: ReadOptions) -> Callable[[Sequence[str]], bool]:
+    """Whether a row is a header, by its words or as that of a known base."""
+    columns, bases = options.columns or TableColumns(), bases_of(options)
+    return lambda cells: is_header(cells, columns) or find_shape(bases, cells, ()) is not None
+
+
+def open_text(source: ByteSource, options: ReadOptions, *, kind: str = "auto") -> Table:
+    """Open a text with separated cells; see `find_dialect` for `kind` and errors."""
+    check_is_text(source.path, source.head(HEAD_BYTES))
+    dialect = find_dialect(source, options, _header_test(options), kind)
+    rows = read_rows(islice(read_lines(source), dialect.n_skipped, None), dialect)
+    table = Table(source.path, dialect.describe(), dialect.header, rows, dialect.sample)
+    table.header_line = dialect.header_line or dialect.n_skipped + 1
+    table.has_comments = dialect.has_comments
+    table.is_unquoted = not dialect.is_quoted
+    return table
+
+
+def open_json(source: ByteSource, options: ReadOptions) -> Table:
+    """Open JSON; paths that the options or a known base name are columns too. Raises FormatError if it has no object at
+    its start.
+    """
+    check_is_text(source.path, source.head(HEAD_BYTES))
+    columns = options.columns or TableColumns()
+    prefix = find_prefix(source.head(HEAD_BYTES)) or ""
+    records = read_records(source)
+    first = list(islice(records, _N_SAMPLE))
+    objects = [record for _, record in first if isinstance(record, dict)]
+    if not objects:
+        raise FormatError(source.path, 1, "has no JSON object at its start")
+    folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
+    header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
+    header = header[:MAX_COLUMNS]
+    wanted = columns.names()
+    found = find_shape(bases_of(options), header, ())
+    if found is not None:
+        wanted += [*found[1].columns.names(), *filter(None, (found[1].needs,))]
+    paths = {path: parse_path(path) for path in wanted if path.casefold() not in folded and set(path) & set(".[")}
+    header += paths
+    sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
+    rows = _json_rows(chain(first, records), header, paths)
+    about = f"JSON, the list '{prefix.removesuffix('.item')}'" if prefix.endswith(".item") else "JSON"
+    return Table(source.path, about, header, rows, sample, has_numbers=False, is_typed=True)
+
+
+def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
+    """Open Parquet, Arrow or a workbook; it is closed with the stack. Raises FormatError if it is another kind of file,
+    or damaged.
+    """
+    container = check_path(path)
+    if container != "workbook":
+        return _open_arrow(path, container, options, stack)
+    notes: list[str] = []
+    rows = enumerate(read_workbook(path, options.sheet, notes), 1)
+    first = list(islice(rows, options.skip_lines or 0, (options.skip_lines or 0) + _N_SAMPLE))
+    is_known = _header_test(options)
+    titles = (i for i, (_, cells) in enumerate(first[:_N_TITLES], 1) if is_known(list(map(shown, cells))))
+    start = next(titles, 0)
+    header = list(map(shown, first[start - 1][1])) if start else None
+    sample = [cells for _, cells in first[start:]]
+    about = notes[0] if notes else "workbook"
+    return Table(path, about, header, chain(first[start:], rows), sample, header_line=start or 1, is_typed=True)
+
+
+def _open_arrow(path: str, container: str, options: ReadOptions, stack: ExitStack) -> Table:
+    schema, chunks = stack.enter_context(open_arrow(path, container))
+    header = list(schema.names)
+    place = {name: i for i, name in enumerate(header)}
+    steps = []
+    for column in (options.columns or TableColumns()).names():
+        outer, _, inner = column.partition(".")
+        if column not in place and outer in place and inner:
+            header.append(column)
+            steps.append((place[outer], parse_path(inner)))
+    rows: Iterator[Row] = enumerate(
+        (row + [find_path(row[i], path) for i, path in steps] for chunk in chunks for row in chunk), 1
+    )
+    first = list(islice(rows, _N_SAMPLE))
+    sample = [row for _, row in first if isinstance(row, list)]
+    return Table(path, container, header, chain(first, rows), sample, is_typed=True)
+
+
+def _json_rows(
+    records: Iterator[tuple[int, dict[str, Any] | BadLine]], header: list[str], paths: dict[str, list[str]]
+) -> Iterator[Row]:
+    """Values of each object in the order of the header, which grows with new keys."""
+    place = {key: i for i, key in enumerate(header)}
+    folded = {key.casefold(): i for i, key in reversed(list(enumerate(header)))}
+    for number, record in records:
+        if isinstance(record, BadLine):
+            yield number, record
+            continue
+        new = [key for key in record if key not in place]
+        if new and (any("\0" in key for key in new) or len(header) + len(new) > MAX_COLUMNS):
+            reason = TOO_MANY_COLUMNS if len(header) + len(new) > MAX_COLUMNS else NUL_CHARACTER
+            yield number, BadLine(reason, str(record)[:256])
+            continue
+        for key in new:  # "NAME" in some objects is "name" in others
+            if key.casefold() not in folded:
+                folded[key.casefold()] = len(header)
+                header.append(key)
+            place[key] = folded[key.casefold()]
+        row: list[Any] = [None] * len(header)
+        for key, value in record.items():
+            row[place[key]] = value
+        for path, steps in paths.items():
+            row[place[path]] = find_path(record, steps)
+        yield number, row
+
+
+def recognise(head: Head, options: ReadOptions) -> str | None:
+    """The format of a table by its beginning: a known base, jsonl, csv or tsv; None if it is no table."""
+    source, is_json = _Beginning(head.path, head.data), looks_like_json(head.data)
+    try:
+        try:
+            table = open_json(source, options) if is_json else open_text(source, options)
+        except InputError:
+            if not is_json or len(head.data) == HEAD_BYTES:
+                raise
+            table, is_json = open_text(source, options), False
+            if table.header is None and not table.about.startswith("tab"):
+                return "jsonl"  # its reader says where the JSON is broken
+    except (InputError, OptionError):
+        return "jsonl" if is_json else None
+    found = find_shape(bases_of(options), table.header, table.sample)
+    if found is not None:
+        return found[0].name
+    return "jsonl" if is_json else "tsv" if table.is_unquoted and table.about.startswith("tab") else "csv"
+
+
+class _Beginning(ByteSource):
+    """The first bytes of a file as a source."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path, self.size, self._data = path, len(data), data
+
+    def chunks(self) -> Iterator[bytes]:
+        if self._data:
+            yield self._data
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 class TableReader(ReaderBase):
@@ -220,7 +285,7 @@ class TableReader(ReaderBase):
                 raise FormatError(table.path, None, "has a header and no rows" if table.header else "has no rows")
         if gathering is not None:
             entities = gathering.gathered(store)
-            yield from entities if known is None else known.filter(entities)
+            yield from (one for one in entities if known is None or one.entity_id in known)
 
     def _collect_marks(self, report: ReadReport) -> dict[str, Ids]:
         """What files beside those with names say: preferred rows, allowed ids."""
@@ -259,7 +324,7 @@ class TableReader(ReaderBase):
 
     def _find_base(self, table: Table) -> tuple[Base, Shape] | tuple[None, None]:
         """The known base that a table is; one without a header gets the names of its columns."""
-        found = layouts.find_shape(self._bases(), table.header, table.sample)
+        found = find_shape(self._bases(), table.header, table.sample)
         if found is None:
             if self._base is not None:
                 shapes = "; ".join(shape.what for shape in self._base.shapes)

@@ -17,8 +17,7 @@ from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io import source
 from ingest.io.report import ReadReport
 from ingest.load_base import scan_base
-from ingest.readers.columns import TableColumns
-from ingest.readers.table import looks_like_header
+from ingest.readers.columns import TableColumns, looks_like_header
 from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
 
 Names = dict[str, list[str]]
