@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -62,18 +63,19 @@ class Ids:
 
     def __init__(self) -> None:
         self._hashes = array("Q")
-        self._sorted = np.empty(0, dtype=np.uint64)
+        self._n_sorted = 0
 
     def add(self, id_: str) -> None:
         """Add an id."""
         self._hashes.append(name_hash(id_))
 
     def __contains__(self, id_: str) -> bool:
-        if len(self._sorted) != len(self._hashes):
-            self._sorted = np.sort(np.array(self._hashes, dtype=np.uint64))
-        found = np.uint64(name_hash(id_))
-        place = int(np.searchsorted(self._sorted, found))
-        return place < len(self._sorted) and bool(self._sorted[place] == found)
+        if self._n_sorted != len(self._hashes):
+            self._hashes = array("Q", np.sort(np.frombuffer(self._hashes, "u8")).tobytes())
+            self._n_sorted = len(self._hashes)
+        found = name_hash(id_)
+        place = bisect_left(self._hashes, found)
+        return place < self._n_sorted and self._hashes[place] == found
 
     def collect(self, entities: Iterator[Entity]) -> Iterator[Entity]:
         """The entities; their ids are added."""

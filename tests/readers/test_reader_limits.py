@@ -244,15 +244,11 @@ def test_a_table_of_very_many_columns_is_refused(tmp_path: Path) -> None:
         scan(reader)
 
 
-def test_ranks_and_types_of_umls_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of ranks that is as large as a base is refused, and a tree number of endless parts gives few types."""
-    monkeypatch.setattr(umls, "MAX_TYPES", 100)
+def test_a_tree_number_of_endless_parts_gives_few_types(tmp_path: Path) -> None:
+    """The types of an entity of UMLS are as many as those of any other."""
     make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n"))
     make(tmp_path, "MRSTY.RRF", sty("C0000001", "T1", "A" + ".1" * 30_000, "n"))
     assert len(read(tmp_path, "umls", ReadReport())[0].kb_types) == limits.MAX_KB_TYPES
-    make(tmp_path, "MRRANK.RRF", "".join(f"1|X{i}|PT|N|\n" for i in range(101)))
-    with pytest.raises(FormatError, match=r"MRRANK\.RRF: has over 100 semantic types or ranks"):
-        read(tmp_path, "umls", ReadReport())
 
 
 def test_the_counts_name_what_was_too_much(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
