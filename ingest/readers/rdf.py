@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
+from pyoxigraph import Literal, NamedNode, Quad
 
 from ingest.base.format import Head, PathLike
 from ingest.base.merge import RowStore, store_scattered
@@ -45,13 +45,12 @@ from ingest.readers.rdf_entities import (
     Fact,
     ItemMaker,
     Vocabulary,
-    check_languages,
     is_true,
 )
 from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.rdf_syntax import check_syntax, find_syntax, read_triples
-from ingest.readers.wikidata import ClassTypeFinder, item_number
-from pearl_qdrant.errors import FormatError, OptionError
+from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers, item_number
+from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
@@ -165,19 +164,17 @@ class RdfReader(ReaderBase):
             survey.finish(self._added, is_named_by_id=self._is_named_by_id)
             self._check(survey)
             if survey.known.profile.is_items:
-                numbers = frozenset(map(item_number, self._options.classes))
-                survey.known.finder = ClassTypeFinder(survey.item_edges(), type_map=self.type_map, wanted=numbers)
+                edges = ((low, (up,)) for low, up in zip(survey.lower, survey.upper, strict=True))
+                numbers = class_numbers(self._options.classes)
+                survey.known.finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=numbers)
             self._survey = survey
         return self._survey
 
     def _check(self, survey: _Survey) -> None:
         """Refuse files without a name, and options that the vocabulary does not have."""
         (source, syntax), profile = self._files[0], survey.known.profile
-        if profile.is_items:
-            if self._options.links:
-                raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
-            if wrong := [name for name in self._options.classes if not item_number(name)]:
-                raise OptionError("classes", f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
+        if profile.is_items and self._options.links:
+            raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
         naming = (*profile.labels, *profile.aliases, *(profile.types if profile.is_named_by_id else ()))
         if survey.known.counts.keys().isdisjoint(naming):
             used = ", ".join(name for name, _ in survey.seen.most_common(8)) or "no statement"
@@ -240,12 +237,11 @@ def _read_runs(
             if predicate == known.LABEL:
                 report.filter_out(BLANK_NODE)
             continue
+        if not isinstance(target, (NamedNode, Literal)):
+            continue
         # The first pass looks at links only.
         is_passed = survey is not None and type(target) is Literal and predicate != known.DEPRECATED
-        value = ("", "") if is_passed else _value_of(target)
-        if value is None:
-            continue
-        text, language = value
+        text, language = ("", "") if is_passed else (target.value, _language_of(target))
         report.rows += 1
         subject = node.value
         if subject != last:
@@ -263,11 +259,9 @@ def _read_runs(
         yield last, facts
 
 
-def _value_of(target: NamedNode | BlankNode | Literal | Triple) -> tuple[str, str | None] | None:
-    """The value and language of a `Fact`; None for a blank node."""
-    if isinstance(target, Literal):
-        return target.value, (target.language or "").lower()
-    return (target.value, None) if isinstance(target, NamedNode) else None
+def _language_of(target: NamedNode | Literal) -> str | None:
+    """The language of a literal in lower case, "" if it has none; None for an IRI."""
+    return (target.language or "").lower() if isinstance(target, Literal) else None
 
 
 class _Survey:
@@ -276,13 +270,14 @@ class _Survey:
     Attributes:
         known: What it finds.
         seen: Statements by property, of the first properties that no vocabulary knows.
+        lower, upper: Edges between the classes of Wikidata.
     """
 
     def __init__(self) -> None:
         self.known = Vocabulary()
         self.seen = Counter[str]()
         self._concepts = ClassTree()
-        self._lower, self._upper = array("i"), array("i")
+        self.lower, self.upper = array("i"), array("i")
         self._hashes = array("q")
         self._scattered = np.empty(0, dtype=np.int64)
         self._n = Counter[str]()
@@ -321,8 +316,8 @@ class _Survey:
         if predicate == known.WIKIDATA_PARENT:
             lower, upper = item_number(entity_id(subject)), item_number(entity_id(value))
             if lower and upper:
-                self._lower.append(lower)
-                self._upper.append(upper)
+                self.lower.append(lower)
+                self.upper.append(upper)
             return
         is_down, is_class = predicate in self._skos.children, predicate == known.SUBCLASS_OF
         if is_down or is_class or predicate in self._skos.parents:
@@ -377,10 +372,6 @@ class _Survey:
             values, counts = np.unique(np.asarray(self._hashes), return_counts=True)
             self._scattered = values[counts > 1]
         self._concepts, self._hashes = ClassTree(), array("q")
-
-    def item_edges(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Edges between the classes of Wikidata."""
-        return ((lower, (upper,)) for lower, upper in zip(self._lower, self._upper, strict=True))
 
     def take_scattered(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
         """The id of an entity and all that is said of it, where that is one run; the others go into the store."""

@@ -24,6 +24,7 @@ from ingest.readers.wikidata import (
     OTHER_CLASS,
     ClassTypeFinder,
     ClassTypes,
+    check_languages,
     item_number,
 )
 from pearl_qdrant.records import LINKS_FIELD, Entity
@@ -41,8 +42,7 @@ without one, None for an IRI."""
 
 MAX_LABEL_NODES = 2_000_000
 
-_ALL_LANGUAGES = ("*", "all")
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\*")
+_ALL_LANGUAGES = frozenset({"all", "*"})
 _WIKIDATA_ITEM = re.compile(r"https?://www\.wikidata\.org/entity/(Q[1-9][0-9]*)")
 _GENERIC, _GENERIC_LABEL = "_generic_instance", "Generic instance"
 _MAX_CACHED = 1 << 16
@@ -75,16 +75,6 @@ class Vocabulary:
     labels: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def check_languages(languages: Sequence[str]) -> tuple[str, ...]:
-    """The requested languages in lower case; English by default. Raises ValueError if one is not the code of a
-    language.
-    """
-    found = tuple(dict.fromkeys(language.lower() for language in languages or ("en",)))
-    if not all(map(_LANGUAGE.fullmatch, found)):
-        raise ValueError(f"not codes of languages: {found!r}. Give codes like en, fi, zh-hans, or all")
-    return found
-
-
 def is_true(value: str) -> bool:
     """Whether a literal is the truth value true."""
     return value.strip().lower() in ("true", "1")
@@ -107,7 +97,7 @@ class EntityMaker:
         self._known, self._report, self._type_map = vocabulary, report, type_map
         self._scopes, self._links, self._classes = scopes, options.links, options.classes
         languages = check_languages(options.languages)
-        self._takes_all = any(language in _ALL_LANGUAGES for language in languages)
+        self._takes_all = not _ALL_LANGUAGES.isdisjoint(languages)
         self._languages = [language for language in languages if language not in _ALL_LANGUAGES] or ["en"]
         self._rank = lru_cache(maxsize=_MAX_CACHED)(self._find_rank)
         self._known_types = lru_cache(maxsize=_MAX_CACHED)(self._find_types)

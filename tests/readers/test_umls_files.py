@@ -36,7 +36,6 @@ from ingest.formats import ReadOptions, detect_format
 from ingest.io import source
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
-from ingest.readers import umls
 from ingest.readers.umls import COLUMNS, UmlsReader, semantic_types, umls_language
 from pearl_qdrant.errors import FormatError, InputError, SettingsError, TooManyErrorsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
