@@ -63,13 +63,9 @@ def describe_text(head: bytes) -> str | None:
     return next((kind for pattern, kind in _TEXTS if re.search(pattern, head)), None)
 
 
-def check_is_text(path: str, head: bytes, *, may_be_wide: bool = False) -> None:
+def check_is_text(path: str, head: bytes) -> None:
     """Refuse a file that is clearly not text with newlines. Raises FormatError if it is empty or another kind of file;
     names the kind.
-
-    Args:
-        path: The file, for the error.
-        may_be_wide: It may be UTF-16, which is converted later.
     """
     if not head:
         raise FormatError(path, None, "is empty")
@@ -80,8 +76,6 @@ def check_is_text(path: str, head: bytes, *, may_be_wide: bool = False) -> None:
         raise FormatError(path, None, "is a tar archive. Unpack it: tar -xf")
     lines = head.split(b"\n")
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or wide_encoding(head) is not None:
-        if may_be_wide:
-            return
         raise FormatError(path, None, "is UTF-16 text. Convert it: iconv -f UTF-16 -t UTF-8")
     if b"\0" in head and _is_mostly_binary(lines):
         raise FormatError(path, None, "is not text: it is full of NUL bytes. Is it a binary file?")
@@ -117,8 +111,9 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "
 def check_encoding(name: str) -> str:
     """The usual name of an encoding. Raises OptionError if there is none of that name."""
     try:
+        "".encode(name)  # not a codec from bytes to bytes
         return codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, UnicodeError):
         message = f"'{name}' is not an encoding. Give one such as utf-8, cp1252 or utf-16"
         raise OptionError("encoding", message) from None
 

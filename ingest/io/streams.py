@@ -6,13 +6,12 @@ A path such as ``base.zip!folder/names.tsv`` names a member. An archive inside a
 
 The first bytes of a file show its compression, not its name. A `Source` can be read any number of times: standard
 input and pipes are copied once to an unnamed temporary file, which the operating system removes even if the process is
-killed, after a check of their first bytes.
+killed.
 """
 
 from __future__ import annotations
 
 import errno
-import io
 import logging
 import os
 import re
@@ -23,13 +22,12 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from ingest.io.encoding import HEAD_BYTES, check_is_text
 from ingest.io.source import CHUNK, ByteSource, check_expansion, stored_chunks
 from pearl_qdrant.errors import FormatError, InputError
 
@@ -166,18 +164,17 @@ class Source(ByteSource):
 
     def __init__(self, path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> None:
         """Check the path, and copy it to a temporary file if it can be read only once. Raises FormatError if it does
-        not exist, is a directory or device, or may not be read; if standard input or a pipe does not begin like text;
-        InputError if it could not be copied.
+        not exist, is a directory or device, or may not be read; InputError if it could not be copied.
         """
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
         if self.path == STDIN:
-            self._spool = copy_to_temporary(self.path, self._checked_chunks(stdin or sys.stdin.buffer))
+            self._spool = copy_to_temporary(self.path, _read_chunks(stdin or sys.stdin.buffer))
             self.size = os.fstat(self._spool.fileno()).st_size
             return
         with self._open_file() as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                self._spool = copy_to_temporary(self.path, self._checked_chunks(file))
+                self._spool = copy_to_temporary(self.path, _read_chunks(file))
             self.size = os.fstat((self._spool or file).fileno()).st_size
 
     def close(self) -> None:
@@ -209,19 +206,9 @@ class Source(ByteSource):
         except (OSError, ValueError) as error:
             raise FormatError(self.path, None, f"cannot be opened: {error}") from error
 
-    def _checked_chunks(self, stream: BinaryIO) -> Iterator[bytes]:
-        """The chunks of a stream, if it begins like text or compressed text."""
-        head = b""
-        while len(head) < HEAD_BYTES and (chunk := stream.read(CHUNK)):
-            head += chunk
-        text = b""
-        with suppress(FormatError):  # damaged or too short: reported when it is read
-            text = next(stored_chunks(self.path, io.BytesIO(head)), b"")
-        if text:
-            check_is_text(self.path, text[:HEAD_BYTES], may_be_wide=True)
-        yield head
-        while chunk := stream.read(CHUNK):
-            yield chunk
+
+def _read_chunks(stream: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: stream.read(CHUNK), b"")
 
 
 class _SpoolView:

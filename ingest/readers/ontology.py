@@ -31,9 +31,6 @@ SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 OBSOLETE = "obsolete"
 NOT_A_TERM = "not_a_term"
 
-MAX_REPLACED = 1_000
-"""Obsolete ids kept for each id that replaces them: each of its rows gets all of them."""
-
 _CURIE = re.compile(
     r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
 )
@@ -58,7 +55,7 @@ class ClassTree:
     A class is known by a 64-bit hash of Python, with a new seed in each process, so that nobody can make two collide.
 
     Attributes:
-        replaced: Obsolete ids by the id that replaces them, at most `MAX_REPLACED`.
+        replaced: Obsolete ids by the id that replaces them.
     """
 
     def __init__(self) -> None:
@@ -74,9 +71,7 @@ class ClassTree:
 
     def replace(self, old: str, new: str) -> None:
         """Note that an obsolete id was replaced by another one."""
-        gone = self.replaced.setdefault(new, [])
-        if len(gone) < MAX_REPLACED:
-            gone.append(old)
+        self.replaced.setdefault(new, []).append(old)
 
     def finish(self) -> ClassTree:
         """Index the edges; no more can be added. A class keeps its parents in the order in which they were added."""

@@ -40,7 +40,6 @@ from ingest.io.streams import list_inputs
 from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import ClassTree, check_scopes
 from ingest.readers.rdf_entities import (
-    MAX_LABEL_NODES,
     EntityMaker,
     Fact,
     ItemMaker,
@@ -287,7 +286,7 @@ class _Survey:
         """Take a statement that matters in no vocabulary."""
         if predicate in self.seen or len(self.seen) < _MAX_SEEN:
             self.seen[predicate] += 1
-        if predicate == known.LITERAL_FORM and len(self.known.labels) < MAX_LABEL_NODES:
+        if predicate == known.LITERAL_FORM:
             node, text = getattr(quad.subject, "value", ""), quad.object
             self.known.labels[node] = getattr(text, "value", ""), (getattr(text, "language", "") or "").lower()
 

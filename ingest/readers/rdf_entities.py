@@ -40,13 +40,10 @@ Fact = tuple[str, str, str | None, int]
 """A statement without its subject: predicate, value, language in lower case, line. The language is "" for a literal
 without one, None for an IRI."""
 
-MAX_LABEL_NODES = 2_000_000
-
 _ALL_LANGUAGES = frozenset({"all", "*"})
 _WIKIDATA_ITEM = re.compile(r"https?://www\.wikidata\.org/entity/(Q[1-9][0-9]*)")
 _GENERIC, _GENERIC_LABEL = "_generic_instance", "Generic instance"
-_MAX_CACHED = 1 << 16
-_MAX_CACHED_LENGTH = 1 << 10
+_MAX_CACHED = 1 << 14
 _LABEL, _ALIAS, _ABOUT = range(3)
 
 _Text = tuple[int, int, str, str, bool, str]
@@ -64,7 +61,7 @@ class Vocabulary:
         has_classes: Some class of an ontology has a label.
         tree: Classes and those above them, and ids that were replaced.
         finder: Types of the classes of Wikidata.
-        labels: Text and language of labels that are nodes of their own (SKOS-XL), by IRI, at most `MAX_LABEL_NODES`.
+        labels: Text and language of labels that are nodes of their own (SKOS-XL), by IRI.
     """
 
     profile: Profile = field(default_factory=lambda: profiles()["names"])
@@ -128,8 +125,6 @@ class EntityMaker:
             yield f"{self._n_by_id:,} entities have no name in these languages; their ids are used as names"
         if self._n_foreign:
             yield f"{self._n_foreign:,} entities have no name in these languages; they keep one in another language"
-        if len(self._known.labels) >= MAX_LABEL_NODES:
-            yield f"of labels that are nodes of their own, the first {MAX_LABEL_NODES:,} are read"
 
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         """Why a subject is no entity, or None."""
@@ -236,8 +231,7 @@ class EntityMaker:
         else:
             own = [fact[1] if fact[2] is not None else type_name(fact[1]) for fact in facts if fact[0] in profile.types]
             all_types = tuple(dict.fromkeys(filter(None, (*own, *parents))))
-            find = self._known_types if sum(map(len, all_types)) <= _MAX_CACHED_LENGTH else self._find_types
-            kb_types, types = find(all_types)
+            kb_types, types = self._known_types(all_types)
             if identity in kb_types:
                 kb_types = tuple(name for name in kb_types if name != identity)
             if parents and self._links:

@@ -20,7 +20,7 @@ from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_encoding, check_is_text
 from ingest.io.lines import BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, ReadReport
-from pearl_qdrant.errors import FormatError
+from pearl_qdrant.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
     from ingest.io.source import ByteSource
@@ -88,11 +88,6 @@ _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
 _XML_ENCODING = re.compile(rb"\A\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
-_ENCODINGS = re.compile(
-    r"(?:us-)?ascii|utf-?8|iso[-_]?8859[-_]\d{1,2}|latin[-_]?\d|(?:windows|cp)-?125\d|koi8-[ru]|gbk|gb2312|gb18030|big5"
-    r"|shift_jis|euc-(?:jp|kr)",
-    re.IGNORECASE,
-)
 _LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
 _OTHER_OWL = re.compile(rb"(?:Prefix|Ontology)(?:\(|:\s)")
 _CONVERT = "not RDF. Convert it: robot convert -i FILE -f owl -o FILE.owl"
@@ -313,9 +308,11 @@ class _Feed:
             return
         declared = _XML_ENCODING.match(source.head(HEAD_BYTES).removeprefix(codecs.BOM_UTF8))
         name = declared[1].decode() if declared else "utf-8"
-        if not _ENCODINGS.fullmatch(name):
-            raise self._error(f"declares the encoding {name}, which is not known here. Convert it: iconv -t UTF-8")
-        chunks = Utf8Source(source, check_encoding(name)).chunks()
+        try:
+            chunks = Utf8Source(source, check_encoding(name)).chunks()
+        except OptionError as error:
+            message = f"declares the encoding {name}, which is not known here. Convert it: iconv -t UTF-8"
+            raise self._error(message) from error
         head = b""
         while len(head) < HEAD_BYTES and (chunk := next(chunks, b"")):
             head += chunk

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -116,8 +116,7 @@ class RowReader:
         self._needed = header.index(needs) if needs is not None and needs in header else None
         self._has_filter = bool(self._keep) or self._needed is not None or self._allowed is not None
         self._take = re.compile(self._shape.id_pattern) if self._shape.id_pattern else None
-        self._bad_numbers: list[str] = []
-        self._n_bad_numbers = 0
+        self._first_bad_number, self._n_bad_numbers = "", 0
 
     def good_rows(self) -> Iterator[Good]:
         """Rows with id and name that are kept; the others are counted."""
@@ -203,7 +202,7 @@ class RowReader:
         if self._n_bad_numbers:
             message = (
                 f"{self._n_bad_numbers:,} rows have a popularity that is no number of at least 0 (the first at "
-                f"{self._bad_numbers[0]}); it is left out"
+                f"{self._first_bad_number}); it is left out"
             )
             report.warnings.append(ReadWarning(message, options=("popularity_column",)))
 
@@ -242,9 +241,8 @@ class RowReader:
             return number_of(row[at])
         except ValueError:
             self._n_bad_numbers += 1
-            if not self._bad_numbers:
-                path, line = self._report.place
-                self._bad_numbers.append(f"{path}:{line}: '{make_excerpt(str(row[at]))}'")
+            path, line = self._report.place
+            self._first_bad_number = self._first_bad_number or f"{path}:{line}: '{make_excerpt(str(row[at]))}'"
             return None
 
     # Rows that are names, types and descriptions of an entity
@@ -350,8 +348,3 @@ def _place(language: str, wanted: Sequence[str]) -> int:
 
 def _is_filled(cell: Any) -> bool:
     return bool(cell.strip() if isinstance(cell, str) else cell is not None and cell != [])
-
-
-def bound_types(native: Iterable[str]) -> tuple[str, ...]:
-    """Native types, each once, and no more than an entity may have."""
-    return tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))

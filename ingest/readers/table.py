@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ingest.base.format import read_head
 from ingest.base.merge import RowStore
 from ingest.base.reader_base import ReaderBase
+from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding, check_is_text
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, make_excerpt
@@ -38,7 +39,7 @@ from ingest.readers.columns import (
 from ingest.readers.delimited import check_delimiter, find_dialect, read_rows
 from ingest.readers.json_records import find_prefix, looks_like_json, read_records
 from ingest.readers.layouts import Base, Shape, find_shape, known_bases
-from ingest.readers.rows import Ids, RowReader, bound_types
+from ingest.readers.rows import Ids, RowReader
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 _N_SAMPLE = 200  # rows by which layouts, separators and suspicions are found
 _N_TITLES = 20  # rows of a sheet in which the header is looked for
-_MAX_CACHED = 1 << 10  # characters of the types of a row that are remembered
 
 
 def bases_of(options: ReadOptions) -> Sequence[Base]:
@@ -230,7 +230,7 @@ class TableReader(ReaderBase):
         if options.delimiter is not None:
             check_delimiter(options.delimiter)
         self._separators = _read_separators(options.list_separators)
-        self._types = lru_cache(maxsize=65_536)(self._find_types)
+        self._types_of = lru_cache(maxsize=4_096)(self._find_types)  # most rows share a few combinations
         self._base = next((one for one in bases_of(options) if one.name == kind), None)
         if self._base is not None:
             paths = [file for path in paths for file in _files_of(str(path), self._base)]
@@ -380,12 +380,8 @@ class TableReader(ReaderBase):
         return chosen
 
     def _find_types(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        kb_types = bound_types(native)
+        kb_types = tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))
         return kb_types, self.type_map.map_types(kb_types)
-
-    def _types_of(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native and coarse types. Most rows share a few combinations, which are remembered."""
-        return (self._types if sum(map(len, native)) <= _MAX_CACHED else self._find_types)(native)
 
 
 def _say_separator(separator: str) -> str:

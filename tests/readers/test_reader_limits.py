@@ -406,14 +406,6 @@ def test_a_chain_of_yago_classes_is_read_in_bounded_steps(tmp_path: Path) -> Non
     assert entities[-1].kb_types == (f"C{n - 1}", f"C{n}")
 
 
-def test_ids_that_a_term_replaced_are_bounded() -> None:
-    """A term with many stanzas that replaced many ids gets a limited number of them."""
-    gone = "".join(f"[Term]\nid: B:{i}\nis_obsolete: true\nreplaced_by: A:1\n\n" for i in range(2_000))
-    (entity,) = read_obo(gone + "[Term]\nid: A:1\nname: n\n\n" * 3)
-
-    assert entity.extra["alt_ids"].split("|") == [f"B:{i}" for i in range(1_000)]
-
-
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 def test_many_small_streams_are_not_copied_over_and_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
