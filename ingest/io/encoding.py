@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from ingest.io.source import ByteSource
 from pearl_qdrant.errors import FormatError, OptionError
 
-HEAD_BYTES = 1 << 16
-"""Bytes examined to tell text from other files."""
-
+HEAD_BYTES = 1 << 16  # bytes examined to tell text from other files
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
 _BY_NAME = "It is read from an uncompressed file, by its path"

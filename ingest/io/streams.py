@@ -15,31 +15,25 @@ import errno
 import logging
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
-from ingest.io.source import CHUNK, ByteSource, check_expansion, stored_chunks
+from ingest.io.source import CHUNK, ByteSource, Read, check_expansion, stored_chunks
 from pearl_qdrant.errors import FormatError, InputError
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-SEPARATOR = "!"
-"""Between archive and member in the path of a source."""
-
-MAX_MEMBERS = 10_000
-"""Members of an archive; a release has some hundred."""
-
+SEPARATOR = "!"  # between archive and member in the path of a source
+MAX_MEMBERS = 10_000  # members of an archive; a release has some hundred
 _MAX_SHOWN = 12
 _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError)
 _NO_DATA = ("readme", "license", "licence", "copying", "notice", "changelog", "manifest")
@@ -106,7 +100,7 @@ class Member(ByteSource):
 
     def chunks(self) -> Iterator[bytes]:
         with _as_format_error(self.path), _archive(self._archive).open(self._member) as raw:
-            yield from stored_chunks(self.path, raw)
+            yield from stored_chunks(self.path, raw.read)
 
     def close(self) -> None:
         """Nothing is held between two passes."""
@@ -143,12 +137,8 @@ def _as_format_error(path: str) -> Iterator[None]:
         raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
-STDIN = "-"
-"""The path that means standard input."""
-
-PATIENCE_S = 3.0
-"""After this time a warning says that a pipe has no writer."""
-
+STDIN = "-"  # the path that means standard input
+PATIENCE_S = 3.0  # after this time a warning says that a pipe has no writer
 _MAX_ENTRIES = 1_000  # of a level of a folder; a release has some 50
 
 _log = logging.getLogger(__name__)
@@ -169,12 +159,12 @@ class Source(ByteSource):
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
         if self.path == STDIN:
-            self._spool = copy_to_temporary(self.path, _read_chunks(stdin or sys.stdin.buffer))
+            self._spool = copy_to_temporary(self.path, stdin or sys.stdin.buffer)
             self.size = os.fstat(self._spool.fileno()).st_size
             return
         with self._open_file() as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                self._spool = copy_to_temporary(self.path, _read_chunks(file))
+                self._spool = copy_to_temporary(self.path, file)
             self.size = os.fstat((self._spool or file).fileno()).st_size
 
     def close(self) -> None:
@@ -184,8 +174,11 @@ class Source(ByteSource):
 
     def chunks(self) -> Iterator[bytes]:
         """See `ByteSource.chunks`."""
-        with self._open_file() if self._spool is None else _SpoolView(self._spool) as raw:
-            yield from stored_chunks(self.path, raw)
+        if self._spool is not None:
+            yield from stored_chunks(self.path, _read_at(self._spool.fileno()))
+            return
+        with self._open_file() as file:
+            yield from stored_chunks(self.path, file.read)
 
     def _open_file(self) -> BinaryIO:
         """Open the path, after a check that it is a file or a pipe."""
@@ -207,35 +200,27 @@ class Source(ByteSource):
             raise FormatError(self.path, None, f"cannot be opened: {error}") from error
 
 
-def _read_chunks(stream: BinaryIO) -> Iterator[bytes]:
-    return iter(lambda: stream.read(CHUNK), b"")
+def _read_at(descriptor: int) -> Read:
+    """Reads an open file from its start, at a position of its own."""
+    position = 0
 
-
-class _SpoolView:
-    """Reads the temporary file at its own position; the file stays open until the source is closed."""
-
-    def __init__(self, spool: BinaryIO) -> None:
-        self._descriptor, self._position = spool.fileno(), 0
-
-    def read(self, n_bytes: int) -> bytes:
-        data = os.pread(self._descriptor, n_bytes, self._position)
-        self._position += len(data)
+    def read(n_bytes: int) -> bytes:
+        nonlocal position
+        data = os.pread(descriptor, n_bytes, position)
+        position += len(data)
         return data
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        """Nothing to close."""
+    return read
 
 
-def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> BinaryIO:
-    """An unnamed temporary file with the chunks, for the caller to close. Raises InputError if it cannot be written."""
+def copy_to_temporary(path: str, stream: BinaryIO) -> BinaryIO:
+    """An unnamed temporary file with what a stream gives, for the caller to close. Raises InputError if it cannot be
+    written.
+    """
     try:
         with ExitStack() as stack:
             spool = cast("BinaryIO", stack.enter_context(tempfile.TemporaryFile(prefix="pearl-qdrant-")))
-            for chunk in chunks:
-                spool.write(chunk)
+            shutil.copyfileobj(stream, spool, CHUNK)
             spool.flush()
             stack.pop_all()
             return spool

@@ -19,15 +19,9 @@ from pearl_qdrant.cells import join_list, split_list
 
 NOT_TEXT = "not_text"
 
-BREAKS = re.compile(r"[\t\n\r]+")
-"""What becomes one space inside a cell."""
-
-LISTS = "lists"
-"""In place of a separator: cells are lists as JSON or Python write them."""
-
-ONE = "none"
-"""In place of a separator: a cell is one item, whatever is in it."""
-
+BREAKS = re.compile(r"[\t\n\r]+")  # what becomes one space inside a cell
+LISTS = "lists"  # in place of a separator: cells are lists as JSON or Python write them
+ONE = "none"  # in place of a separator: a cell is one item, whatever is in it
 NOTHING = frozenset("\\N NULL null NaN nan NA N/A n/a #N/A <NA> None none - -- — .".split())
 """Marks for a missing value, in columns other than ids and names."""
 

@@ -57,11 +57,11 @@ class Table:
 
     Attributes:
         path: For the report.
-        about: What it is, for the note.
         header: Names of the columns; of JSON it grows with the rows. None if it has none.
-        header_line: The number of its row.
         rows: Each with its number.
         sample: The first rows.
+        about: What it is, for the note.
+        header_line: The number of the header's row, or of the first row.
         has_numbers: Columns have an order, so that an option may give a number.
         is_typed: Cells may be other than text.
         has_comments: Rows that begin with # and are too short are comments.
@@ -69,11 +69,11 @@ class Table:
     """
 
     path: str
-    about: str
     header: list[str] | None
-    rows: Iterator[Row]
+    rows: Iterator[Row] = field(default_factory=lambda: iter(()))
     sample: list[list[Any]] = field(default_factory=list)
-    header_line: int | None = None
+    about: str = ""
+    header_line: int = 0
     has_numbers: bool = True
     is_typed: bool = False
     has_comments: bool = False
@@ -216,7 +216,7 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
     header = None if table.header is None else [cell.strip() for cell in table.header]
     if header is not None and len(header) > MAX_COLUMNS:
         message = f"the header has {len(header):,} columns (limit: {MAX_COLUMNS:,}). Is the first row really a header?"
-        raise FormatError(table.path, table.header_line, message)
+        raise FormatError(table.path, table.header_line or None, message)
     given = {
         what: tuple(dict.fromkeys(_find_given(table, header, what, value) for value in values))
         for what, values in columns.given().items()
@@ -262,7 +262,7 @@ def _column_error(table: Table, header: list[str] | None, what: str, message: st
         names = ", ".join(make_excerpt(cell) for cell in header[:_MAX_COLUMNS_SHOWN])
         more = f", and {len(header) - _MAX_COLUMNS_SHOWN} more" * (len(header) > _MAX_COLUMNS_SHOWN)
         message = f"{message} (the columns are: {names}{more})"
-    return FormatError(table.path, table.header_line, f"{message}.", option=f"{what}_column")
+    return FormatError(table.path, table.header_line or None, f"{message}.", option=f"{what}_column")
 
 
 def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]]) -> Layout:

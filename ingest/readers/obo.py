@@ -14,14 +14,11 @@ r"""Read ontologies in OBO 1.0 to 1.4 (Mondo, HPO, DOID, GO, ChEBI, Uberon, ...)
     is_a: MADE:0002 ! sore toe
 
 ``name`` is the canonical name. Synonyms with a requested scope are aliases; this includes ``exact_synonym`` and similar
-tags of OBO 1.0, and a synonym without a scope is RELATED. ``def`` is the description. Types are the ids of the
-ancestors by ``is_a``, nearest first, and then the namespace. Comments (`` ! ...``), modifiers (``{...}``) and escapes
-are removed, and a line that ends with a backslash goes on in the next one. Quotes that were not escaped within a quoted
-value are part of it.
-
-`extra` has ``xrefs``, ``alt_ids`` and, if requested, ``links_to``, each joined by ``|``; ``alt_ids`` has the ids of
-obsolete terms that are ``replaced_by`` the term, too. Obsolete terms, terms without a name (stubs of other ontologies)
-and stanzas of other kinds are excluded and counted.
+tags of OBO 1.0, and a synonym without a scope is RELATED. Types are the ids of the ancestors by ``is_a``, nearest first,
+and then the namespace; ids of obsolete terms that are ``replaced_by`` a term are ``alt_ids`` of it. Comments
+(`` ! ...``), modifiers (``{...}``) and escapes are removed, and a line that ends with a backslash goes on in the next
+one. Quotes that were not escaped within a quoted value are part of it. Obsolete terms, terms without a name (stubs of
+other ontologies) and stanzas of other kinds are excluded and counted.
 
 The files are read twice: the first pass, once for a reader, finds the ancestors and replaced ids (`ClassTree`). Several
 files are one base: ancestors may be in another file.

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from ingest.formats import ReadOptions
     from ingest.io.source import ByteSource
 
-SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
-"""Scopes of synonyms."""
-
+SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")  # scopes of synonyms
 OBSOLETE = "obsolete"
 NOT_A_TERM = "not_a_term"
 

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
 
 BLANK_NODE = "blank_node"
 
-Run = tuple[str, list[Fact]]
-"""A subject and what is said of it in one place."""
+Run = tuple[str, list[Fact]]  # a subject and what is said of it in one place
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[int, str, list[Fact]])

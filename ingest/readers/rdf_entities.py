@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ingest.base.ancestors import nearest_types
 from ingest.io import limits
-from ingest.io.report import NO_NAME, ReadReport
+from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
 from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id
 from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 
-OTHER_LANGUAGE = "other_language"
 GENERIC_INSTANCE = "generic_instance"
 
 Fact = tuple[str, str, str | None, int]

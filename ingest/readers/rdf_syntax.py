@@ -30,18 +30,12 @@ ROW_ABOUT_A_ROW = "row_about_a_row"
 
 N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
 
-BASE = "file:///"
-"""Before a relative IRI; it is removed from ids again."""
-
-MAX_STATEMENT_BYTES = 1 << 22
-"""Bytes without the end of a statement, such as a literal without its closing quote."""
-
+BASE = "file:///"  # before a relative IRI; it is removed from ids again
+MAX_STATEMENT_BYTES = 1 << 22  # bytes without the end of a statement, such as a literal without its closing quote
 MAX_NESTING = 10_000
 """Elements of XML, lists or blank nodes within one another; the parser's time grows with the square in XML."""
 
-MAX_ENTITY_LENGTH = 256
-"""Characters that an entity of XML stands for; ontologies declare their namespaces so."""
-
+MAX_ENTITY_LENGTH = 256  # characters that an entity of XML stands for; ontologies declare their namespaces so
 PREFIXES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",

@@ -21,6 +21,7 @@ from ingest.io.report import (
     NO_ID,
     NO_NAME,
     NUL_CHARACTER,
+    OTHER_LANGUAGE,
     TOO_FEW_COLUMNS,
     TOO_MANY_COLUMNS,
     ReadReport,
@@ -43,12 +44,9 @@ from ingest.readers.delimited import COMMENT
 from ingest.readers.layouts import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
 from pearl_qdrant.records import Entity
 
-OTHER_ROW = "other_row"
-"""A row that the layout of a known base leaves out, such as an inactive one."""
-OTHER_LANGUAGE = "other_language"
+OTHER_ROW = "other_row"  # a row that the layout of a known base leaves out, such as an inactive one
 
-Good = tuple[list[Any], str, str]
-"""A row, its id and its name."""
+Good = tuple[list[Any], str, str]  # a row, its id and its name
 
 TypesOf = Callable[[tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]]
 """From native types to these, bounded, and to the coarse ones."""

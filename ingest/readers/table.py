@@ -8,7 +8,7 @@ otherwise than it is read is said as a warning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from itertools import chain, islice
@@ -19,7 +19,7 @@ from ingest.base.merge import RowStore
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding, check_is_text
-from ingest.io.lines import BadLine, read_lines
+from ingest.io.lines import BadLine
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, make_excerpt
 from ingest.io.source import ByteSource
 from ingest.io.streams import STDIN, is_folder, list_inputs
@@ -36,7 +36,7 @@ from ingest.readers.columns import (
     find_suspicions,
     is_header,
 )
-from ingest.readers.delimited import check_delimiter, find_dialect, read_rows
+from ingest.readers.delimited import IsHeader, check_delimiter, open_text
 from ingest.readers.json_records import find_prefix, looks_like_json, read_records
 from ingest.readers.layouts import Base, Shape, find_shape, known_bases
 from ingest.readers.rows import Ids, RowReader
@@ -57,22 +57,10 @@ def bases_of(options: ReadOptions) -> Sequence[Base]:
     return (*options.bases, *known_bases())
 
 
-def _header_test(options: ReadOptions) -> Callable[[Sequence[str]], bool]:
+def _header_test(options: ReadOptions) -> IsHeader:
     """Whether a row is a header, by its words or as that of a known base."""
     columns, bases = options.columns or TableColumns(), bases_of(options)
     return lambda cells: is_header(cells, columns) or find_shape(bases, cells, ()) is not None
-
-
-def open_text(source: ByteSource, options: ReadOptions, *, kind: str = "auto") -> Table:
-    """Open a text with separated cells; see `find_dialect` for `kind` and errors."""
-    check_is_text(source.path, source.head(HEAD_BYTES))
-    dialect = find_dialect(source, options, _header_test(options), kind)
-    rows = read_rows(islice(read_lines(source), dialect.n_skipped, None), dialect)
-    table = Table(source.path, dialect.describe(), dialect.header, rows, dialect.sample)
-    table.header_line = dialect.header_line or dialect.n_skipped + 1
-    table.has_comments = dialect.has_comments
-    table.is_unquoted = not dialect.is_quoted
-    return table
 
 
 def open_json(source: ByteSource, options: ReadOptions) -> Table:
@@ -99,7 +87,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
     about = f"JSON, the list '{prefix.removesuffix('.item')}'" if prefix.endswith(".item") else "JSON"
-    return Table(source.path, about, header, rows, sample, has_numbers=False, is_typed=True)
+    return Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
 
 
 def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
@@ -118,7 +106,7 @@ def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
     header = list(map(shown, first[start - 1][1])) if start else None
     sample = [cells for _, cells in first[start:]]
     about = notes[0] if notes else "workbook"
-    return Table(path, about, header, chain(first[start:], rows), sample, header_line=start or 1, is_typed=True)
+    return Table(path, header, chain(first[start:], rows), sample, about, header_line=start or 1, is_typed=True)
 
 
 def _open_arrow(path: str, container: str, options: ReadOptions, stack: ExitStack) -> Table:
@@ -136,7 +124,7 @@ def _open_arrow(path: str, container: str, options: ReadOptions, stack: ExitStac
     )
     first = list(islice(rows, _N_SAMPLE))
     sample = [row for _, row in first if isinstance(row, list)]
-    return Table(path, container, header, chain(first, rows), sample, is_typed=True)
+    return Table(path, header, chain(first, rows), sample, container, is_typed=True)
 
 
 def _json_rows(
@@ -172,11 +160,11 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
     source, is_json = _Beginning(head.path, head.data), looks_like_json(head.data)
     try:
         try:
-            table = open_json(source, options) if is_json else open_text(source, options)
+            table = open_json(source, options) if is_json else open_text(source, options, _header_test(options))
         except InputError:
             if not is_json or len(head.data) == HEAD_BYTES:
                 raise
-            table, is_json = open_text(source, options), False
+            table, is_json = open_text(source, options, _header_test(options)), False
             if table.header is None and not table.about.startswith("tab"):
                 return "jsonl"  # its reader says where the JSON is broken
     except (InputError, OptionError):
@@ -320,7 +308,7 @@ class TableReader(ReaderBase):
             check_decodable(file.path, "utf-8", file.head(HEAD_BYTES))
         if self._kind == "jsonl":
             return open_json(file, self._options)
-        return open_text(file, self._options, kind=self._kind)
+        return open_text(file, self._options, _header_test(self._options), self._kind)
 
     def _find_base(self, table: Table) -> tuple[Base, Shape] | tuple[None, None]:
         """The known base that a table is; one without a header gets the names of its columns."""
@@ -376,7 +364,7 @@ class TableReader(ReaderBase):
         unknown = set(self._separators) - {"", *map(str.casefold, table.header or ()), *map(str, range(1, MAX_COLUMNS))}
         if unknown:
             message = f"there is no column '{min(unknown)}'"
-            raise FormatError(table.path, table.header_line, message, option="list_separators")
+            raise FormatError(table.path, table.header_line or None, message, option="list_separators")
         return chosen
 
     def _find_types(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

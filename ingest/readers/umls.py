@@ -31,7 +31,16 @@ from ingest.base.merge import RowStore
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
-from ingest.io.report import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, TOO_MANY_ROWS, ReadReport, make_excerpt
+from ingest.io.report import (
+    NO_ID,
+    NO_NAME,
+    OTHER_LANGUAGE,
+    TOO_FEW_COLUMNS,
+    TOO_MANY_COLUMNS,
+    TOO_MANY_ROWS,
+    ReadReport,
+    make_excerpt,
+)
 from ingest.io.source import ByteSource
 from ingest.io.streams import STDIN, list_inputs, open_source
 from pearl_qdrant.errors import FormatError, SettingsError
@@ -116,8 +125,7 @@ def resolve_types(wanted: Iterable[str]) -> frozenset[str]:
     return frozenset(result)
 
 
-OTHER_LANGUAGE, OTHER_SOURCE, RESTRICTED, SUPPRESSED = "other_language", "other_source", "restricted", "suppressed"
-SEMANTIC_TYPE = "semantic_type"
+OTHER_SOURCE, RESTRICTED, SUPPRESSED, SEMANTIC_TYPE = "other_source", "restricted", "suppressed", "semantic_type"
 
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
 """Sources of definitions, preferred first; the others follow by name."""
@@ -148,9 +156,7 @@ _SPLIT = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)
 _CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
 _TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
 _SPACES = " \t\r\v\f"  # stripped from names; spaces of other scripts may be part of them
-_RXNORM_SYNONYMS = frozenset(("SY", "TMSY", "PSN", "ET"))
-"""Kinds of RxNorm atoms that are no normal form of the name."""
-
+_RXNORM_SYNONYMS = frozenset(("SY", "TMSY", "PSN", "ET"))  # kinds of RxNorm atoms that are no normal form of the name
 _MAX_DEFINITIONS = 256  # of an id
 _MAX_TYPES = 64  # of an id
 _NO_LEVEL = "~"  # sorts behind all digits

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
 
 NOT_AN_ENTITY, NO_SITELINK = "not_an_entity", "no_sitelink"
 
-MAX_LINKS = 64
-"""Links kept of an item, those of its first properties."""
-
+MAX_LINKS = 64  # links kept of an item, those of its first properties
 _EXCERPT = 1 << 8
 _TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
