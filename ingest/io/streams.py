@@ -152,14 +152,14 @@ class Source(ByteSource):
         size: In bytes, as stored (compressed).
     """
 
-    def __init__(self, path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Check the path, and copy it to a temporary file if it can be read only once. Raises FormatError if it does
         not exist, is a directory or device, or may not be read; InputError if it could not be copied.
         """
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
         if self.path == STDIN:
-            self._spool = copy_to_temporary(self.path, stdin or sys.stdin.buffer)
+            self._spool = copy_to_temporary(self.path, sys.stdin.buffer)
             self.size = os.fstat(self._spool.fileno()).st_size
             return
         with self._open_file() as file:
@@ -245,7 +245,7 @@ def warn_while_waiting(path: str) -> Iterator[None]:
         timer.cancel()
 
 
-def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> ByteSource:
+def open_source(path: str | os.PathLike[str]) -> ByteSource:
     """Open one input: a file, a pipe, ``-``, a zip archive of one file, or a member of one (``base.zip!names.tsv``).
     Raises FormatError as `Source`; for an archive of several files, with their names.
     """
@@ -254,10 +254,10 @@ def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
         for found in re.finditer(SEPARATOR, path):
             if is_zip(path[: found.start()]):
                 return Member(path[: found.start()], path[found.end() :])
-    return Member(path, choose_member(path)) if is_zip(path) else Source(path, stdin)
+    return Member(path, choose_member(path)) if is_zip(path) else Source(path)
 
 
-def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[ByteSource, ...]:
+def open_sources(paths: Sequence[str | os.PathLike[str]]) -> tuple[ByteSource, ...]:
     """Open several inputs; if one cannot be opened, the others are closed. Raises FormatError as `open_source`, and if
     standard input is named twice; ValueError if there is no path.
     """
@@ -268,7 +268,7 @@ def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None
     with ExitStack() as stack:
         sources: list[ByteSource] = []
         for path in paths:
-            sources.append(open_source(path, stdin))
+            sources.append(open_source(path))
             stack.callback(sources[-1].close)
         stack.pop_all()
         return tuple(sources)

@@ -146,12 +146,7 @@ def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
 
 
 def _try_sign(
-    path: str,
-    lines: list[str],
-    delimiter: str,
-    columns: TableColumns,
-    known: Callable[[Sequence[str]], bool],
-    kind: str,
+    path: str, lines: list[str], delimiter: str, columns: TableColumns, known: IsHeader, kind: str
 ) -> TextTable | None:
     """The table with this delimiter, or None if no line has it."""
     is_quoted = len(delimiter) == 1 and (kind == "csv" or delimiter != "\t" or _looks_quoted(lines))

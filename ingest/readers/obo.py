@@ -14,8 +14,8 @@ r"""Read ontologies in OBO 1.0 to 1.4 (Mondo, HPO, DOID, GO, ChEBI, Uberon, ...)
     is_a: MADE:0002 ! sore toe
 
 ``name`` is the canonical name. Synonyms with a requested scope are aliases; this includes ``exact_synonym`` and similar
-tags of OBO 1.0, and a synonym without a scope is RELATED. Types are the ids of the ancestors by ``is_a``, nearest first,
-and then the namespace; ids of obsolete terms that are ``replaced_by`` a term are ``alt_ids`` of it. Comments
+tags of OBO 1.0, and a synonym without a scope is RELATED. Types are the ids of the ancestors by ``is_a``, nearest
+first, and then the namespace; ids of obsolete terms that are ``replaced_by`` a term are ``alt_ids`` of it. Comments
 (`` ! ...``), modifiers (``{...}``) and escapes are removed, and a line that ends with a backslash goes on in the next
 one. Quotes that were not escaped within a quoted value are part of it. Obsolete terms, terms without a name (stubs of
 other ontologies) and stanzas of other kinds are excluded and counted.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from ingest.base.format import read_head
 from ingest.base.merge import RowStore
@@ -193,13 +193,7 @@ class TableReader(ReaderBase):
     """A base in one or several tables, read one after the other; a `Reader`."""
 
     def __init__(
-        self,
-        paths: Sequence[PathLike],
-        options: ReadOptions,
-        type_map: TypeMap | None = None,
-        *,
-        kind: str = "auto",
-        stdin: BinaryIO | None = None,
+        self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None, *, kind: str = "auto"
     ) -> None:
         """Open the files; standard input and pipes are copied to a temporary file now. Raises FormatError if a file
         does not exist, is a directory, or may not be read; OptionError if an option makes no sense.
@@ -209,7 +203,6 @@ class TableReader(ReaderBase):
             options: Which column is what, and how the files are written.
             type_map: From types in the file to coarse types; the shipped one by default.
             kind: tsv, csv, jsonl, parquet, xlsx, or the name of a known base; ``auto``: some text.
-            stdin: What ``-`` means; the process's own by default.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -230,7 +223,7 @@ class TableReader(ReaderBase):
         self._kind = kind
         self._files: list[str | ByteSource] = []
         if kind not in ("parquet", "xlsx"):
-            self._files += [Utf8Source(source, self._encoding) for source in self.open_sources(paths, stdin)]
+            self._files += [Utf8Source(source, self._encoding) for source in self.open_sources(paths)]
             return
         if not paths:
             raise ValueError("nothing to read: no path was given")

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from ingest.base.ancestors import ClassGraph, nearest_types
 from ingest.base.reader_base import ReaderBase
@@ -66,23 +66,15 @@ def detect(head: Head) -> bool:
 class WikidataReader(ReaderBase):
     """Wikidata in one or several files of JSON; a `Reader`."""
 
-    def __init__(
-        self,
-        paths: Sequence[PathLike],
-        options: ReadOptions,
-        type_map: TypeMap | None = None,
-        *,
-        stdin: BinaryIO | None = None,
-    ) -> None:
+    def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
         """Open the files; standard input and pipes are copied to a temporary file now. Raises FormatError if a file
-        does not exist, is a directory, or may not be read; ValueError if an option makes no sense.
+        does not exist, is a directory, or may not be read; ValueError or OptionError if an option makes no sense.
 
         Args:
             paths: Files to read one after the other; ``-`` is standard input.
             options: `limit`, `languages` (``mul`` and English are always fallbacks), `classes`, `links`, and
                 `require_sitelink`, which excludes most genes, articles and streets.
             type_map: From ids of classes to coarse types; the shipped one by default.
-            stdin: What ``-`` means; the process's own by default.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -90,7 +82,7 @@ class WikidataReader(ReaderBase):
         self._wanted = check_languages(options.languages)
         self._languages = tuple(dict.fromkeys((*self._wanted, MULTILINGUAL, FALLBACK)))
         self._finder: ClassTypeFinder | None = None
-        self._sources = self.open_sources(paths, stdin)
+        self._sources = self.open_sources(paths)
 
     def read_classes(self) -> ClassTypeFinder:
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""

@@ -8,7 +8,6 @@ Where work cannot be counted, the input is so large that more than proportional 
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import zstandard
 from cli_runner import Run
 from obo_terms import read as read_obo
+from standard_input import given_input
 from umls_release import RELEASE, atom, definition, sty
 from umls_release import write as write_umls
 from wikidata_items import dump, item
@@ -442,7 +442,7 @@ def test_two_passes_over_zstd_do_not_disturb_each_other() -> None:
     text = "".join(f"Q{i}\tname {i * 7919}\n" for i in range(100_000)).encode()
     half = len(text) // 2
     compress = zstandard.ZstdCompressor().compress
-    opened = Source("-", io.BytesIO(compress(text[:half]) + compress(text[half:])))
+    opened = given_input(compress(text[:half]) + compress(text[half:]), Source, "-")
     first, second = opened.chunks(), opened.chunks()
     found = [b"", b""]
     for one, other in zip(first, second, strict=True):
