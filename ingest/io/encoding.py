@@ -17,6 +17,7 @@ from pearl_qdrant.errors import FormatError, OptionError
 HEAD_BYTES = 1 << 16  # bytes examined to tell text from other files
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
+_CONVERT = "not RDF. Convert it: robot convert -i FILE -f owl -o FILE.owl"
 _BY_NAME = "It is read from an uncompressed file, by its path"
 
 _FOREIGN = (
@@ -43,8 +44,9 @@ _TEXTS = (
     (rb"(?i)\A\s*(?:<!doctype html|<html)", "a web page (HTML). Was an error page downloaded instead"),
     (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
     (rb"<(?:DescriptorRecordSet|SupplementalRecordSet)", "MeSH as XML. Read it with format mesh"),
-    (rb"\A\s*<(?s:.)*<(?:\w+:)?Ontology\b", "an ontology in OWL/XML. Convert it: robot convert -o base.obo"),
-    (rb"\A\s*(?:Prefix|Ontology)\(", "an ontology in OWL functional syntax. Convert it: robot convert -o base.obo"),
+    (rb"<(?:\w+:)?Ontology\s[^>]*//www\.w3\.org/2002/07/owl", f"OWL in XML (OWL/XML) syntax, {_CONVERT}"),
+    (rb"\A(?:\s|#.*\n)*(?:Prefix|Ontology)\(", f"OWL in functional syntax, {_CONVERT}"),
+    (rb"\A(?:\s|#.*\n)*(?:Prefix|Ontology):\s", f"OWL in Manchester syntax, {_CONVERT}"),
     (rb"\A\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>](?s:.)*?</)", "XML that is no known base of names. Convert it to a table"),
     (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
     (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),

@@ -73,7 +73,7 @@ _OLD_YAGO = re.compile(r"yago-wd-", re.IGNORECASE)
 
 
 def detect(head: Head) -> bool:
-    """Whether a file begins like RDF, or like a form of OWL that is not RDF (the reader says so)."""
+    """Whether a file begins like RDF."""
     return find_syntax(head.data) is not None
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyoxigraph
 
 from ingest.io import limits
-from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_encoding, check_is_text
+from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_encoding, check_is_text, describe_text
 from ingest.io.lines import BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, ReadReport
 from pearl_qdrant.errors import FormatError, OptionError
@@ -83,11 +83,6 @@ _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
 _XML_ENCODING = re.compile(rb"\A\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
 _LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
-_OTHER_OWL = re.compile(rb"(?:Prefix|Ontology)(?:\(|:\s)")
-_CONVERT = "not RDF. Convert it: robot convert -i FILE -f owl -o FILE.owl"
-_OWL_XML, _FUNCTIONAL, _MANCHESTER = (
-    f"is OWL in {name} syntax, {_CONVERT}" for name in ("XML (OWL/XML)", "functional", "Manchester")
-)
 _REMOTE = (
     "this JSON-LD names a context on the web, and nothing is fetched. Write the context into the file, or expand it "
     "first (jsonld expand)"
@@ -95,22 +90,15 @@ _REMOTE = (
 
 
 def find_syntax(data: bytes) -> str | None:
-    """The syntax that the beginning of a file shows, or None; for OWL that is not RDF, what is wrong."""
+    """The syntax that the beginning of a file shows, or None."""
     if data.lstrip()[:1] in (b"{", b"["):
         is_blank_node = _STATEMENT.match(data.lstrip()) is not None
         return TURTLE if is_blank_node else JSON_LD if _LD_KEY.search(data) else None
     comments = _COMMENTS.match(data)
     rest = data[comments.end() if comments else 0 :]
-    found = _find_triples(data, rest)
-    if found:
-        return found
     root = _find_root(data)
-    if root is not None:
-        is_rdf = root[2] == b"RDF" and PREFIXES["rdf"].encode() in data
-        is_owl = root[2] == b"Ontology" and b"http://www.w3.org/2002/07/owl" in data
-        return RDF_XML if is_rdf else _OWL_XML if is_owl else None
-    other = _OTHER_OWL.match(rest)
-    return (_FUNCTIONAL if other[0].endswith(b"(") else _MANCHESTER) if other else None
+    is_xml = root is not None and root[2] == b"RDF" and PREFIXES["rdf"].encode() in data
+    return _find_triples(data, rest) or (RDF_XML if is_xml else None)
 
 
 def _find_triples(data: bytes, rest: bytes) -> str | None:
@@ -132,15 +120,12 @@ def check_syntax(path: str, data: bytes) -> str:
     """The syntax of a file. Raises FormatError if it is none that is read here; names what it is where that can be
     told.
     """
-    found = find_syntax(data)
-    if found in (N_TRIPLES, TURTLE, RDF_XML, JSON_LD):
+    if found := find_syntax(data):
         return found
-    if found:
-        raise FormatError(path, None, found.replace("FILE", path))
     check_is_text(path, data.strip())
-    root = _find_root(data)
-    kind = f"is XML with the root <{root[1].decode('utf-8', 'replace')[:60]}>, not RDF/XML" if root else "is not RDF"
-    raise FormatError(path, None, f"{kind}. RDF is read as Turtle, TriG, N-Triples, N-Quads, RDF/XML and JSON-LD")
+    kind = describe_text(data)
+    message = f"is not RDF but {kind}" if kind else "is not RDF"
+    raise FormatError(path, None, f"{message}. RDF is read as Turtle, TriG, N-Triples, N-Quads, RDF/XML and JSON-LD")
 
 
 def _find_root(data: bytes) -> re.Match[bytes] | None:
