@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from ingest.io.source import ByteSource
 from pearl_qdrant.errors import FormatError, OptionError
@@ -153,7 +154,7 @@ class Utf8Source(ByteSource):
         if encoding not in (None, "utf-8"):
             self.found = encoding
             try:
-                yield from _decode_all(first, chunks, encoding or "")
+                yield from _decode_all(chain((first,), chunks), encoding or "")
             except UnicodeError as error:
                 message = f"is not text in {encoding} ({error}). Leave the encoding out"
                 raise FormatError(self.path, None, message, option="encoding") from error
@@ -181,7 +182,7 @@ class Utf8Source(ByteSource):
                         is_utf8 = True
                     else:
                         self.found = encoding
-                        yield from _decode_all(block, blocks, encoding)
+                        yield from _decode_all(chain((block,), blocks), encoding)
                         return
             yield block
 
@@ -228,15 +229,11 @@ def _line_blocks(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _decode_all(first: bytes, chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def _decode_all(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    if text := decoder.decode(first):
-        yield text.encode("utf-8", "replace")
-    for chunk in chunks:
-        if text := decoder.decode(chunk):
+    for chunk in chain(chunks, (b"",)):
+        if text := decoder.decode(chunk, final=not chunk):
             yield text.encode("utf-8", "replace")
-    if text := decoder.decode(b"", final=True):
-        yield text.encode("utf-8", "replace")
 
 
 def check_decodable(path: str, encoding: str, head: bytes) -> None:

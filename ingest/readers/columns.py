@@ -97,10 +97,9 @@ class TableColumns:
 
     def given(self) -> dict[str, tuple[str, ...]]:
         """The values that are set, by the meaning of the column."""
-        one = {"id": self.id, "name": self.name, "description": self.description, "popularity": self.popularity}
-        values: dict[str, tuple[str, ...]] = {key: () if value is None else (value,) for key, value in one.items()}
-        values.update({"type": self.types, "alias": self.aliases})
-        return {key: value for key, value in values.items() if value}
+        one = ("id", self.id), ("name", self.name), ("description", self.description), ("popularity", self.popularity)
+        values = {key: (value,) for key, value in one if value is not None}
+        return values | {key: value for key, value in (("type", self.types), ("alias", self.aliases)) if value}
 
     def names(self) -> list[str]:
         """The values that are no numbers."""
@@ -404,13 +403,8 @@ def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """Whether the first row of a table is a header, although its words are not known. Returns whether all its cells are
-    different words, the first one without a digit, and either two of them are `HEADER_WORDS`, or the ids of all the
-    other rows have digits.
-
-    Args:
-        first: The cells of the first row.
-        others: The cells of some rows after it.
+    """Whether the first row of a table is a header, although its words are not known: all its cells are different
+    words, the first one without a digit, and two of them are `HEADER_WORDS`, or the ids of the others have digits.
     """
     cells = [str(cell).strip() for cell in first]
     is_words = all(map(_WORD.fullmatch, cells)) and len(set(cells)) == len(cells)

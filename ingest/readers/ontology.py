@@ -170,11 +170,3 @@ class OntologyReader(ReaderBase):
             for term in self.read_terms(source, tree, report):
                 if term is not None:
                     yield term.make_entity(tree, self.type_map, report, links=self._links)
-
-
-def coarse_type(type_map: TypeMap, native: str) -> str | None:
-    """The coarse type of a native type; one with an IRI is looked up by the last part of it, too."""
-    found = type_map.coarse_type(native)
-    if found is None and "://" in native:
-        found = type_map.coarse_type(native[max(native.rfind("/"), native.rfind("#")) + 1 :])
-    return found

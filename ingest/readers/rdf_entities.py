@@ -14,7 +14,7 @@ from ingest.base.ancestors import nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
 from ingest.readers import rdf_profiles as known
-from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id
+from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, short_id
 from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.wikidata import (
     FALLBACK,
@@ -251,7 +251,9 @@ class EntityMaker:
         return tuple(walk(own)[0]), tuple(dict.fromkeys(chain.from_iterable(each)))
 
     def _coarse_type(self, native: str) -> str | None:
-        return coarse_type(self._type_map, native)
+        """The coarse type of a native type; one with an IRI is looked up by the last part of it, too."""
+        found = self._type_map.coarse_type(native)
+        return found or (self._type_map.coarse_type(re.split("[/#]", native)[-1]) if "://" in native else None)
 
 
 def _find_extra(facts: Sequence[Fact]) -> dict[str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -259,18 +260,12 @@ class RowReader:
 
     def gathered(self, store: RowStore) -> Iterator[Entity]:
         """One entity for each id of a store."""
-        group: list[_Fact] = []
-        for record in chain(store.rows(), (None,)):
-            fact = None if record is None else _decoder.decode(record)
-            if group and (fact is None or fact[0] != group[0][0]):
-                entity = self._put_together(group)
-                if entity is None:
-                    self._report.filter_out(NO_NAME)
-                else:
-                    yield entity
-                group = []
-            if fact is not None and len(group) < limits.MAX_ROWS:
-                group.append(fact)
+        for id_, facts in groupby(map(_decoder.decode, store.rows()), itemgetter(0)):
+            entity = self._put_together(id_, islice(facts, limits.MAX_ROWS))
+            if entity is None:
+                self._report.filter_out(NO_NAME)
+            else:
+                yield entity
 
     def _facts(self, wanted: list[str], has_own_name: bool) -> Iterator[tuple[str, str]]:
         """For each row that gives something, its id and a `_Fact` as JSON."""
@@ -302,7 +297,7 @@ class RowReader:
                 rank = (_ROLES.get(role, 0), place, not is_preferred)
                 yield id_, _encoder.encode((id_, role, value, rank)).decode()
 
-    def _put_together(self, facts: list[_Fact]) -> Entity | None:
+    def _put_together(self, id_: str, facts: Iterable[_Fact]) -> Entity | None:
         """The entity of the facts about an id; None if no name is among them."""
         names: list[tuple[Any, str]] = []
         native: list[str] = []
@@ -319,7 +314,6 @@ class RowReader:
         if not names:
             return None
         names.sort(key=lambda one: one[0])
-        id_ = facts[0][0]
         unique = self._report.bound_names(id_, list(dict.fromkeys(name for _, name in names)))
         kb_types, types = self._types_of(tuple(native))
         return Entity(id_, unique[0], unique[1:], kb_types, types, description, {}, None)

@@ -230,8 +230,8 @@ class UmlsReader(ReaderBase):
         report.notes.append(f"{path}: UMLS, languages: {', '.join(self._languages)}; with it: {others}")
         if "MRSTY" not in self._sources:
             report.notes.append(f"{path}: there is no MRSTY.RRF beside it, so no entity has a type")
-        self._known_types: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._kb_types_of: dict[str, tuple[str, ...]] = {}
+        self._types_of = lru_cache(maxsize=4_096)(self._find_types)
         with RowStore() as types, RowStore() as definitions:
             types.add(self._read_types(report))
             definitions.add(self._read_definitions(report))
@@ -283,8 +283,8 @@ class UmlsReader(ReaderBase):
         self, cui: str, atoms: list[_Atom], types: RowStore, definitions: RowStore, report: ReadReport
     ) -> Entity | None:
         """The entity of some atoms; None if it is of another semantic type."""
-        tuis = sorted(set(types.find(cui, _MAX_TYPES))) if self._kb_types_of else ()
-        kb_types, coarse = self._types_of("|".join(tuis))
+        tuis = tuple(sorted(set(types.find(cui, _MAX_TYPES)))) if self._kb_types_of else ()
+        kb_types, coarse = self._types_of(tuis)
         if self._wanted and self._wanted.isdisjoint(kb_types):
             report.filter_out(SEMANTIC_TYPE, len(atoms))
             return None
@@ -300,14 +300,11 @@ class UmlsReader(ReaderBase):
         rows = map(json.loads, definitions.find(cui, _MAX_DEFINITIONS) if "MRDEF" in self._sources else ())
         return min((row for row in rows if not row[-1] or row[-1] in auis), default=[None, None])[-2]
 
-    def _types_of(self, tuis: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native and coarse types of a combination of semantic types, remembered."""
-        known = self._known_types.get(tuis)
-        if known is None:
-            native = dict.fromkeys(one for tui in tuis.split("|") if tui for one in self._kb_types_of[tui])
-            kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
-            known = self._known_types[tuis] = kb_types, self.type_map.map_types(kb_types)
-        return known
+    def _find_types(self, tuis: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Native and coarse types of a combination of semantic types."""
+        native = dict.fromkeys(one for tui in tuis for one in self._kb_types_of[tui])
+        kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
+        return kb_types, self.type_map.map_types(kb_types)
 
     def _read_types(self, report: ReadReport) -> Iterator[tuple[str, str]]:
         """Ids and TUIs of MRSTY; what a TUI means is kept."""

@@ -38,6 +38,7 @@ from ingest.io.lines import BOM, BadLine
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
 from ingest.readers.json_records import is_lines, read_records
+from ingest.readers.ontology import clean
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
@@ -53,7 +54,6 @@ _EXCERPT = 1 << 8
 _TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\*")
-_BREAKS = re.compile(r"[\t\n\r]+")
 
 
 def detect(head: Head) -> bool:
@@ -147,7 +147,7 @@ class WikidataReader(ReaderBase):
             extra["language"] = language
         if links:
             extra[LINKS_FIELD] = "|".join(f"Q{one}" for one in links)
-        texts = (_clean(descriptions.get(key)) for key in self._languages)
+        texts = (clean(descriptions.get(key, "")) for key in self._languages)
         description = next((text for text in texts if text and "\0" not in text), None)
         bounded = report.bound_names(str(id_), names)
         return Entity(
@@ -156,14 +156,14 @@ class WikidataReader(ReaderBase):
 
     def _find_names(self, labels: dict[str, str], aliases: dict[str, list[str]]) -> tuple[list[str], str]:
         """All names, the canonical one first, and its language; empty if there is no label."""
-        cleaned = {key: name for key in self._languages if (name := _clean(labels.get(key)))}
+        cleaned = {key: name for key in self._languages if (name := clean(labels.get(key, "")))}
         if not cleaned:
             return [], ""
         language = next(iter(cleaned))
         wanted = dict.fromkeys((language, *self._wanted, MULTILINGUAL))
         names = dict.fromkeys(cleaned[key] for key in wanted if key in cleaned)
         for key in wanted:
-            names.update(dict.fromkeys(filter(None, map(_clean, aliases.get(key, ())))))
+            names.update(dict.fromkeys(filter(None, map(clean, aliases.get(key, ())))))
         return list(names), language
 
 
@@ -230,11 +230,6 @@ def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]
             continue
         if number and above:
             yield number, above
-
-
-def _clean(name: str | None) -> str:
-    """A name on one line, without space around it."""
-    return _BREAKS.sub(" ", name).strip() if name else ""
 
 
 INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
