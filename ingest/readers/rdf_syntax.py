@@ -4,7 +4,7 @@ N-Triples and N-Quads are parsed in blocks of lines. A block with a bad line is 
 counted with its place, and reading goes on. In the other syntaxes the first error ends the reading, with its line.
 
 What pyoxigraph leaves to its caller is bounded here, while the file is fed to it: text without the end of a statement,
-nesting, and entities of XML that expand. Well-known prefixes need no declaration.
+and in XML nesting and entities that expand. Well-known prefixes need no declaration.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD
 
 BASE = "file:///"  # before a relative IRI; it is removed from ids again
 MAX_STATEMENT_BYTES = 1 << 22  # bytes without the end of a statement, such as a literal without its closing quote
-MAX_NESTING = 10_000
-"""Elements of XML, lists or blank nodes within one another; the parser's time grows with the square in XML."""
+MAX_NESTING = 10_000  # elements of XML within one another; the parser's time grows with the square
 
 MAX_ENTITY_LENGTH = 256  # characters that an entity of XML stands for; ontologies declare their namespaces so
 PREFIXES = {
@@ -233,8 +232,7 @@ class _Feed:
     Attributes:
         line: The line that was reached.
         n_open: Bytes since the last triple.
-        depth: How deep the nesting is, by the brackets that were read.
-        is_closed: XML: the end of the root was read.
+        depth, is_closed: Of XML: how deep the elements are, by the brackets that were read; the end of the root was.
     """
 
     def __init__(self, source: ByteSource, syntax: str) -> None:
@@ -255,7 +253,8 @@ class _Feed:
         self._place += len(data)
         self.line += data.count(b"\n")
         self.n_open += len(data)
-        self._measure(data)
+        if self._syntax == RDF_XML:
+            self._measure(data)
         if self.n_open > MAX_STATEMENT_BYTES:
             raise self._error(f"no statement ends within {MAX_STATEMENT_BYTES:,} bytes")
         if self.depth > MAX_NESTING:
@@ -263,20 +262,14 @@ class _Feed:
         return data
 
     def _measure(self, data: bytes) -> None:
-        """Follow the depth of the nesting. Brackets in names and comments count too, so it is an estimate."""
-        if self._syntax == RDF_XML:
-            joined = self._last + data
-            ended = joined.count(b"</")
-            self.depth += data.count(b"<") - 2 * ended - joined.count(b"/>")
-            self.depth -= joined.count(b"<!") + joined.count(b"<?")
-            self._tail += data
-            self.is_closed = self.is_closed or self._closing in self._tail
-            self._tail = self._tail[-len(self._closing) :]
-        else:
-            self.depth += data.count(b"(") + data.count(b"[") + data.count(b"{")
-            self.depth -= data.count(b")") + data.count(b"]") + data.count(b"}")
+        """Follow the depth of XML, and its end. Brackets in comments count too, so it is an estimate."""
+        joined = self._last + data
+        self.depth += data.count(b"<") - 2 * joined.count(b"</") - joined.count(b"/>")
+        self.depth = max(self.depth - joined.count(b"<!") - joined.count(b"<?"), 0)
+        self._tail += data
+        self.is_closed = self.is_closed or self._closing in self._tail
+        self._tail = self._tail[-len(self._closing) :]
         self._last = data[-1:]
-        self.depth = max(self.depth, 0)
 
     def _decode(self, source: ByteSource) -> Iterator[bytes]:
         """The file in UTF-8 without a byte order mark; with the prefixes that it may have forgotten to declare."""

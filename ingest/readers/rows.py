@@ -40,7 +40,7 @@ from ingest.readers.cells import (
     split_items,
     text_of,
 )
-from ingest.readers.columns import Layout, Table, TableColumns
+from ingest.readers.columns import Layout, Table
 from ingest.readers.delimited import COMMENT
 from ingest.readers.layouts import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
 from pearl_qdrant.records import Entity
@@ -90,7 +90,7 @@ class RowReader:
         self,
         table: Table,
         layout: Layout,
-        shape: Shape | None,
+        shape: Shape,
         report: ReadReport,
         *,
         marks: Mapping[str, Ids],
@@ -100,21 +100,19 @@ class RowReader:
 
         Args:
             table, layout: The table and what its columns are.
-            shape: The file of a known base that it is.
+            shape: The file of a known base that it is, or an empty one.
             report: Counts rows; its `place` is that of the row that was given out last.
             marks: Ids that other files of the base give (`Shape.gives`).
             types_of: From native types to those of an entity.
         """
         self._table, self._layout, self._report, self._types_of = table, layout, report, types_of
-        self._shape = shape or Shape("", TableColumns())
-        self._marks = marks
-        self._allowed = marks.get("allowed") if not self._shape.gives else None
+        self._shape, self._marks = shape, marks
+        self._allowed = marks.get("allowed") if not shape.gives else None
         header = table.header or []
-        self._keep = [(header.index(name), values) for name, values in self._shape.keep.items() if name in header]
-        needs = self._shape.needs
-        self._needed = header.index(needs) if needs is not None and needs in header else None
+        self._keep = [(header.index(name), values) for name, values in shape.keep.items() if name in header]
+        self._needed = header.index(shape.needs) if shape.needs in header else None
         self._has_filter = bool(self._keep) or self._needed is not None or self._allowed is not None
-        self._take = re.compile(self._shape.id_pattern) if self._shape.id_pattern else None
+        self._take = re.compile(shape.id_pattern) if shape.id_pattern else None
         self._first_bad_number, self._n_bad_numbers = "", 0
 
     def good_rows(self) -> Iterator[Good]:

@@ -233,7 +233,12 @@ class TableReader(ReaderBase):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of all files; of files whose rows are names, one for each id."""
-        marks = self._collect_marks(report) if len(self._files) > 1 else {}
+        marks: dict[str, Ids] = {}  # what files beside those with names say: preferred rows, allowed ids
+        for table, base, shape in self._tables() if len(self._files) > 1 else ():
+            if shape.gives and table.header is not None:
+                at, ids = table.header.index(shape.gives_column), marks.setdefault(shape.gives, Ids())
+                for row, _, _ in self._row_reader(table, base, shape, report, {}).good_rows():
+                    ids.add(text_of(row[at]))
         with RowStore() as store:
             yield from self._read_files(store, marks, report)
 
@@ -241,26 +246,20 @@ class TableReader(ReaderBase):
         """The entities of all files; rows that give a name or a type each are put together after the last of them."""
         known: Ids | None = None
         gathering: RowReader | None = None
-        for file in self._files:
+        for file, (table, base, shape) in zip(self._files, self._tables(), strict=True):
+            if shape.gives:
+                continue
             before = report.rows
-            with ExitStack() as stack:
-                table = self._open(file, stack)
-                base, shape = self._find_base(table)
-                if shape is not None and shape.gives:
-                    continue
-                rows = self._read_table(table, base, shape, report, marks)
-                if shape is not None and shape.role_column is not None:
-                    gathering = rows
-                    names = self._columns.name is not None
-                    rows.gather(store, self._options.languages, has_own_name=names)
-                else:
-                    entities = rows.entities()
-                    if len(self._files) > 1 and base is not None:
-                        known = known or Ids()
-                        entities = known.collect(entities)
-                    yield from entities
-            found = getattr(file, "found", None)
-            if found:
+            rows = self._row_reader(table, base, shape, report, marks)
+            if shape.role_column is not None:
+                gathering = rows
+                rows.gather(store, self._options.languages, has_own_name=self._columns.name is not None)
+            elif len(self._files) > 1 and base is not None:
+                known = known or Ids()
+                yield from known.collect(rows.entities())
+            else:
+                yield from rows.entities()
+            if found := getattr(file, "found", None):
                 report.notes.append(f"{table.path}: its text is in {found}, which was found and converted")
             if report.rows == before:
                 raise FormatError(table.path, None, "has a header and no rows" if table.header else "has no rows")
@@ -268,31 +267,26 @@ class TableReader(ReaderBase):
             entities = gathering.gathered(store)
             yield from (one for one in entities if known is None or one.entity_id in known)
 
-    def _collect_marks(self, report: ReadReport) -> dict[str, Ids]:
-        """What files beside those with names say: preferred rows, allowed ids."""
-        marks: dict[str, Ids] = {}
+    def _tables(self) -> Iterator[tuple[Table, Base | None, Shape]]:
+        """Each file as a table, open until the next one, with the known base that it is, and the kind of file there."""
+        bases = (self._base,) if self._base is not None else bases_of(self._options)
         for file in self._files:
             with ExitStack() as stack:
                 table = self._open(file, stack)
-                base, shape = self._find_base(table)
-                if shape is None or not shape.gives or table.header is None:
-                    continue
-                at = table.header.index(shape.gives_column)
-                ids = marks.setdefault(shape.gives, Ids())
-                for row, _, _ in self._read_table(table, base, shape, report, {}).good_rows():
-                    ids.add(text_of(row[at]))
-        return marks
+                base, shape = find_shape(bases, table.header, table.sample) or (None, Shape("", TableColumns()))
+                if base is None and self._base is not None:
+                    shapes = "; ".join(one.what for one in self._base.shapes)
+                    raise FormatError(table.path, None, f"is no file of {self._base.title} (these are read: {shapes})")
+                if base is not None and table.header is None:
+                    width = max(map(len, table.sample))
+                    table.header = [name.rstrip("?") for name in shape.names][:width]
+                yield table, base, shape
 
-    def _read_table(
-        self, table: Table, base: Base | None, shape: Shape | None, report: ReadReport, marks: dict[str, Ids]
+    def _row_reader(
+        self, table: Table, base: Base | None, shape: Shape, report: ReadReport, marks: dict[str, Ids]
     ) -> RowReader:
         layout = self._find_layout(table, base, shape, report)
         return RowReader(table, layout, shape, report, marks=marks, types_of=self._types_of)
-
-    # What the columns are
-
-    def _bases(self) -> Sequence[Base]:
-        return (self._base,) if self._base is not None else bases_of(self._options)
 
     def _open(self, file: str | ByteSource, stack: ExitStack) -> Table:
         if isinstance(file, str):
@@ -303,23 +297,8 @@ class TableReader(ReaderBase):
             return open_json(file, self._options)
         return open_text(file, self._options, _header_test(self._options), self._kind)
 
-    def _find_base(self, table: Table) -> tuple[Base, Shape] | tuple[None, None]:
-        """The known base that a table is; one without a header gets the names of its columns."""
-        found = find_shape(self._bases(), table.header, table.sample)
-        if found is None:
-            if self._base is not None:
-                shapes = "; ".join(shape.what for shape in self._base.shapes)
-                raise FormatError(table.path, None, f"is no file of {self._base.title} (these are read: {shapes})")
-            return None, None
-        if table.header is None:
-            width = max(map(len, table.sample))
-            table.header = [name.rstrip("?") for name in found[1].names][:width]
-        return found
-
-    def _find_layout(self, table: Table, base: Base | None, shape: Shape | None, report: ReadReport) -> Layout:
-        columns = self._columns
-        if shape is not None:
-            columns = complete(columns, shape.columns, table.header or [])
+    def _find_layout(self, table: Table, base: Base | None, shape: Shape, report: ReadReport) -> Layout:
+        columns = self._columns if base is None else complete(self._columns, shape.columns, table.header or [])
         layout = find_layout(table, columns)
         for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
             cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
@@ -331,18 +310,19 @@ class TableReader(ReaderBase):
                 raise FormatError(table.path, None, message, option=option)
         layout.separators = self._choose_separators(table, layout, shape)
         chosen = [
-            f"{'types' if i in layout.types else 'aliases'} {_say_separator(separator)}"
+            f"{'types' if i in layout.types else 'aliases'} "
+            + ("are lists" if separator == LISTS else f"split at '{separator}'")
             for i, separator in layout.separators.items()
             if separator not in ("|", ONE)
         ]
         title = f"{base.title}, " if base is not None else ""
         described = layout.describe(by_name=not table.has_numbers)
         report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
-        if shape is None:
+        if base is None:
             report.warnings += find_suspicions(table, layout, is_guessed=not columns.given())
         return layout
 
-    def _choose_separators(self, table: Table, layout: Layout, shape: Shape | None) -> dict[int, str]:
+    def _choose_separators(self, table: Table, layout: Layout, shape: Shape) -> dict[int, str]:
         """For each column of aliases and types, what separates its items."""
         chosen: dict[int, str] = {}
         for i in (*layout.aliases, *layout.types):
@@ -350,8 +330,7 @@ class TableReader(ReaderBase):
             given = (
                 self._separators.get(name.casefold()) or self._separators.get(str(i + 1)) or self._separators.get("")
             )
-            if given is None and shape is not None:
-                given = shape.separators.get(name)
+            given = given or shape.separators.get(name)
             cells = [row[i] for row in table.sample if i < len(row)]
             chosen[i] = given or guess_separator(cells, is_list_column=name.casefold() == "alternatenames")
         unknown = set(self._separators) - {"", *map(str.casefold, table.header or ()), *map(str, range(1, MAX_COLUMNS))}
@@ -363,10 +342,6 @@ class TableReader(ReaderBase):
     def _find_types(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         kb_types = tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))
         return kb_types, self.type_map.map_types(kb_types)
-
-
-def _say_separator(separator: str) -> str:
-    return "are lists" if separator == LISTS else f"split at '{separator}'"
 
 
 def _read_separators(given: Sequence[str]) -> dict[str, str]:
