@@ -33,7 +33,6 @@ from ingest.io.source import CHUNK, ByteSource, Read, check_expansion, stored_ch
 from pearl_qdrant.errors import FormatError, InputError
 
 SEPARATOR = "!"  # between archive and member in the path of a source
-MAX_MEMBERS = 10_000  # members of an archive; a release has some hundred
 _MAX_SHOWN = 12
 _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError)
 _NO_DATA = ("readme", "license", "licence", "copying", "notice", "changelog", "manifest")
@@ -61,12 +60,10 @@ def is_workbook(path: str) -> bool:
 
 def list_members(path: str) -> list[str]:
     """Names of the files in an archive that may hold data, in its order; read-me and hidden files are left out. Raises
-    FormatError if it is damaged, or has too many members.
+    FormatError if it is damaged.
     """
     with _as_format_error(path):
         infos = _archive(path).infolist()
-    if len(infos) > MAX_MEMBERS:
-        raise FormatError(path, None, f"has {len(infos):,} members (limit: {MAX_MEMBERS:,}). Unpack it, name the files")
     return [info.filename for info in infos if not info.is_dir() and info.filename and _may_hold_data(info.filename)]
 
 
@@ -101,9 +98,6 @@ class Member(ByteSource):
     def chunks(self) -> Iterator[bytes]:
         with _as_format_error(self.path), _archive(self._archive).open(self._member) as raw:
             yield from stored_chunks(self.path, raw.read)
-
-    def close(self) -> None:
-        """Nothing is held between two passes."""
 
 
 def _may_hold_data(name: str) -> bool:
@@ -284,7 +278,7 @@ def is_folder(path: str) -> bool:
 
 def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
     """The files that a path means, sorted: those in a folder, the members of an archive that may hold data, or itself.
-    Raises FormatError if an archive is damaged, or has too many members.
+    Raises FormatError if an archive is damaged.
 
     Args:
         path: As given.

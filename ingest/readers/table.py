@@ -185,9 +185,6 @@ class _Beginning(ByteSource):
         if self._data:
             yield self._data
 
-    def close(self) -> None:
-        """Nothing to close."""
-
 
 class TableReader(ReaderBase):
     """A base in one or several tables, read one after the other; a `Reader`."""
