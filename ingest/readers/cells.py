@@ -213,7 +213,7 @@ def find_path(record: Any, path: Sequence[str]) -> Any:
                 rest = path[place + 1 :]
             elif "=" in step:
                 key, _, wanted = step.partition("=")
-                record = [item for item in record if isinstance(item, dict) and _has(item.get(key), wanted)]
+                record = [item for item in record if isinstance(item, dict) and wanted in _texts(item.get(key))]
                 rest = path[place + 1 :]
             found = [find_path(item, rest) for item in record]
             flat = [one for item in found for one in (item if isinstance(item, (list, tuple)) else (item,))]
@@ -223,8 +223,8 @@ def find_path(record: Any, path: Sequence[str]) -> Any:
     return record
 
 
-def _has(value: Any, wanted: str) -> bool:
-    return wanted in map(str, value) if isinstance(value, (list, tuple)) else str(value) == wanted
+def _texts(value: Any) -> list[str]:
+    return list(map(str, value)) if isinstance(value, (list, tuple)) else [str(value)]
 
 
 def parse_path(text: str) -> list[str]:

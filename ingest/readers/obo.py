@@ -160,7 +160,7 @@ class OboReader(OntologyReader):
             (definition[0] or None) if definition else None,
             [parent for parent in map(first_id, values.get("is_a", ())) if parent],
             [other for other in map(first_id, values.get("alt_id", ())) if other],
-            [other for other in map(_read_xref, values.get("xref", ())) if other],
+            [other for value in values.get("xref", ()) if (other := plain_value(value.partition(' "')[0]))],
         )
 
     def _read_synonyms(self, path: str, stanza: Stanza, report: ReadReport) -> Iterator[str]:
@@ -261,11 +261,6 @@ def quoted_value(value: str) -> tuple[str, str] | None:
     if match is None or not _AFTER_QUOTED.match(value, match.end()):
         match = _LOOSE.match(value) or match
     return None if match is None else (_unescape(match[1]), value[match.end() :])
-
-
-def _read_xref(value: str) -> str:
-    """An id in another base, which may have blanks, without the description that may follow it."""
-    return plain_value(value.partition(' "')[0])
 
 
 def _unescape(text: str) -> str:

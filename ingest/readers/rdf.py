@@ -335,7 +335,7 @@ class _Survey:
             n["concepts"] += 1
         elif not known.PROPERTIES.isdisjoint(classes):
             n["properties"] += 1
-        elif any(not known.is_vocabulary(name) for name in classes):
+        elif any(not name.startswith(known.VOCABULARIES) for name in classes):
             n["instances"] += 1
         if n["subjects"] == _MAX_SEEN and self._choose().is_items:
             self._keeps_hashes, self._hashes = False, array("q")  # the largest base of all

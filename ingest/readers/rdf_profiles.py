@@ -58,12 +58,12 @@ NO_ENTITIES = frozenset(
 )
 """Classes of what organises a vocabulary and is not in it."""
 
-_VOCABULARIES = (*(PREFIXES[name] for name in "rdfs owl skos rdf skosxl sh oboInOwl".split()), _ISO)
+VOCABULARIES = (*(PREFIXES[name] for name in "rdfs owl skos rdf skosxl sh oboInOwl".split()), _ISO)
 _EMPTY_TYPES = frozenset({"Thing", "Resource", "NamedIndividual", "Concept", "Class", "Item"})
 _TYPE_SPACES = (
     *("http://schema.org/", "https://schema.org/", "http://bioschemas.org/", PREFIXES["foaf"], PREFIXES["dbo"]),
     *("http://wikiba.se/ontology#", "http://www.w3.org/ns/org#", "http://www.w3.org/2003/01/geo/wgs84_pos#"),
-    *_VOCABULARIES,
+    *VOCABULARIES,
 )
 _ID_SPACES = (WIKIDATA, YAGO, BASE)
 
@@ -129,11 +129,6 @@ def profiles() -> Mapping[str, Profile]:
         for name, one in table.items()
     }  # fmt: skip
     return msgspec.convert(expanded, type=dict[str, Profile])
-
-
-def is_vocabulary(iri: str) -> bool:
-    """Whether an IRI is of RDF, RDFS, OWL or SKOS themselves."""
-    return iri.startswith(_VOCABULARIES)
 
 
 def entity_id(iri: str) -> str:
