@@ -267,7 +267,7 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
 def _detect_path(path: str, options: ReadOptions) -> str | None:
     from ingest.io.streams import is_folder, list_inputs
     from ingest.readers.arrow_rows import find_container
-    from ingest.readers.open_table import bases_of, recognise
+    from ingest.readers.table import bases_of, recognise
 
     if (container := find_container(path)) is not None:
         return "xlsx" if container == "workbook" else "parquet"

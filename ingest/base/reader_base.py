@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from ingest.base.merge import merge_adjacent, merge_scattered
 from ingest.base.reader import Hashes
@@ -60,9 +60,9 @@ class ReaderBase(ABC):
         """Join rows of one id that follow each other, up to the limit."""
         return islice(merge_adjacent(rows, report), self._limit)
 
-    def open_sources(self, paths: Sequence[PathLike], stdin: BinaryIO | None = None) -> tuple[ByteSource, ...]:
+    def open_sources(self, paths: Sequence[PathLike]) -> tuple[ByteSource, ...]:
         """Open files that are closed with the reader. Raises as `streams.open_sources`."""
-        sources = open_sources(paths, stdin)
+        sources = open_sources(paths)
         for source in sources:
             self.held.callback(source.close)
         return sources

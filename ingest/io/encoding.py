@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from ingest.io.source import ByteSource
 from pearl_qdrant.errors import FormatError, OptionError
 
-HEAD_BYTES = 1 << 16
-"""Bytes examined to tell text from other files."""
-
+HEAD_BYTES = 1 << 16  # bytes examined to tell text from other files
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
+_CONVERT = "not RDF. Convert it: robot convert -i FILE -f owl -o FILE.owl"
 _BY_NAME = "It is read from an uncompressed file, by its path"
 
 _FOREIGN = (
@@ -45,8 +45,9 @@ _TEXTS = (
     (rb"(?i)\A\s*(?:<!doctype html|<html)", "a web page (HTML). Was an error page downloaded instead"),
     (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
     (rb"<(?:DescriptorRecordSet|SupplementalRecordSet)", "MeSH as XML. Read it with format mesh"),
-    (rb"\A\s*<(?s:.)*<(?:\w+:)?Ontology\b", "an ontology in OWL/XML. Convert it: robot convert -o base.obo"),
-    (rb"\A\s*(?:Prefix|Ontology)\(", "an ontology in OWL functional syntax. Convert it: robot convert -o base.obo"),
+    (rb"<(?:\w+:)?Ontology\s[^>]*//www\.w3\.org/2002/07/owl", f"OWL in XML (OWL/XML) syntax, {_CONVERT}"),
+    (rb"\A(?:\s|#.*\n)*(?:Prefix|Ontology)\(", f"OWL in functional syntax, {_CONVERT}"),
+    (rb"\A(?:\s|#.*\n)*(?:Prefix|Ontology):\s", f"OWL in Manchester syntax, {_CONVERT}"),
     (rb"\A\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>](?s:.)*?</)", "XML that is no known base of names. Convert it to a table"),
     (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
     (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),
@@ -63,13 +64,9 @@ def describe_text(head: bytes) -> str | None:
     return next((kind for pattern, kind in _TEXTS if re.search(pattern, head)), None)
 
 
-def check_is_text(path: str, head: bytes, *, may_be_wide: bool = False) -> None:
+def check_is_text(path: str, head: bytes) -> None:
     """Refuse a file that is clearly not text with newlines. Raises FormatError if it is empty or another kind of file;
     names the kind.
-
-    Args:
-        path: The file, for the error.
-        may_be_wide: It may be UTF-16, which is converted later.
     """
     if not head:
         raise FormatError(path, None, "is empty")
@@ -80,8 +77,6 @@ def check_is_text(path: str, head: bytes, *, may_be_wide: bool = False) -> None:
         raise FormatError(path, None, "is a tar archive. Unpack it: tar -xf")
     lines = head.split(b"\n")
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or wide_encoding(head) is not None:
-        if may_be_wide:
-            return
         raise FormatError(path, None, "is UTF-16 text. Convert it: iconv -f UTF-16 -t UTF-8")
     if b"\0" in head and _is_mostly_binary(lines):
         raise FormatError(path, None, "is not text: it is full of NUL bytes. Is it a binary file?")
@@ -117,8 +112,9 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "
 def check_encoding(name: str) -> str:
     """The usual name of an encoding. Raises OptionError if there is none of that name."""
     try:
+        "".encode(name)  # not a codec from bytes to bytes
         return codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, UnicodeError):
         message = f"'{name}' is not an encoding. Give one such as utf-8, cp1252 or utf-16"
         raise OptionError("encoding", message) from None
 
@@ -158,7 +154,7 @@ class Utf8Source(ByteSource):
         if encoding not in (None, "utf-8"):
             self.found = encoding
             try:
-                yield from _decode_all(first, chunks, encoding or "")
+                yield from _decode_all(chain((first,), chunks), encoding or "")
             except UnicodeError as error:
                 message = f"is not text in {encoding} ({error}). Leave the encoding out"
                 raise FormatError(self.path, None, message, option="encoding") from error
@@ -186,7 +182,7 @@ class Utf8Source(ByteSource):
                         is_utf8 = True
                     else:
                         self.found = encoding
-                        yield from _decode_all(block, blocks, encoding)
+                        yield from _decode_all(chain((block,), blocks), encoding)
                         return
             yield block
 
@@ -233,15 +229,11 @@ def _line_blocks(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _decode_all(first: bytes, chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def _decode_all(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    if text := decoder.decode(first):
-        yield text.encode("utf-8", "replace")
-    for chunk in chunks:
-        if text := decoder.decode(chunk):
+    for chunk in chain(chunks, (b"",)):
+        if text := decoder.decode(chunk, final=not chunk):
             yield text.encode("utf-8", "replace")
-    if text := decoder.decode(b"", final=True):
-        yield text.encode("utf-8", "replace")
 
 
 def check_decodable(path: str, encoding: str, head: bytes) -> None:

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 from pearl_qdrant import settings
 
-MAX_LINE_BYTES = settings.MAX_LINE_BYTES
-"""Bytes of a line."""
-
+MAX_LINE_BYTES = settings.MAX_LINE_BYTES  # bytes of a line
 MAX_ITEM_BYTES = 12 << 20
 """Bytes of a line that holds a whole item, as in Wikidata's JSON; Wikidata refuses items of more than a few MB."""
 
 MAX_NAMES = 20_000
 """Names of an entity. A concept of UMLS can have over 1,000 atoms, an item of Wikidata many hundred aliases."""
 
-MAX_ROWS = 100_000
-"""Rows of an entity: rows of one id, lines of a stanza, triples of a subject, atoms of a concept."""
-
+MAX_ROWS = 100_000  # rows of an entity: rows of one id, lines of a stanza, triples of a subject, atoms of a concept
 MAX_ENTITY_BYTES = 1 << 23
 """Bytes of all rows of an entity; rows beyond count as too many, too. The largest real ones have some 100 KB."""
 

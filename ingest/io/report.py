@@ -21,10 +21,9 @@ NUL_CHARACTER = "nul_character"
 LINE_TOO_LONG = "line_too_long"
 TOO_MANY_NAMES = "too_many_names"
 TOO_MANY_ROWS = "too_many_rows"
+OTHER_LANGUAGE = "other_language"
 
-MAX_BAD_SHARE = 0.01
-"""Of the rows, that may be bad by default."""
-
+MAX_BAD_SHARE = 0.01  # of the rows, that may be bad by default
 MAX_EXAMPLES = 5
 """Skipped rows kept for the report."""
 

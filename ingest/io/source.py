@@ -10,14 +10,12 @@ import bz2
 import lzma
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from pearl_qdrant.errors import FormatError, InputError
 
-CHUNK = 1 << 18
-"""Bytes read or decompressed at a time."""
-
+CHUNK = 1 << 18  # bytes read or decompressed at a time
 MAX_RATIO = 500
 """Decompressed bytes for each stored byte; names compress 3 to 30 times, a gzip bomb 1,000 times, others more."""
 
@@ -30,12 +28,7 @@ _PIECE = 1 << 11
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # "BZh9" alone could begin a text
 
 
-class RawInput(Protocol):
-    """Something that bytes are read from."""
-
-    def read(self, n_bytes: int, /) -> bytes:
-        """At most this many bytes; none at the end."""
-        ...
+Read = Callable[[int], bytes]  # gives at most so many bytes, none at the end
 
 
 class ByteSource(ABC):
@@ -55,8 +48,7 @@ class ByteSource(ABC):
         damaged, ends early, or is a bomb; InputError if reading fails.
         """
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most hold nothing between two passes
         """Close files and remove temporary ones."""
 
     def head(self, n_bytes: int) -> bytes:
@@ -69,17 +61,17 @@ class ByteSource(ABC):
         return found[:n_bytes]
 
 
-def stored_chunks(path: str, raw: RawInput) -> Iterator[bytes]:
+def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
     """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
     try:
-        head = raw.read(_PIECE)
+        head = read(_PIECE)
         compression = detect_compression(head)
         if compression is not None:
-            yield from _decompress(path, raw, head, compression)
+            yield from _decompress(path, read, head, compression)
             return
         while head:
             yield head
-            head = raw.read(CHUNK)
+            head = read(CHUNK)
     except OSError as error:
         raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
@@ -98,7 +90,7 @@ def detect_compression(head: bytes) -> str | None:
     return None
 
 
-def _decompress(path: str, raw: RawInput, data: bytes, compression: str) -> Iterator[bytes]:
+def _decompress(path: str, read: Read, data: bytes, compression: str) -> Iterator[bytes]:
     """The content of all streams of a compressed file, one after the other; zero bytes between them are padding. Raises
     FormatError if the data is damaged, ends early, or is a bomb; the sound data before that is yielded first.
     """
@@ -109,7 +101,7 @@ def _decompress(path: str, raw: RawInput, data: bytes, compression: str) -> Iter
     n_read, n_written, has_more = len(data), 0, False
     while True:
         if not data and not has_more:
-            data = raw.read(_PIECE)
+            data = read(_PIECE)
             n_read += len(data)
             if not data and decoder is None:
                 return

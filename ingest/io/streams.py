@@ -6,42 +6,33 @@ A path such as ``base.zip!folder/names.tsv`` names a member. An archive inside a
 
 The first bytes of a file show its compression, not its name. A `Source` can be read any number of times: standard
 input and pipes are copied once to an unnamed temporary file, which the operating system removes even if the process is
-killed, after a check of their first bytes.
+killed.
 """
 
 from __future__ import annotations
 
 import errno
-import io
 import logging
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
-from ingest.io.encoding import HEAD_BYTES, check_is_text
-from ingest.io.source import CHUNK, ByteSource, check_expansion, stored_chunks
+from ingest.io.source import CHUNK, ByteSource, Read, check_expansion, stored_chunks
 from pearl_qdrant.errors import FormatError, InputError
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-SEPARATOR = "!"
-"""Between archive and member in the path of a source."""
-
-MAX_MEMBERS = 10_000
-"""Members of an archive; a release has some hundred."""
-
+SEPARATOR = "!"  # between archive and member in the path of a source
 _MAX_SHOWN = 12
 _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError)
 _NO_DATA = ("readme", "license", "licence", "copying", "notice", "changelog", "manifest")
@@ -69,12 +60,10 @@ def is_workbook(path: str) -> bool:
 
 def list_members(path: str) -> list[str]:
     """Names of the files in an archive that may hold data, in its order; read-me and hidden files are left out. Raises
-    FormatError if it is damaged, or has too many members.
+    FormatError if it is damaged.
     """
     with _as_format_error(path):
         infos = _archive(path).infolist()
-    if len(infos) > MAX_MEMBERS:
-        raise FormatError(path, None, f"has {len(infos):,} members (limit: {MAX_MEMBERS:,}). Unpack it, name the files")
     return [info.filename for info in infos if not info.is_dir() and info.filename and _may_hold_data(info.filename)]
 
 
@@ -108,10 +97,7 @@ class Member(ByteSource):
 
     def chunks(self) -> Iterator[bytes]:
         with _as_format_error(self.path), _archive(self._archive).open(self._member) as raw:
-            yield from stored_chunks(self.path, raw)
-
-    def close(self) -> None:
-        """Nothing is held between two passes."""
+            yield from stored_chunks(self.path, raw.read)
 
 
 def _may_hold_data(name: str) -> bool:
@@ -145,12 +131,8 @@ def _as_format_error(path: str) -> Iterator[None]:
         raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
-STDIN = "-"
-"""The path that means standard input."""
-
-PATIENCE_S = 3.0
-"""After this time a warning says that a pipe has no writer."""
-
+STDIN = "-"  # the path that means standard input
+PATIENCE_S = 3.0  # after this time a warning says that a pipe has no writer
 _MAX_ENTRIES = 1_000  # of a level of a folder; a release has some 50
 
 _log = logging.getLogger(__name__)
@@ -164,20 +146,19 @@ class Source(ByteSource):
         size: In bytes, as stored (compressed).
     """
 
-    def __init__(self, path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Check the path, and copy it to a temporary file if it can be read only once. Raises FormatError if it does
-        not exist, is a directory or device, or may not be read; if standard input or a pipe does not begin like text;
-        InputError if it could not be copied.
+        not exist, is a directory or device, or may not be read; InputError if it could not be copied.
         """
         self.path = os.fspath(path)
         self._spool: BinaryIO | None = None
         if self.path == STDIN:
-            self._spool = copy_to_temporary(self.path, self._checked_chunks(stdin or sys.stdin.buffer))
+            self._spool = copy_to_temporary(self.path, sys.stdin.buffer)
             self.size = os.fstat(self._spool.fileno()).st_size
             return
         with self._open_file() as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                self._spool = copy_to_temporary(self.path, self._checked_chunks(file))
+                self._spool = copy_to_temporary(self.path, file)
             self.size = os.fstat((self._spool or file).fileno()).st_size
 
     def close(self) -> None:
@@ -187,8 +168,11 @@ class Source(ByteSource):
 
     def chunks(self) -> Iterator[bytes]:
         """See `ByteSource.chunks`."""
-        with self._open_file() if self._spool is None else _SpoolView(self._spool) as raw:
-            yield from stored_chunks(self.path, raw)
+        if self._spool is not None:
+            yield from stored_chunks(self.path, _read_at(self._spool.fileno()))
+            return
+        with self._open_file() as file:
+            yield from stored_chunks(self.path, file.read)
 
     def _open_file(self) -> BinaryIO:
         """Open the path, after a check that it is a file or a pipe."""
@@ -209,46 +193,28 @@ class Source(ByteSource):
         except (OSError, ValueError) as error:
             raise FormatError(self.path, None, f"cannot be opened: {error}") from error
 
-    def _checked_chunks(self, stream: BinaryIO) -> Iterator[bytes]:
-        """The chunks of a stream, if it begins like text or compressed text."""
-        head = b""
-        while len(head) < HEAD_BYTES and (chunk := stream.read(CHUNK)):
-            head += chunk
-        text = b""
-        with suppress(FormatError):  # damaged or too short: reported when it is read
-            text = next(stored_chunks(self.path, io.BytesIO(head)), b"")
-        if text:
-            check_is_text(self.path, text[:HEAD_BYTES], may_be_wide=True)
-        yield head
-        while chunk := stream.read(CHUNK):
-            yield chunk
 
+def _read_at(descriptor: int) -> Read:
+    """Reads an open file from its start, at a position of its own."""
+    position = 0
 
-class _SpoolView:
-    """Reads the temporary file at its own position; the file stays open until the source is closed."""
-
-    def __init__(self, spool: BinaryIO) -> None:
-        self._descriptor, self._position = spool.fileno(), 0
-
-    def read(self, n_bytes: int) -> bytes:
-        data = os.pread(self._descriptor, n_bytes, self._position)
-        self._position += len(data)
+    def read(n_bytes: int) -> bytes:
+        nonlocal position
+        data = os.pread(descriptor, n_bytes, position)
+        position += len(data)
         return data
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        """Nothing to close."""
+    return read
 
 
-def copy_to_temporary(path: str, chunks: Iterable[bytes]) -> BinaryIO:
-    """An unnamed temporary file with the chunks, for the caller to close. Raises InputError if it cannot be written."""
+def copy_to_temporary(path: str, stream: BinaryIO) -> BinaryIO:
+    """An unnamed temporary file with what a stream gives, for the caller to close. Raises InputError if it cannot be
+    written.
+    """
     try:
         with ExitStack() as stack:
             spool = cast("BinaryIO", stack.enter_context(tempfile.TemporaryFile(prefix="pearl-qdrant-")))
-            for chunk in chunks:
-                spool.write(chunk)
+            shutil.copyfileobj(stream, spool, CHUNK)
             spool.flush()
             stack.pop_all()
             return spool
@@ -273,7 +239,7 @@ def warn_while_waiting(path: str) -> Iterator[None]:
         timer.cancel()
 
 
-def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> ByteSource:
+def open_source(path: str | os.PathLike[str]) -> ByteSource:
     """Open one input: a file, a pipe, ``-``, a zip archive of one file, or a member of one (``base.zip!names.tsv``).
     Raises FormatError as `Source`; for an archive of several files, with their names.
     """
@@ -282,10 +248,10 @@ def open_source(path: str | os.PathLike[str], stdin: BinaryIO | None = None) -> 
         for found in re.finditer(SEPARATOR, path):
             if is_zip(path[: found.start()]):
                 return Member(path[: found.start()], path[found.end() :])
-    return Member(path, choose_member(path)) if is_zip(path) else Source(path, stdin)
+    return Member(path, choose_member(path)) if is_zip(path) else Source(path)
 
 
-def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None = None) -> tuple[ByteSource, ...]:
+def open_sources(paths: Sequence[str | os.PathLike[str]]) -> tuple[ByteSource, ...]:
     """Open several inputs; if one cannot be opened, the others are closed. Raises FormatError as `open_source`, and if
     standard input is named twice; ValueError if there is no path.
     """
@@ -296,7 +262,7 @@ def open_sources(paths: Sequence[str | os.PathLike[str]], stdin: BinaryIO | None
     with ExitStack() as stack:
         sources: list[ByteSource] = []
         for path in paths:
-            sources.append(open_source(path, stdin))
+            sources.append(open_source(path))
             stack.callback(sources[-1].close)
         stack.pop_all()
         return tuple(sources)
@@ -312,7 +278,7 @@ def is_folder(path: str) -> bool:
 
 def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
     """The files that a path means, sorted: those in a folder, the members of an archive that may hold data, or itself.
-    Raises FormatError if an archive is damaged, or has too many members.
+    Raises FormatError if an archive is damaged.
 
     Args:
         path: As given.

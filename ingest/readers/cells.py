@@ -10,7 +10,6 @@ import csv
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -20,15 +19,9 @@ from pearl_qdrant.cells import join_list, split_list
 
 NOT_TEXT = "not_text"
 
-BREAKS = re.compile(r"[\t\n\r]+")
-"""What becomes one space inside a cell."""
-
-LISTS = "lists"
-"""In place of a separator: cells are lists as JSON or Python write them."""
-
-ONE = "none"
-"""In place of a separator: a cell is one item, whatever is in it."""
-
+BREAKS = re.compile(r"[\t\n\r]+")  # what becomes one space inside a cell
+LISTS = "lists"  # in place of a separator: cells are lists as JSON or Python write them
+ONE = "none"  # in place of a separator: a cell is one item, whatever is in it
 NOTHING = frozenset("\\N NULL null NaN nan NA N/A n/a #N/A <NA> None none - -- — .".split())
 """Marks for a missing value, in columns other than ids and names."""
 
@@ -40,7 +33,6 @@ _LIST = re.compile(r"\s*(?:\[.*\]|\(.*\)|\{.*\})\s*", re.DOTALL)
 _MAX_LIST = 1 << 20
 _QUOTED_LIST = re.compile(r'"([^"]*)"')
 _GROUPED = re.compile(r"\d{1,3}(?:[,  '’_]\d{3})+(?:\.\d+)?")
-_COMMA = re.compile(r",(?=\S)")
 
 
 class NotTextError(ValueError):
@@ -190,19 +182,12 @@ def guess_separator(cells: Sequence[Any], *, is_list_column: bool = False) -> st
         ``|``.
     """
     texts = [text for cell in cells if isinstance(cell, str) and (text := cell.strip()) and text not in NOTHING]
-    if not texts:
-        return "|"
-    if all(_parse_list(text) is not None for text in texts):
+    if texts and all(_parse_list(text) is not None for text in texts):
         return LISTS
-    counts = Counter(sign for text in texts for sign in "|;," if sign in text)
-    if counts["|"]:
-        return "|"
-    if counts[";"]:
-        return ";"
-    with_comma = [text for text in texts if "," in text]
-    if with_comma and is_list_column:
-        return ","
-    pieces = [piece for text in with_comma for piece in text.split(",")]
+    for sign in "|;," if is_list_column else "|;":
+        if any(sign in text for text in texts):
+            return sign
+    pieces = [piece for text in texts if "," in text for piece in text.split(",")]
     is_joined = all(
         len(piece) > 1 and piece == piece.strip() and not (piece[0].isdigit() or piece[-1].isdigit())
         for piece in pieces
@@ -228,7 +213,7 @@ def find_path(record: Any, path: Sequence[str]) -> Any:
                 rest = path[place + 1 :]
             elif "=" in step:
                 key, _, wanted = step.partition("=")
-                record = [item for item in record if isinstance(item, dict) and _has(item.get(key), wanted)]
+                record = [item for item in record if isinstance(item, dict) and wanted in _texts(item.get(key))]
                 rest = path[place + 1 :]
             found = [find_path(item, rest) for item in record]
             flat = [one for item in found for one in (item if isinstance(item, (list, tuple)) else (item,))]
@@ -238,8 +223,8 @@ def find_path(record: Any, path: Sequence[str]) -> Any:
     return record
 
 
-def _has(value: Any, wanted: str) -> bool:
-    return wanted in map(str, value) if isinstance(value, (list, tuple)) else str(value) == wanted
+def _texts(value: Any) -> list[str]:
+    return list(map(str, value)) if isinstance(value, (list, tuple)) else [str(value)]
 
 
 def parse_path(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 - Options name columns: `TableColumns`. A name makes a row the header; a number counts from 1. In JSON, Parquet and
   Arrow a path names a field inside another: ``names.0.value``, ``names.*.value``, ``names[types=label].value``.
-- Without options, a row is the header if it has a word for ids (`ID_HEADERS`) and one for names (`NAME_HEADERS`), in
+- Without options, a row is the header if it has a word for ids and one for names (`HEADERS`), in
   upper or lower case. Then other known words give aliases, types, description and popularity. Any other column goes to
   `Entity.extra` under its own name, with ``column_`` before it if a point has a field of that name.
 - Without a header and options, the columns are id, name, type and aliases in this order; the last two may be missing.
@@ -12,34 +12,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import Any
 
-from ingest.io.report import make_excerpt
+from ingest.io.lines import BadLine
+from ingest.io.report import ReadWarning, make_excerpt
 from ingest.readers.cells import shown
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
 
-if TYPE_CHECKING:
-    from ingest.readers.open_table import Table
-
-# In order of preference, should a header have several.
-ID_HEADERS = (
-    "id entity_id cui qid identifier concept_id conceptid concepturi curie code uri iri uid wikidata_id geonameid "
-    "item".split()
-)
-NAME_HEADERS = (
-    "canonical_name name preferred_label preferred_name preferred_term preferredlabel preferredname preflabel label "
-    "title term itemlabel".split()
-)
-TYPE_HEADERS = "type types kb_types entity_type semantic_type semantic_types".split()
-ALIAS_HEADERS = (
-    "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels altlabel "
-    "altlabels alt_label also_known_as aka other_names exact_synonyms itemaltlabel".split()
-)
-DESCRIPTION_HEADERS = "description definition desc itemdescription".split()
-POPULARITY_HEADERS = ("popularity",)
+HEADERS = {
+    "id": "id entity_id cui qid identifier concept_id conceptid concepturi curie code uri iri uid wikidata_id "
+    "geonameid item".split(),
+    "name": "canonical_name name preferred_label preferred_name preferred_term preferredlabel preferredname preflabel "
+    "label title term itemlabel".split(),
+    "type": "type types kb_types entity_type semantic_type semantic_types".split(),
+    "alias": "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels "
+    "altlabel altlabels alt_label also_known_as aka other_names exact_synonyms itemaltlabel".split(),
+    "description": "description definition desc itemdescription".split(),
+    "popularity": ["popularity"],
+}
+"""Words by what a column is, in order of preference, should a header have several."""
 
 RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 """Names that an extra column must not have in the payload."""
@@ -51,6 +46,38 @@ _LOWER_WORD = re.compile(r"[a-z][a-z0-9_ ]*")
 _EXTRA_PREFIX = "column_"
 _MAX_COLUMNS_SHOWN = 30
 _ONLY_HEADERS = ("entity_id", "cui", "qid", "concept_id", "curie", "wikidata_id")  # "ID" may be the name of something
+
+
+Row = tuple[int, list[Any] | BadLine]
+
+
+@dataclass(slots=True)
+class Table:
+    """An open table.
+
+    Attributes:
+        path: For the report.
+        header: Names of the columns; of JSON it grows with the rows. None if it has none.
+        rows: Each with its number.
+        sample: The first rows.
+        about: What it is, for the note.
+        header_line: The number of the header's row, or of the first row.
+        has_numbers: Columns have an order, so that an option may give a number.
+        is_typed: Cells may be other than text.
+        has_comments: Rows that begin with # and are too short are comments.
+        is_unquoted: Text that knows no quotes.
+    """
+
+    path: str
+    header: list[str] | None
+    rows: Iterator[Row] = field(default_factory=lambda: iter(()))
+    sample: list[list[Any]] = field(default_factory=list)
+    about: str = ""
+    header_line: int = 0
+    has_numbers: bool = True
+    is_typed: bool = False
+    has_comments: bool = False
+    is_unquoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +97,9 @@ class TableColumns:
 
     def given(self) -> dict[str, tuple[str, ...]]:
         """The values that are set, by the meaning of the column."""
-        one = {"id": self.id, "name": self.name, "description": self.description, "popularity": self.popularity}
-        values: dict[str, tuple[str, ...]] = {key: () if value is None else (value,) for key, value in one.items()}
-        values.update({"type": self.types, "alias": self.aliases})
-        return {key: value for key, value in values.items() if value}
+        one = ("id", self.id), ("name", self.name), ("description", self.description), ("popularity", self.popularity)
+        values = {key: (value,) for key, value in one if value is not None}
+        return values | {key: value for key, value in (("type", self.types), ("alias", self.aliases)) if value}
 
     def names(self) -> list[str]:
         """The values that are no numbers."""
@@ -128,15 +154,13 @@ class Layout:
     def grow(self, start: int) -> None:
         """Take in columns of the header from `start` on, which came with later rows."""
         for i, cell in enumerate((self.header or [])[start:], start):
-            word = cell.casefold()
-            if self.is_open and word in ALIAS_HEADERS:
+            what = next((one for one, words in HEADERS.items() if self.is_open and cell.casefold() in words), "")
+            if what == "alias":
                 self.aliases = (*self.aliases, i)
-            elif self.is_open and word in TYPE_HEADERS:
+            elif what == "type":
                 self.types = (*self.types, i)
-            elif self.is_open and word in DESCRIPTION_HEADERS and self.description is None:
-                self.description = i
-            elif self.is_open and word in POPULARITY_HEADERS and self.popularity is None:
-                self.popularity = i
+            elif what in ("description", "popularity") and getattr(self, what) is None:
+                setattr(self, what, i)
         self.add_extra(start)
 
     def describe(self, *, by_name: bool = False) -> str:
@@ -168,16 +192,14 @@ def is_header(cells: Sequence[str], columns: TableColumns) -> bool:
     header = [cell.strip() for cell in cells]
     if len(header) < 2 or any(_find_name(header, name) is None for name in columns.names()):
         return False
-    known = (columns.id, ID_HEADERS), (columns.name, NAME_HEADERS)
+    known = (columns.id, HEADERS["id"]), (columns.name, HEADERS["name"])
     if any(
         value is not None and value.isdecimal() and 0 < int(value) <= len(header)
         and header[int(value) - 1].casefold() in words
         for value, words in known
     ):  # fmt: skip
         return True
-    return all(
-        (value is not None and not value.isdecimal()) or _find(header, words) is not None for value, words in known
-    )
+    return all((value is not None and not value.isdecimal()) or _find_all(header, words) for value, words in known)
 
 
 def find_layout(table: Table, columns: TableColumns) -> Layout:
@@ -187,27 +209,28 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
     if table.header is None:
         first = list(map(shown, table.sample[0])) if table.sample else []
         if not columns.given():
-            _refuse_half_a_header(table.path, table.header_line, [cell.strip() for cell in first])
-        if not columns.names() or not first:
-            return _without_header(_Resolver(table, None, columns))
-        table.header = first
-    header = [cell.strip() for cell in table.header]
-    if len(header) > MAX_COLUMNS:
+            _refuse_half_a_header(table, [cell.strip() for cell in first])
+        elif columns.names() and first:
+            table.header = first
+    header = None if table.header is None else [cell.strip() for cell in table.header]
+    if header is not None and len(header) > MAX_COLUMNS:
         message = f"the header has {len(header):,} columns (limit: {MAX_COLUMNS:,}). Is the first row really a header?"
-        raise FormatError(table.path, table.header_line, message)
-    layout = _with_header(_Resolver(table, header, columns), header)
-    layout.header = table.header
-    return layout
+        raise FormatError(table.path, table.header_line or None, message)
+    given = {
+        what: tuple(dict.fromkeys(_find_given(table, header, what, value) for value in values))
+        for what, values in columns.given().items()
+    }
+    return _by_position(table, given) if header is None else _by_header(table, header, given)
 
 
-def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None:
+def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
     """Refuse a first row with words that only a header has, if its column of ids or names is not known. Raises
     FormatError if there are such words.
     """
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
-    known = [cell for cell in cells if cell.casefold() in (*NAME_HEADERS, *ALIAS_HEADERS, *TYPE_HEADERS)]
+    known = [cell for cell in cells if cell.casefold() in (*HEADERS["name"], *HEADERS["alias"], *HEADERS["type"])]
     has_index = bool(cells) and (not cells[0] or cells[0].startswith("Unnamed: "))  # pandas writes one
-    if len(cells) > 1 and cells[0] in NAME_HEADERS and all(map(_LOWER_WORD.fullmatch, cells)):
+    if len(cells) > 1 and cells[0] in HEADERS["name"] and all(map(_LOWER_WORD.fullmatch, cells)):
         word, what, advice = cells[0], "id", "Name it, or the column of names for both"
     elif words:
         word, what, advice = words[0], "name", "Name it"
@@ -215,105 +238,179 @@ def _refuse_half_a_header(path: str, line: int | None, cells: list[str]) -> None
         word, what, advice = known[0], "id", "Name it, or the column of names for both"
     else:
         return
-    names = ", ".join(make_excerpt(cell) for cell in cells[:_MAX_COLUMNS_SHOWN])
     message = f"the first row looks like a header ('{word}'), but no column is known to be the {what}. {advice}"
-    raise FormatError(path, line, f"{message} (the columns are: {names}).", option=f"{what}_column")
+    raise _column_error(table, cells, what, message)
 
 
-class _Resolver:
-    """Turns the values of the column options into positions."""
-
-    def __init__(self, table: Table, header: list[str] | None, columns: TableColumns) -> None:
-        self._path, self._line, self.header, self._has_numbers = (
-            table.path, table.header_line, header, table.has_numbers
-        )  # fmt: skip
-        self.found = {
-            what: tuple(dict.fromkeys(self._column(what, value) for value in values))
-            for what, values in columns.given().items()
-        }
-
-    def one(self, what: str) -> int | None:
-        """The column that the options give, or None."""
-        return self.found[what][0] if what in self.found else None
-
-    def missing(self, what: str) -> FormatError:
-        """The error for a column that neither the options nor the header give."""
-        return self._error(what, f"no column is known to be the {what}. Name it")
-
-    def _column(self, what: str, value: str) -> int:
-        if value.isdecimal() and self._has_numbers:
-            number = int(value)
-            if not 0 < number <= (MAX_COLUMNS if self.header is None else len(self.header)):
-                raise self._error(what, f"there is no column {value} for the {what}; columns count from 1")
-            return number - 1
-        found = _find_name(self.header or [], value)
-        if found is None:
-            raise self._error(what, f"the file has no column '{make_excerpt(value)}' for the {what}")
-        return found
-
-    def _error(self, what: str, message: str) -> FormatError:
-        if self.header is not None:
-            names = ", ".join(make_excerpt(cell) for cell in self.header[:_MAX_COLUMNS_SHOWN])
-            more = f", and {len(self.header) - _MAX_COLUMNS_SHOWN} more" * (len(self.header) > _MAX_COLUMNS_SHOWN)
-            message = f"{message} (the columns are: {names}{more})"
-        return FormatError(self._path, self._line, f"{message}.", option=f"{what}_column")
+def _find_given(table: Table, header: list[str] | None, what: str, value: str) -> int:
+    """The position of a column that an option names or numbers."""
+    if value.isdecimal() and table.has_numbers:
+        if not 0 < int(value) <= (MAX_COLUMNS if header is None else len(header)):
+            raise _column_error(table, header, what, f"there is no column {value} for the {what}; columns count from 1")
+        return int(value) - 1
+    found = _find_name(header or [], value)
+    if found is None:
+        raise _column_error(table, header, what, f"the file has no column '{make_excerpt(value)}' for the {what}")
+    return found
 
 
-def _with_header(given: _Resolver, header: list[str]) -> Layout:
-    id_ = given.one("id") if "id" in given.found else _find(header, ID_HEADERS)
-    if id_ is None:
-        raise given.missing("id")
-    taken = {id_, *(i for found in given.found.values() for i in found)} - {given.one("name")}
-    name = given.one("name") if "name" in given.found else _find(header, NAME_HEADERS, taken)
-    if name is None:
-        raise given.missing("name")
-    taken.add(name)
+def _column_error(table: Table, header: list[str] | None, what: str, message: str = "") -> FormatError:
+    """The error for a column; without a message, that neither the options nor the header give it."""
+    message = message or f"no column is known to be the {what}. Name it"
+    if header is not None:
+        names = ", ".join(make_excerpt(cell) for cell in header[:_MAX_COLUMNS_SHOWN])
+        more = f", and {len(header) - _MAX_COLUMNS_SHOWN} more" * (len(header) > _MAX_COLUMNS_SHOWN)
+        message = f"{message} (the columns are: {names}{more})"
+    return FormatError(table.path, table.header_line or None, f"{message}.", option=f"{what}_column")
 
-    def columns_of(what: str, words: Sequence[str]) -> tuple[int, ...]:
-        return given.found.get(what) or _find_all(header, words, taken)
 
-    layout = Layout(id_, name, columns_of("type", TYPE_HEADERS), columns_of("alias", ALIAS_HEADERS), header=header)
-    layout.description = next(iter(columns_of("description", DESCRIPTION_HEADERS)), None)
-    layout.popularity = next(iter(columns_of("popularity", POPULARITY_HEADERS)), None)
-    if "name" not in given.found and header[name].casefold() in ("canonical_name", "name"):
-        layout.alias_names = _find_all(header, ("canonical_name", "name"), taken)
-    layout.is_open = not given.found
+def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]]) -> Layout:
+    """What the options name, and what the words of the header mean."""
+    taken = set[int]()
+
+    def find(what: str) -> tuple[int, ...]:
+        return given.get(what) or _find_all(header, HEADERS[what], taken)
+
+    def need(what: str) -> int:
+        found = find(what)
+        if not found:
+            raise _column_error(table, header, what)
+        taken.update((found[0], *chain.from_iterable(given.values())))
+        return found[0]
+
+    layout = Layout(need("id"), need("name"), find("type"), find("alias"), header=header, is_open=not given)
+    layout.description, layout.popularity = (next(iter(find(what)), None) for what in ("description", "popularity"))
+    names = HEADERS["name"][:2]
+    if "name" not in given and header[layout.name].casefold() in names:
+        layout.alias_names = _find_all(header, names, taken)
     layout.add_extra(0)
+    layout.header = table.header  # that of JSON grows
     return layout
 
 
-def _without_header(given: _Resolver) -> Layout:
-    """By position: id, name, type, aliases; with options, only the columns that they name, and id and name."""
-    id_, name = given.one("id"), given.one("name")
-    if id_ is None or name is None:
-        id_, name = id_ or 0, 1 if name is None else name
-        if id_ == name:
-            # The same column for both only if both options name it, as for a plain list of names.
-            raise given.missing("id" if "name" in given.found else "name")
-    layout = Layout(id_, name, description=given.one("description"), popularity=given.one("popularity"))
-    layout.types = given.found.get("type", () if given.found else (2,))
-    layout.aliases = given.found.get("alias", () if given.found else (3,))
+def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
+    """Without a header: id, name, type, aliases; with options, only the columns that they name, and id and name."""
+    one = {what: found[0] for what, found in given.items()}
+    id_, name = one.get("id", 0), one.get("name", 1)
+    if id_ == name and not ("id" in given and "name" in given):
+        # The same column for both only if both options name it, as for a plain list of names.
+        raise _column_error(table, None, "id" if "name" in given else "name")
+    layout = Layout(id_, name, description=one.get("description"), popularity=one.get("popularity"))
+    layout.types, layout.aliases = (
+        given.get(what, () if given else (place,)) for what, place in (("type", 2), ("alias", 3))
+    )
     return layout
 
 
-def override(columns: TableColumns, given: TableColumns | None) -> TableColumns:
-    """The columns of a known layout, or those of the options instead where there are any."""
-    if given is None or not given.given():
-        return columns
-    return replace(given, id=given.id or columns.id, name=given.name or columns.name)
+def complete(given: TableColumns, known: TableColumns, header: Sequence[str]) -> TableColumns:
+    """The columns of a known base that a file has, or those of the options instead where there are any; id and name
+    stay in any case, so that their lack is an error.
+    """
+    if given.given():
+        return replace(given, id=given.id or known.id, name=given.name or known.name)
+    names = {name.casefold() for name in header}
+    types, aliases, description, popularity = (
+        tuple(value for value in values if value is not None and value.casefold() in names)
+        for values in (known.types, known.aliases, (known.description,), (known.popularity,))
+    )
+    one = {"description": next(iter(description), None), "popularity": next(iter(popularity), None)}
+    return TableColumns(known.id, known.name, types, aliases, **one)
 
 
 def _find_name(header: Sequence[str], name: str) -> int | None:
     """The column of exactly this name, else the first that differs in case alone."""
-    return header.index(name) if name in header else _find(header, (name.casefold(),))
+    return header.index(name) if name in header else next(iter(_find_all(header, (name.casefold(),))), None)
 
 
-def _find(header: Sequence[str], words: Sequence[str], taken: set[int] | frozenset[int] = frozenset()) -> int | None:
-    """The column of the first word that is in the header and not taken; case does not matter."""
-    return next(iter(_find_all(header, words, taken)), None)
-
-
-def _find_all(header: Sequence[str], words: Sequence[str], taken: set[int] | frozenset[int]) -> tuple[int, ...]:
+def _find_all(header: Sequence[str], words: Sequence[str], taken: Set[int] = frozenset()) -> tuple[int, ...]:
+    """The columns of the words that are in the header and not taken; case does not matter."""
     folded = [cell.casefold().replace(" ", "_") for cell in header]
     found = (folded.index(word) for word in words if word in folded)
     return tuple(i for i in found if i not in taken)
+
+
+HEADER_WORDS = frozenset(
+    "code codes concept concept_id conceptid concept_name curie definition descriptor entity entity_name english_name "
+    "full_name gene heading identifier iri item item_id item_label itemlabel key kind label labels lang language "
+    "main_name mention name name_en names number official_name parent preferred_label preferred_name preferred_term "
+    "preflabel pref_label primary_name primarytitle ref reference short_name source string surface symbol synonym "
+    "synonyms tag term terms text title titles type types uid unique_id uri url uuid value word wikidata_id".split()
+)
+"""Words that head columns. Two of them, and nothing else but words, are hardly the id and the name of an entity."""
+
+_WORD = re.compile(r"[^\W\d][\w .:/()#-]{0,39}")
+_DIGIT = re.compile(r"\d")
+_N_OTHERS = 5  # rows after the first that must have ids with digits
+_MAX_SHOWN = 8  # cells in a warning
+_LEAST_ROWS = 5
+_LEAST_TYPES = 20
+_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
+_MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
+_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
+
+
+def find_suspicions(table: Table, layout: Layout, *, is_guessed: bool) -> Iterator[ReadWarning]:
+    """Warnings for a table, from its first rows; `is_guessed` if no option names a column."""
+    path, rows = table.path, table.sample
+    if layout.header is None and is_guessed and rows and looks_like_header(rows[0], rows[1:]):
+        first = ", ".join(make_excerpt(str(cell).strip()) for cell in rows[0][:_MAX_SHOWN])
+        more = ", ..." if len(rows[0]) > _MAX_SHOWN else ""
+        message = (
+            f"{path}:{table.header_line or 1}: the first row ({first}{more}) looks like a header, but is read as an "
+            "entity: none of its words is known to mean the id and the name. If it is a header, name the columns of "
+            "ids and names"
+        )
+        yield ReadWarning(message, options=("id_column", "name_column"))
+    names = _column(rows, layout.name)
+    if layout.id != layout.name and len(names) >= _LEAST_ROWS:
+        odd = [name for name in names if _ID_LIKE.fullmatch(name)]
+        if len(odd) >= 0.8 * len(names):
+            message = (
+                f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
+            )
+            yield ReadWarning(message, options=("name_column",))
+    if odd := [name for name in names if _MOJIBAKE.search(name)]:
+        message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
+        yield ReadWarning(message)
+    for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
+        cells = _column(rows, i)
+        if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):
+            message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
+            yield ReadWarning(f"{message}. Name another column", options=(option,))
+        quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
+        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
+            message = (
+                f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
+            )
+            yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
+            break
+    for i in layout.aliases:
+        cells = _column(rows, i)
+        lists = [cell for cell in cells if ", " in cell or " / " in cell]
+        if layout.separators.get(i, "|") == "|" and len(cells) >= _LEAST_ROWS and len(lists) > 0.5 * len(cells):
+            message = f"{path}: cells of column {i + 1} are read as one alias each ({make_excerpt(lists[0])}). If they "
+            yield ReadWarning(f"{message}are lists, name the separator", options=("list_separators",))
+    for i in layout.types:
+        cells = _column(rows, i)
+        if len(cells) >= _LEAST_TYPES and len(set(cells)) == len(rows):
+            message = f"{path}: column {i + 1}, taken for types, has another value in each row"
+            yield ReadWarning(f"{message} ({make_excerpt(cells[0])}, ...). Name the types", options=("type_column",))
+
+
+def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
+    """The texts in a column that are not blank."""
+    return [text for row in rows if i < len(row) and isinstance(row[i], str) and (text := row[i].strip())]
+
+
+def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
+    """Whether the first row of a table is a header, although its words are not known: all its cells are different
+    words, the first one without a digit, and two of them are `HEADER_WORDS`, or the ids of the others have digits.
+    """
+    cells = [str(cell).strip() for cell in first]
+    is_words = all(map(_WORD.fullmatch, cells)) and len(set(cells)) == len(cells)
+    if len(cells) < 2 or not is_words or _DIGIT.search(cells[0]):
+        return False
+    if sum(cell.casefold().replace(" ", "_") in HEADER_WORDS for cell in cells) >= 2:
+        return True
+    has_digit = [bool(row and _DIGIT.search(str(row[0]))) for row in others]
+    return len(has_digit) >= _N_OTHERS and all(has_digit)

@@ -1,6 +1,6 @@
 """Rows of text files whose cells are separated by a sign: TSV, CSV and their relatives.
 
-What a file does is found in its first lines (`find_dialect`): the sign between cells, whether cells may be quoted,
+What a file does is found in its first lines (`open_text`): the sign between cells, whether cells may be quoted,
 lines before the header (comments, titles, ``sep=;``), and the header.
 
 In quoted files (RFC 4180) a cell may have separators, line breaks and doubled quotes. A quote that is never closed
@@ -14,16 +14,16 @@ import csv
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ingest.io import limits
-from ingest.io.encoding import HEAD_BYTES, describe_text
+from ingest.io.encoding import HEAD_BYTES, check_is_text, describe_text
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.source import ByteSource
-from ingest.readers.columns import TableColumns
+from ingest.readers.columns import Row, Table, TableColumns
 from pearl_qdrant.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
@@ -43,39 +43,34 @@ _LEAST = 0.8, 0.5  # share of the rows with the usual number of cells; tabs are 
 _MARKS = ("#", "!", "%", "//")
 
 Line = tuple[int, str | BadLine]
-Row = tuple[int, list[str] | BadLine]
+IsHeader = Callable[[Sequence[str]], bool]
 
 
 @dataclass(slots=True)
-class Dialect:
-    """How a file is written.
+class TextTable(Table):
+    """A table in a text file, and how it is written.
 
     Attributes:
         delimiter: Text between two cells.
-        is_quoted: Cells may be in double quotes.
         n_skipped: Lines before the header, or before the first row.
-        header: The cells of the header, or None.
-        header_line: Its number, from 1.
-        has_comments: Lines that begin with # are no rows.
         n_columns: The usual number of cells.
-        sample: The first rows.
     """
 
-    delimiter: str
-    is_quoted: bool
+    delimiter: str = "\t"
     n_skipped: int = 0
-    header: list[str] | None = None
-    header_line: int = 0
-    has_comments: bool = False
     n_columns: int = 0
-    sample: list[list[str]] = field(default_factory=list)
 
     def describe(self) -> str:
         """One line for the user."""
         kind = "tab-separated" if self.delimiter == "\t" else f"delimiter '{self.delimiter.strip()}'"
         skipped = self.n_skipped - bool(self.header_line)
         more = f", {skipped} lines before the header skipped" if skipped > 0 else ""
-        return f"{kind}{', quoted' if self.is_quoted and self.delimiter == chr(9) else ''}{more}"
+        return f"{kind}{', quoted' if not self.is_unquoted and self.delimiter == chr(9) else ''}{more}"
+
+    def share(self) -> float:
+        """The share of the first rows that have the usual number of cells."""
+        n_usual = sum(len(row) == self.n_columns for row in self.sample)
+        return n_usual / len(self.sample) if self.sample else float(self.header is not None)
 
 
 def check_delimiter(given: str) -> str:
@@ -89,10 +84,9 @@ def check_delimiter(given: str) -> str:
     return delimiter
 
 
-def find_dialect(
-    source: ByteSource, options: ReadOptions, known: Callable[[Sequence[str]], bool], kind: str = "auto"
-) -> Dialect:
-    """How a file is written. Raises FormatError if no separator makes a table of the first lines, or several do.
+def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: str = "auto") -> TextTable:
+    """Find how a file is written, and open it. Raises FormatError if it is no text, or if no separator makes a table of
+    the first lines, or several do.
 
     Args:
         source: UTF-8 text.
@@ -100,6 +94,7 @@ def find_dialect(
         known: Whether a row is a header.
         kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; any other: found.
     """
+    check_is_text(source.path, source.head(HEAD_BYTES))
     head, columns, n_skipped = source.head(HEAD_BYTES), options.columns or TableColumns(), options.skip_lines or 0
     delimiter = check_delimiter(options.delimiter) if options.delimiter is not None else None
     lines = list(islice(_first_lines(source, head), _N_LINES + n_skipped))[n_skipped:]
@@ -109,19 +104,19 @@ def find_dialect(
         raise FormatError(source.path, None, "holds nothing but blank lines")
     delimiter = delimiter or ("\t" if kind == "tsv" else None)
     signs = [delimiter] if delimiter else DELIMITERS
-    tried = [one for sign in signs if (one := _try_dialect(lines, sign, columns, known, kind)) is not None]
+    tried = [one for sign in signs if (one := _try_sign(source.path, lines, sign, columns, known, kind)) is not None]
     with_header = [one for one in tried if one.header is not None and known(one.header)]
     kind_of_text = describe_text(head)
     if kind_of_text and not with_header and not delimiter and not kind_of_text.startswith(("JSON", "N-Triples")):
         raise _no_table(source.path, head, lines, delimiter)
-    usable = with_header or [one for one in tried if delimiter or _share(one) >= _LEAST[one.delimiter == "\t"]]
+    usable = with_header or [one for one in tried if delimiter or one.share() >= _LEAST[one.delimiter == "\t"]]
     is_list = columns.id is not None and columns.id == columns.name
     if is_list and not with_header:
-        usable = [Dialect(delimiter or "\t", kind == "csv", sample=[[line] for line in lines if line.strip()])]
-    if len(usable) > 1 and usable[0].delimiter == "\t" and usable[-1].delimiter == "\t|\t":
-        usable = usable[-1:]
-    elif usable and usable[0].delimiter == "\t":
-        usable = usable[:1]
+        sample: list[list[Any]] = [[line] for line in lines if line.strip()]
+        is_plain = kind != "csv"
+        usable = [TextTable(source.path, None, sample=sample, is_unquoted=is_plain, delimiter=delimiter or "\t")]
+    if usable and usable[0].delimiter == "\t":
+        usable = usable[-1:] if usable[-1].delimiter == "\t|\t" else usable[:1]
     if not usable or (delimiter and not is_list and usable[0].n_columns < 2 and columns.id != columns.name):
         raise _no_table(source.path, head, lines, delimiter)
     if len(usable) > 1 and not with_header:
@@ -133,7 +128,10 @@ def find_dialect(
         raise FormatError(source.path, n_skipped + 1, message, option="delimiter")
     best = usable[0]
     best.n_skipped += n_skipped
-    best.header_line += n_skipped if best.header_line else 0
+    best.header_line = best.header_line + n_skipped if best.header_line else 0
+    best.about = best.describe()
+    best.rows = read_rows(islice(read_lines(source), best.n_skipped, None), best)
+    best.header_line = best.header_line or best.n_skipped + 1
     return best
 
 
@@ -147,54 +145,40 @@ def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
     return (line.rstrip("\r") for line in lines)
 
 
-def _try_dialect(
-    lines: list[str], delimiter: str, columns: TableColumns, known: Callable[[Sequence[str]], bool], kind: str
-) -> Dialect | None:
-    """The dialect with this delimiter, or None if no line has it."""
+def _try_sign(
+    path: str, lines: list[str], delimiter: str, columns: TableColumns, known: IsHeader, kind: str
+) -> TextTable | None:
+    """The table with this delimiter, or None if no line has it."""
     is_quoted = len(delimiter) == 1 and (kind == "csv" or delimiter != "\t" or _looks_quoted(lines))
-    dialect = Dialect(delimiter, is_quoted)
-    records = [row for row in read_rows(enumerate(lines, 1), dialect) if not isinstance(row[1], BadLine)]
+    table = TextTable(path, None, is_unquoted=not is_quoted, delimiter=delimiter)
+    records = read_rows(enumerate(lines, 1), table)
     filled = [(number, row) for number, row in records if isinstance(row, list) and any(map(str.strip, row))]
-    if not any(len(row) > 1 for _, row in filled):
-        return None
     widths = Counter(len(row) for _, row in filled if len(row) > 1)
-    dialect.n_columns = width = widths.most_common(1)[0][0]
-    start = 0
-    while start < len(filled) and filled[start][1][0].lstrip().startswith(_MARKS):
-        row = filled[start][1]
-        is_last = start + 1 == len(filled) or not filled[start + 1][1][0].lstrip().startswith(_MARKS)
-        if is_last and len(row) == width and width > 1:  # "#tax_id<TAB>name": the header itself
-            row = [row[0].lstrip("#! ").strip(), *row[1:]]
-            if known(row) or not columns.names():
-                dialect.header, dialect.header_line = row, filled[start][0]
-            dialect.has_comments = True
-            start += 1
-            break
-        if len(row) >= width > 1:
-            break
-        dialect.has_comments = True
+    if not widths:
+        return None
+    table.n_columns = width = widths.most_common(1)[0][0]
+    n_comments = next((i for i, (_, row) in enumerate(filled) if not row[0].lstrip().startswith(_MARKS)), len(filled))
+    whole = next((i for i, (_, row) in enumerate(filled[:n_comments]) if len(row) >= width), n_comments)
+    start = whole
+    if whole == n_comments - 1 and len(filled[whole][1]) == width:  # "#tax_id<TAB>name": the header itself
+        number, row = filled[whole]
+        row = [row[0].lstrip("#! ").strip(), *row[1:]]
+        if known(row) or not columns.names():
+            table.header, table.header_line = row, number
         start += 1
-    if dialect.header is None:
-        for number, row in filled[start : start + _N_TITLES]:
-            if known(row):
-                is_first = number == filled[start][0]
-                n_before = [len([cell for cell in r if cell.strip()]) for n, r in filled[start:] if n < number]
-                if is_first or all(n < len(row) for n in n_before):
-                    dialect.header, dialect.header_line = row, number
-                break
-    if dialect.header is not None:
-        dialect.n_skipped = dialect.header_line
-        dialect.sample = [row for number, row in filled if number > dialect.header_line]
+    table.has_comments = start > 0
+    if table.header is None:
+        titles = filled[start : start + _N_TITLES]
+        number, row = next(((number, row) for number, row in titles if known(row)), (0, []))
+        if all(sum(map(bool, map(str.strip, title))) < len(row) for n, title in titles if n < number):
+            table.header, table.header_line = (row, number) if number else (None, 0)
+    if table.header is not None:
+        table.n_skipped = table.header_line
+        table.sample = [row for number, row in filled if number > table.n_skipped]
     else:
-        dialect.n_skipped = filled[start][0] - 1 if start < len(filled) else 0
-        dialect.sample = [row for _, row in filled[start:]]
-    return dialect
-
-
-def _share(dialect: Dialect) -> float:
-    """The share of the rows that have the usual number of cells."""
-    rows = dialect.sample
-    return sum(len(row) == dialect.n_columns for row in rows) / len(rows) if rows else float(dialect.header is not None)
+        table.n_skipped = filled[start][0] - 1 if start < len(filled) else 0
+        table.sample = [row for _, row in filled[start:]]
+    return table
 
 
 def _looks_quoted(lines: list[str]) -> bool:
@@ -231,10 +215,10 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
     return FormatError(path, 1, message, option="delimiter")
 
 
-def read_rows(lines: Iterable[Line], dialect: Dialect) -> Iterator[Row]:
+def read_rows(lines: Iterable[Line], table: TextTable) -> Iterator[Row]:
     """Line number and cells of each row; blank lines are left out."""
-    delimiter = dialect.delimiter
-    if dialect.is_quoted:
+    delimiter = table.delimiter
+    if not table.is_unquoted:
         yield from _read_quoted(iter(lines), delimiter)
         return
     end = delimiter.rstrip("\t ") if len(delimiter) > 1 else ""  # "\t|" ends each line of such files

@@ -14,14 +14,11 @@ r"""Read ontologies in OBO 1.0 to 1.4 (Mondo, HPO, DOID, GO, ChEBI, Uberon, ...)
     is_a: MADE:0002 ! sore toe
 
 ``name`` is the canonical name. Synonyms with a requested scope are aliases; this includes ``exact_synonym`` and similar
-tags of OBO 1.0, and a synonym without a scope is RELATED. ``def`` is the description. Types are the ids of the
-ancestors by ``is_a``, nearest first, and then the namespace. Comments (`` ! ...``), modifiers (``{...}``) and escapes
-are removed, and a line that ends with a backslash goes on in the next one. Quotes that were not escaped within a quoted
-value are part of it.
-
-`extra` has ``xrefs``, ``alt_ids`` and, if requested, ``links_to``, each joined by ``|``; ``alt_ids`` has the ids of
-obsolete terms that are ``replaced_by`` the term, too. Obsolete terms, terms without a name (stubs of other ontologies)
-and stanzas of other kinds are excluded and counted.
+tags of OBO 1.0, and a synonym without a scope is RELATED. Types are the ids of the ancestors by ``is_a``, nearest
+first, and then the namespace; ids of obsolete terms that are ``replaced_by`` a term are ``alt_ids`` of it. Comments
+(`` ! ...``), modifiers (``{...}``) and escapes are removed, and a line that ends with a backslash goes on in the next
+one. Quotes that were not escaped within a quoted value are part of it. Obsolete terms, terms without a name (stubs of
+other ontologies) and stanzas of other kinds are excluded and counted.
 
 The files are read twice: the first pass, once for a reader, finds the ancestors and replaced ids (`ClassTree`). Several
 files are one base: ancestors may be in another file.
@@ -163,7 +160,7 @@ class OboReader(OntologyReader):
             (definition[0] or None) if definition else None,
             [parent for parent in map(first_id, values.get("is_a", ())) if parent],
             [other for other in map(first_id, values.get("alt_id", ())) if other],
-            [other for other in map(_read_xref, values.get("xref", ())) if other],
+            [other for value in values.get("xref", ()) if (other := plain_value(value.partition(' "')[0]))],
         )
 
     def _read_synonyms(self, path: str, stanza: Stanza, report: ReadReport) -> Iterator[str]:
@@ -264,11 +261,6 @@ def quoted_value(value: str) -> tuple[str, str] | None:
     if match is None or not _AFTER_QUOTED.match(value, match.end()):
         match = _LOOSE.match(value) or match
     return None if match is None else (_unescape(match[1]), value[match.end() :])
-
-
-def _read_xref(value: str) -> str:
-    """An id in another base, which may have blanks, without the description that may follow it."""
-    return plain_value(value.partition(' "')[0])
 
 
 def _unescape(text: str) -> str:

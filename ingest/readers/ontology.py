@@ -25,14 +25,9 @@ if TYPE_CHECKING:
     from ingest.formats import ReadOptions
     from ingest.io.source import ByteSource
 
-SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
-"""Scopes of synonyms."""
-
+SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")  # scopes of synonyms
 OBSOLETE = "obsolete"
 NOT_A_TERM = "not_a_term"
-
-MAX_REPLACED = 1_000
-"""Obsolete ids kept for each id that replaces them: each of its rows gets all of them."""
 
 _CURIE = re.compile(
     r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
@@ -58,7 +53,7 @@ class ClassTree:
     A class is known by a 64-bit hash of Python, with a new seed in each process, so that nobody can make two collide.
 
     Attributes:
-        replaced: Obsolete ids by the id that replaces them, at most `MAX_REPLACED`.
+        replaced: Obsolete ids by the id that replaces them.
     """
 
     def __init__(self) -> None:
@@ -74,9 +69,7 @@ class ClassTree:
 
     def replace(self, old: str, new: str) -> None:
         """Note that an obsolete id was replaced by another one."""
-        gone = self.replaced.setdefault(new, [])
-        if len(gone) < MAX_REPLACED:
-            gone.append(old)
+        self.replaced.setdefault(new, []).append(old)
 
     def finish(self) -> ClassTree:
         """Index the edges; no more can be added. A class keeps its parents in the order in which they were added."""
@@ -177,11 +170,3 @@ class OntologyReader(ReaderBase):
             for term in self.read_terms(source, tree, report):
                 if term is not None:
                     yield term.make_entity(tree, self.type_map, report, links=self._links)
-
-
-def coarse_type(type_map: TypeMap, native: str) -> str | None:
-    """The coarse type of a native type; one with an IRI is looked up by the last part of it, too."""
-    found = type_map.coarse_type(native)
-    if found is None and "://" in native:
-        found = type_map.coarse_type(native[max(native.rfind("/"), native.rfind("#")) + 1 :])
-    return found

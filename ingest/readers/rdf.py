@@ -21,14 +21,13 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from pyoxigraph import BlankNode, Literal, NamedNode, Quad, Triple
+from pyoxigraph import Literal, NamedNode, Quad
 
 from ingest.base.format import Head, PathLike
 from ingest.base.merge import RowStore, store_scattered
@@ -41,18 +40,16 @@ from ingest.io.streams import list_inputs
 from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import ClassTree, check_scopes
 from ingest.readers.rdf_entities import (
-    MAX_LABEL_NODES,
     EntityMaker,
     Fact,
     ItemMaker,
     Vocabulary,
-    check_languages,
     is_true,
 )
-from ingest.readers.rdf_profiles import ONTOLOGY, SKOS, TRUTHY, YAGO_PROFILE, Profile, entity_id, type_name
+from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.rdf_syntax import check_syntax, find_syntax, read_triples
-from ingest.readers.wikidata import ClassTypeFinder, item_number
-from pearl_qdrant.errors import FormatError, OptionError
+from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers, item_number
+from pearl_qdrant.errors import FormatError
 
 if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
@@ -62,8 +59,7 @@ if TYPE_CHECKING:
 
 BLANK_NODE = "blank_node"
 
-Run = tuple[str, list[Fact]]
-"""A subject and what is said of it in one place."""
+Run = tuple[str, list[Fact]]  # a subject and what is said of it in one place
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[int, str, list[Fact]])
@@ -77,7 +73,7 @@ _OLD_YAGO = re.compile(r"yago-wd-", re.IGNORECASE)
 
 
 def detect(head: Head) -> bool:
-    """Whether a file begins like RDF, or like a form of OWL that is not RDF (the reader says so)."""
+    """Whether a file begins like RDF."""
     return find_syntax(head.data) is not None
 
 
@@ -158,8 +154,7 @@ class RdfReader(ReaderBase):
     def _read_survey(self) -> _Survey:
         """What a first pass over all files finds. Raises as `read`."""
         if self._survey is None:
-            profiles = [profile.extend(*self._added) for profile in known.PROFILES]
-            wanted = frozenset().union(*(profile.properties() for profile in profiles))
+            wanted = frozenset().union(*(one.extend(*self._added).properties() for one in profiles().values()))
             survey = _Survey()
             for source, syntax in self._files:
                 for subject, facts in _read_runs(source, syntax, wanted, ReadReport(max_errors=None), survey):
@@ -167,19 +162,17 @@ class RdfReader(ReaderBase):
             survey.finish(self._added, is_named_by_id=self._is_named_by_id)
             self._check(survey)
             if survey.known.profile.is_items:
-                numbers = frozenset(map(item_number, self._options.classes))
-                survey.known.finder = ClassTypeFinder(survey.item_edges(), type_map=self.type_map, wanted=numbers)
+                edges = ((low, (up,)) for low, up in zip(survey.lower, survey.upper, strict=True))
+                numbers = class_numbers(self._options.classes)
+                survey.known.finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=numbers)
             self._survey = survey
         return self._survey
 
     def _check(self, survey: _Survey) -> None:
         """Refuse files without a name, and options that the vocabulary does not have."""
         (source, syntax), profile = self._files[0], survey.known.profile
-        if profile.is_items:
-            if self._options.links:
-                raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
-            if wrong := [name for name in self._options.classes if not item_number(name)]:
-                raise OptionError("classes", f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
+        if profile.is_items and self._options.links:
+            raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
         naming = (*profile.labels, *profile.aliases, *(profile.types if profile.is_named_by_id else ()))
         if survey.known.counts.keys().isdisjoint(naming):
             used = ", ".join(name for name, _ in survey.seen.most_common(8)) or "no statement"
@@ -242,12 +235,11 @@ def _read_runs(
             if predicate == known.LABEL:
                 report.filter_out(BLANK_NODE)
             continue
+        if not isinstance(target, (NamedNode, Literal)):
+            continue
         # The first pass looks at links only.
         is_passed = survey is not None and type(target) is Literal and predicate != known.DEPRECATED
-        value = ("", "") if is_passed else _value_of(target)
-        if value is None:
-            continue
-        text, language = value
+        text, language = ("", "") if is_passed else (target.value, _language_of(target))
         report.rows += 1
         subject = node.value
         if subject != last:
@@ -265,11 +257,9 @@ def _read_runs(
         yield last, facts
 
 
-def _value_of(target: NamedNode | BlankNode | Literal | Triple) -> tuple[str, str | None] | None:
-    """The value and language of a `Fact`; None for a blank node."""
-    if isinstance(target, Literal):
-        return target.value, (target.language or "").lower()
-    return (target.value, None) if isinstance(target, NamedNode) else None
+def _language_of(target: NamedNode | Literal) -> str | None:
+    """The language of a literal in lower case, "" if it has none; None for an IRI."""
+    return (target.language or "").lower() if isinstance(target, Literal) else None
 
 
 class _Survey:
@@ -278,23 +268,24 @@ class _Survey:
     Attributes:
         known: What it finds.
         seen: Statements by property, of the first properties that no vocabulary knows.
+        lower, upper: Edges between the classes of Wikidata.
     """
 
     def __init__(self) -> None:
         self.known = Vocabulary()
         self.seen = Counter[str]()
         self._concepts = ClassTree()
-        self._lower, self._upper = array("i"), array("i")
+        self.lower, self.upper = array("i"), array("i")
         self._hashes = array("q")
         self._scattered = np.empty(0, dtype=np.int64)
         self._n = Counter[str]()
-        self._keeps_hashes = True
+        self._keeps_hashes, self._skos = True, profiles()["skos"]
 
     def see(self, predicate: str, quad: Quad) -> None:
         """Take a statement that matters in no vocabulary."""
         if predicate in self.seen or len(self.seen) < _MAX_SEEN:
             self.seen[predicate] += 1
-        if predicate == known.LITERAL_FORM and len(self.known.labels) < MAX_LABEL_NODES:
+        if predicate == known.LITERAL_FORM:
             node, text = getattr(quad.subject, "value", ""), quad.object
             self.known.labels[node] = getattr(text, "value", ""), (getattr(text, "language", "") or "").lower()
 
@@ -323,14 +314,14 @@ class _Survey:
         if predicate == known.WIKIDATA_PARENT:
             lower, upper = item_number(entity_id(subject)), item_number(entity_id(value))
             if lower and upper:
-                self._lower.append(lower)
-                self._upper.append(upper)
+                self.lower.append(lower)
+                self.upper.append(upper)
             return
-        is_down = predicate in SKOS.children
-        if is_down or predicate in SKOS.parents or predicate == known.SUBCLASS_OF:
+        is_down, is_class = predicate in self._skos.children, predicate == known.SUBCLASS_OF
+        if is_down or is_class or predicate in self._skos.parents:
             below, above = map(type_name, (value, subject) if is_down else (subject, value))
             if below and above:
-                (self.known.tree if predicate == known.SUBCLASS_OF else self._concepts).add(below, above)
+                (self.known.tree if is_class else self._concepts).add(below, above)
 
     def _count(self, subject: str, classes: set[str], *, has_label: bool) -> None:
         n = self._n
@@ -344,43 +335,41 @@ class _Survey:
             n["concepts"] += 1
         elif not known.PROPERTIES.isdisjoint(classes):
             n["properties"] += 1
-        elif any(not known.is_vocabulary(name) for name in classes):
+        elif any(not name.startswith(known.VOCABULARIES) for name in classes):
             n["instances"] += 1
-        if n["subjects"] == _MAX_SEEN and self._choose() is TRUTHY:
+        if n["subjects"] == _MAX_SEEN and self._choose().is_items:
             self._keeps_hashes, self._hashes = False, array("q")  # the largest base of all
 
     def _choose(self) -> Profile:
         """The vocabulary."""
-        n, counts = self._n, self.known.counts
-        if counts.keys() & {*TRUTHY.types, *TRUTHY.parents} or n["items"] * 2 > n["subjects"]:
-            return TRUTHY
+        n, counts, found = self._n, self.known.counts, profiles()
+        items, skos = found["wikidata"], self._skos
+        if counts.keys() & {*items.types, *items.parents} or n["items"] * 2 > n["subjects"]:
+            return items
         if n["yago"] and n["yago"] * 4 >= n["subjects"]:
-            return YAGO_PROFILE
+            return found["yago"]
         if n["classes"] and n["classes"] >= max(n["concepts"], n["instances"]):
-            return ONTOLOGY
-        n_skos = sum(counts[name] for name in known.SKOS_SIGNS)
-        n_names = sum(counts[name] for name in known.NAMES.labels if name not in known.SKOS_SIGNS)
+            return found["ontology"]
+        signs = {*skos.parents, *skos.children, *skos.labels} - {known.LABEL}
+        n_skos = sum(counts[name] for name in signs)
+        n_names = sum(counts[name] for name in found["names"].labels if name not in signs)
         if n_skos and (n["concepts"] >= n["instances"] if n["concepts"] else n_skos > n_names):
-            return SKOS
-        return ONTOLOGY if n["properties"] and not n["instances"] else known.NAMES
+            return skos
+        return found["ontology" if n["properties"] and not n["instances"] else "names"]
 
     def finish(self, added: Sequence[tuple[str, ...]], *, is_named_by_id: bool) -> None:
         """Choose the vocabulary, with further properties of labels, aliases and types, and index what was taken."""
         found, chosen = self.known, self._choose()
         profile = chosen.extend(*added)
-        found.profile = replace(profile, is_named_by_id=profile.is_named_by_id and is_named_by_id)
-        if chosen is SKOS:
+        found.profile = msgspec.structs.replace(profile, is_named_by_id=profile.is_named_by_id and is_named_by_id)
+        if chosen is self._skos:
             self._concepts.replaced = found.tree.replaced
             found.tree = self._concepts
         found.tree.finish()
-        if chosen is not TRUTHY:
+        if not chosen.is_items:
             values, counts = np.unique(np.asarray(self._hashes), return_counts=True)
             self._scattered = values[counts > 1]
         self._concepts, self._hashes = ClassTree(), array("q")
-
-    def item_edges(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Edges between the classes of Wikidata."""
-        return ((lower, (upper,)) for lower, upper in zip(self._lower, self._upper, strict=True))
 
     def take_scattered(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
         """The id of an entity and all that is said of it, where that is one run; the others go into the store."""

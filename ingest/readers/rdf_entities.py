@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from ingest.base.ancestors import nearest_types
 from ingest.io import limits
-from ingest.io.report import NO_NAME, ReadReport
+from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
 from ingest.readers import rdf_profiles as known
-from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, coarse_type, short_id
-from ingest.readers.rdf_profiles import TRUTHY, Profile, entity_id, type_name
+from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, short_id
+from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.wikidata import (
     FALLBACK,
     MULTILINGUAL,
@@ -24,6 +24,7 @@ from ingest.readers.wikidata import (
     OTHER_CLASS,
     ClassTypeFinder,
     ClassTypes,
+    check_languages,
     item_number,
 )
 from pearl_qdrant.records import LINKS_FIELD, Entity
@@ -32,21 +33,16 @@ if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 
-OTHER_LANGUAGE = "other_language"
 GENERIC_INSTANCE = "generic_instance"
 
 Fact = tuple[str, str, str | None, int]
 """A statement without its subject: predicate, value, language in lower case, line. The language is "" for a literal
 without one, None for an IRI."""
 
-MAX_LABEL_NODES = 2_000_000
-
-_ALL_LANGUAGES = ("*", "all")
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\*")
+_ALL_LANGUAGES = frozenset({"all", "*"})
 _WIKIDATA_ITEM = re.compile(r"https?://www\.wikidata\.org/entity/(Q[1-9][0-9]*)")
 _GENERIC, _GENERIC_LABEL = "_generic_instance", "Generic instance"
-_MAX_CACHED = 1 << 16
-_MAX_CACHED_LENGTH = 1 << 10
+_MAX_CACHED = 1 << 14
 _LABEL, _ALIAS, _ABOUT = range(3)
 
 _Text = tuple[int, int, str, str, bool, str]
@@ -64,25 +60,15 @@ class Vocabulary:
         has_classes: Some class of an ontology has a label.
         tree: Classes and those above them, and ids that were replaced.
         finder: Types of the classes of Wikidata.
-        labels: Text and language of labels that are nodes of their own (SKOS-XL), by IRI, at most `MAX_LABEL_NODES`.
+        labels: Text and language of labels that are nodes of their own (SKOS-XL), by IRI.
     """
 
-    profile: Profile = known.NAMES
+    profile: Profile = field(default_factory=lambda: profiles()["names"])
     counts: Counter[str] = field(default_factory=Counter)
     has_classes: bool = False
     tree: ClassTree = field(default_factory=ClassTree)
     finder: ClassTypeFinder | None = None
     labels: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-
-def check_languages(languages: Sequence[str]) -> tuple[str, ...]:
-    """The requested languages in lower case; English by default. Raises ValueError if one is not the code of a
-    language.
-    """
-    found = tuple(dict.fromkeys(language.lower() for language in languages or ("en",)))
-    if not all(map(_LANGUAGE.fullmatch, found)):
-        raise ValueError(f"not codes of languages: {found!r}. Give codes like en, fi, zh-hans, or all")
-    return found
 
 
 def is_true(value: str) -> bool:
@@ -107,7 +93,7 @@ class EntityMaker:
         self._known, self._report, self._type_map = vocabulary, report, type_map
         self._scopes, self._links, self._classes = scopes, options.links, options.classes
         languages = check_languages(options.languages)
-        self._takes_all = any(language in _ALL_LANGUAGES for language in languages)
+        self._takes_all = not _ALL_LANGUAGES.isdisjoint(languages)
         self._languages = [language for language in languages if language not in _ALL_LANGUAGES] or ["en"]
         self._rank = lru_cache(maxsize=_MAX_CACHED)(self._find_rank)
         self._known_types = lru_cache(maxsize=_MAX_CACHED)(self._find_types)
@@ -138,8 +124,6 @@ class EntityMaker:
             yield f"{self._n_by_id:,} entities have no name in these languages; their ids are used as names"
         if self._n_foreign:
             yield f"{self._n_foreign:,} entities have no name in these languages; they keep one in another language"
-        if len(self._known.labels) >= MAX_LABEL_NODES:
-            yield f"of labels that are nodes of their own, the first {MAX_LABEL_NODES:,} are read"
 
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         """Why a subject is no entity, or None."""
@@ -246,8 +230,7 @@ class EntityMaker:
         else:
             own = [fact[1] if fact[2] is not None else type_name(fact[1]) for fact in facts if fact[0] in profile.types]
             all_types = tuple(dict.fromkeys(filter(None, (*own, *parents))))
-            find = self._known_types if sum(map(len, all_types)) <= _MAX_CACHED_LENGTH else self._find_types
-            kb_types, types = find(all_types)
+            kb_types, types = self._known_types(all_types)
             if identity in kb_types:
                 kb_types = tuple(name for name in kb_types if name != identity)
             if parents and self._links:
@@ -268,7 +251,9 @@ class EntityMaker:
         return tuple(walk(own)[0]), tuple(dict.fromkeys(chain.from_iterable(each)))
 
     def _coarse_type(self, native: str) -> str | None:
-        return coarse_type(self._type_map, native)
+        """The coarse type of a native type; one with an IRI is looked up by the last part of it, too."""
+        found = self._type_map.coarse_type(native)
+        return found or (self._type_map.coarse_type(re.split("[/#]", native)[-1]) if "://" in native else None)
 
 
 def _find_extra(facts: Sequence[Fact]) -> dict[str, str]:
@@ -303,7 +288,7 @@ class ItemMaker(EntityMaker):
         """What the classes tell that an item is an instance of, or a subclass of."""
         numbers = [
             dict.fromkeys(item_number(entity_id(fact[1])) for fact in facts if fact[0] == name and fact[2] is None)
-            for name in (TRUTHY.types[-1], TRUTHY.parents[-1])
+            for name in (known.WIKIDATA_TYPE, known.WIKIDATA_PARENT)
         ]
         instance_of, subclass_of = (tuple(filter(None, found)) for found in numbers)
         assert self._known.finder is not None, "the first pass makes it for Wikidata"

@@ -1,66 +1,74 @@
 """The vocabularies of RDF that are known: which of its properties are names, types and parents of an entity.
 
-A vocabulary is a table of properties, not code; which one a base has is found from what its statements use. A property
-of an option (``--label-property``) comes before those of the table.
+A vocabulary is an entry of `vocabularies.json` in this folder; which one a base has is found from what its statements
+use. A property of an option (``--label-property``) comes before those of the table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import Any
 
-from ingest.readers.ontology import SCOPES, short_id
+import msgspec
+
+from ingest.readers.ontology import short_id
 from ingest.readers.rdf_syntax import BASE, PREFIXES
 
-_RDFS, _OWL, _SKOS, _XL = PREFIXES["rdfs"], PREFIXES["owl"], PREFIXES["skos"], PREFIXES["skosxl"]
-_DC, _TERMS, _FOAF, _DBO = PREFIXES["dc"], PREFIXES["dcterms"], PREFIXES["foaf"], PREFIXES["dbo"]
-_OBO, _IN_OBO, _WDT = PREFIXES["obo"], PREFIXES["oboInOwl"], PREFIXES["wdt"]
-_GEONAMES = "http://www.geonames.org/ontology#"
-_ISO = "http://purl.org/iso25964/skos-thes#"
-_ZTHES = "http://www.w3.org/2004/02/skos/extensions#"
 
-WIKIDATA = PREFIXES["wd"]
-YAGO = PREFIXES["yago"]
+def expand(names: Iterable[str]) -> tuple[str, ...]:
+    """Full IRIs of properties that an option names. Raises ValueError if one is neither an IRI nor has a well-known
+    prefix.
+    """
+    found = []
+    for name in names:
+        bare = name.strip().removeprefix("<").removesuffix(">")
+        prefix, colon, local = bare.partition(":")
+        if not colon or (prefix not in PREFIXES and "/" not in local and prefix != "urn"):
+            known = ", ".join(sorted(PREFIXES))
+            raise ValueError(f"not a property: {name}. Give its IRI, or a name with one of the prefixes {known}")
+        found.append(bare if local.startswith("//") or prefix not in PREFIXES else PREFIXES[prefix] + local)
+    return tuple(found)
 
-RDF_TYPE = PREFIXES["rdf"] + "type"
-LABEL = _RDFS + "label"
-LITERAL_FORM = _XL + "literalForm"
-DEPRECATED = _OWL + "deprecated"
-REPLACED_BY = frozenset({_OBO + "IAO_0100001", _TERMS + "isReplacedBy"})
-SAME_AS = frozenset({_OWL + "sameAs", _SKOS + "exactMatch", "http://schema.org/sameAs", "https://schema.org/sameAs"})
-ALT_ID, XREF, NAMESPACE = (_IN_OBO + name for name in ("hasAlternativeId", "hasDbXref", "hasOBONamespace"))
-NOTATION = _SKOS + "notation"
-SUBCLASS_OF = _RDFS + "subClassOf"
-WIKIDATA_PARENT = _WDT + "P279"
 
-CLASSES = frozenset({_OWL + "Class", _RDFS + "Class"})
-CONCEPT = _SKOS + "Concept"
-PROPERTIES = frozenset(
-    {PREFIXES["rdf"] + "Property"}
-    | {_OWL + name for name in ("ObjectProperty", "DatatypeProperty", "AnnotationProperty", "FunctionalProperty")}
-    | {_OWL + name for name in ("TransitiveProperty", "SymmetricProperty", "InverseFunctionalProperty")}
+WIKIDATA, YAGO = PREFIXES["wd"], PREFIXES["yago"]
+RDF_TYPE, LABEL, LITERAL_FORM, DEPRECATED, NOTATION = expand(
+    "rdf:type rdfs:label skosxl:literalForm owl:deprecated skos:notation".split()
 )
+SUBCLASS_OF, CONCEPT, WIKIDATA_TYPE, WIKIDATA_PARENT = expand("rdfs:subClassOf skos:Concept wdt:P31 wdt:P279".split())
+ALT_ID, XREF, NAMESPACE = expand(f"oboInOwl:{name}" for name in ("hasAlternativeId", "hasDbXref", "hasOBONamespace"))
+REPLACED_BY = frozenset(expand(("obo:IAO_0100001", "dcterms:isReplacedBy")))
+SAME_AS = frozenset(expand(("owl:sameAs", "skos:exactMatch", "schema:sameAs", "https://schema.org/sameAs")))
+CLASSES = frozenset(expand(("owl:Class", "rdfs:Class")))
+PROPERTIES = frozenset(
+    expand(
+        "rdf:Property owl:ObjectProperty owl:DatatypeProperty owl:AnnotationProperty owl:FunctionalProperty "
+        "owl:TransitiveProperty owl:SymmetricProperty owl:InverseFunctionalProperty".split()
+    )
+)
+_ISO = "http://purl.org/iso25964/skos-thes#"
 NO_ENTITIES = frozenset(
-    {_SKOS + name for name in ("ConceptScheme", "Collection", "OrderedCollection")}
-    | {_OWL + "Ontology", _OWL + "Axiom", _OWL + "Restriction", _XL + "Label", _RDFS + "Datatype"}
-    | {_ISO + "ThesaurusArray", _ISO + "ConceptGroup", "http://rdfs.org/ns/void#Dataset"}
-    | {"http://www.w3.org/ns/shacl#NodeShape", "http://www.w3.org/ns/shacl#PropertyShape"}
+    expand(
+        "skos:ConceptScheme skos:Collection skos:OrderedCollection owl:Ontology owl:Axiom owl:Restriction skosxl:Label "
+        f"rdfs:Datatype sh:NodeShape sh:PropertyShape {_ISO}ThesaurusArray {_ISO}ConceptGroup "
+        "http://rdfs.org/ns/void#Dataset".split()
+    )
 )
 """Classes of what organises a vocabulary and is not in it."""
 
-_VOCABULARIES = (_RDFS, _OWL, _SKOS, PREFIXES["rdf"], _XL, _ISO, "http://www.w3.org/ns/shacl#", _IN_OBO)
-
+VOCABULARIES = (*(PREFIXES[name] for name in "rdfs owl skos rdf skosxl sh oboInOwl".split()), _ISO)
 _EMPTY_TYPES = frozenset({"Thing", "Resource", "NamedIndividual", "Concept", "Class", "Item"})
 _TYPE_SPACES = (
-    *("http://schema.org/", "https://schema.org/", "http://bioschemas.org/", _FOAF, _DBO, *_VOCABULARIES),
+    *("http://schema.org/", "https://schema.org/", "http://bioschemas.org/", PREFIXES["foaf"], PREFIXES["dbo"]),
     *("http://wikiba.se/ontology#", "http://www.w3.org/ns/org#", "http://www.w3.org/2003/01/geo/wgs84_pos#"),
+    *VOCABULARIES,
 )
 _ID_SPACES = (WIKIDATA, YAGO, BASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the entities of a vocabulary are read.
 
     Attributes:
@@ -94,7 +102,7 @@ class Profile:
 
     def extend(self, labels: Iterable[str], aliases: Iterable[str], types: Iterable[str]) -> Profile:
         """The same with further properties before its own."""
-        return replace(
+        return msgspec.structs.replace(
             self,
             labels=tuple(dict.fromkeys((*labels, *self.labels))),
             aliases={**dict.fromkeys(aliases, ""), **self.aliases},
@@ -107,92 +115,20 @@ class Profile:
         return frozenset(found | {RDF_TYPE, DEPRECATED, ALT_ID, XREF, NAMESPACE, NOTATION} | SAME_AS | REPLACED_BY)
 
 
-_SKOS_ALIASES = {_SKOS + "altLabel": "", _SKOS + "hiddenLabel": "", _XL + "altLabel": "", _XL + "hiddenLabel": ""}
-_ABOUT = (_SKOS + "definition", _TERMS + "description", _DC + "description", _RDFS + "comment")
-_SCHEMA = ("http://schema.org/", "https://schema.org/")
-
-ONTOLOGY = Profile(
-    "ontology (OWL)",
-    (LABEL, _SKOS + "prefLabel"),
-    {_IN_OBO + f"has{scope.title()}Synonym": scope for scope in SCOPES}
-    | {_IN_OBO + "hasSynonym": "RELATED", _OBO + "IAO_0000118": "", _SKOS + "altLabel": ""},
-    (_OBO + "IAO_0000115", *_ABOUT),
-    parents=(SUBCLASS_OF,),
-    is_ontology=True,
-)
-SKOS = Profile(
-    "thesaurus (SKOS)",
-    (_SKOS + "prefLabel", _XL + "prefLabel", LABEL),
-    _SKOS_ALIASES,
-    (*_ABOUT[:1], _SKOS + "scopeNote", *_ABOUT[1:]),
-    parents=(
-        *(_SKOS + name for name in ("broader", "broaderTransitive")),
-        *(_ISO + name for name in ("broaderGeneric", "broaderInstantial", "broaderPartitive")),
-        *(_ZTHES + name for name in ("broaderGeneric", "broaderInstantive", "broaderPartitive")),
-        _SKOS + "topConceptOf",
-    ),
-    children=(_SKOS + "narrower", _SKOS + "hasTopConcept"),
-)
-YAGO_PROFILE = Profile(
-    "YAGO",
-    (LABEL,),
-    {space + "alternateName": "" for space in _SCHEMA},
-    (_RDFS + "comment", *(space + "description" for space in _SCHEMA)),
-    types=(RDF_TYPE,),
-    parents=(SUBCLASS_OF,),
-    is_named_by_id=True,
-    is_sorted=True,
-    other_languages=False,
-)
-TRUTHY = Profile(
-    "Wikidata",
-    (LABEL,),
-    {_SKOS + "altLabel": ""},
-    ("http://schema.org/description",),
-    types=(_WDT + "P31",),
-    parents=(WIKIDATA_PARENT,),
-    other_languages=False,
-    is_items=True,
-)
-NAMES = Profile(
-    "names",
-    (
-        *(*(space + "name" for space in _SCHEMA), _FOAF + "name", LABEL, _SKOS + "prefLabel", _XL + "prefLabel"),
-        *(_DBO + "title", _TERMS + "title", _DC + "title", _FOAF + "title", "http://www.w3.org/2006/vcard/ns#fn"),
-        *(_GEONAMES + "name", "http://www.loc.gov/mads/rdf/v1#authoritativeLabel"),
-    ),
-    {space + "alternateName": "" for space in _SCHEMA}
-    | {space + "legalName": "" for space in _SCHEMA}
-    | {_GEONAMES + "alternateName": "", _GEONAMES + "officialName": ""}
-    | {_FOAF + "nick": "", _DBO + "alias": "", _TERMS + "alternative": ""}
-    | _SKOS_ALIASES,
-    (*(space + "description" for space in _SCHEMA), _DBO + "abstract", *_ABOUT),
-    types=(RDF_TYPE,),
-    parents=(SUBCLASS_OF,),
-)
-PROFILES = (TRUTHY, YAGO_PROFILE, ONTOLOGY, SKOS, NAMES)
-
-SKOS_SIGNS = frozenset({*SKOS.parents, *SKOS.children, _SKOS + "prefLabel", _XL + "prefLabel"})
-
-
-def is_vocabulary(iri: str) -> bool:
-    """Whether an IRI is of RDF, RDFS, OWL or SKOS themselves."""
-    return iri.startswith(_VOCABULARIES)
-
-
-def expand(names: Sequence[str]) -> tuple[str, ...]:
-    """Full IRIs of properties that an option names. Raises ValueError if one is neither an IRI nor has a well-known
-    prefix.
-    """
-    found = []
-    for name in names:
-        bare = name.strip().removeprefix("<").removesuffix(">")
-        prefix, colon, local = bare.partition(":")
-        if not colon or (prefix not in PREFIXES and "/" not in local and prefix != "urn"):
-            known = ", ".join(sorted(PREFIXES))
-            raise ValueError(f"not a property: {name}. Give its IRI, or a name with one of the prefixes {known}")
-        found.append(bare if local.startswith("//") or prefix not in PREFIXES else PREFIXES[prefix] + local)
-    return tuple(found)
+@lru_cache(maxsize=1)
+def profiles() -> Mapping[str, Profile]:
+    """The vocabularies of the table that ships, by name: wikidata, yago, ontology, skos, and names for all others."""
+    content = resources.files("ingest.readers").joinpath("vocabularies.json").read_bytes()
+    table = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
+    expanded = {
+        name: {
+            key: dict(zip(expand(value), value.values(), strict=True)) if isinstance(value, dict) else
+            expand(value) if isinstance(value, list) else value
+            for key, value in one.items()
+        }
+        for name, one in table.items()
+    }  # fmt: skip
+    return msgspec.convert(expanded, type=dict[str, Profile])
 
 
 def entity_id(iri: str) -> str:

@@ -4,7 +4,7 @@ N-Triples and N-Quads are parsed in blocks of lines. A block with a bad line is 
 counted with its place, and reading goes on. In the other syntaxes the first error ends the reading, with its line.
 
 What pyoxigraph leaves to its caller is bounded here, while the file is fed to it: text without the end of a statement,
-nesting, and entities of XML that expand. Well-known prefixes need no declaration.
+and in XML nesting and entities that expand. Well-known prefixes need no declaration.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import pyoxigraph
 
 from ingest.io import limits
-from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_encoding, check_is_text
+from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_encoding, check_is_text, describe_text
 from ingest.io.lines import BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, ReadReport
-from pearl_qdrant.errors import FormatError
+from pearl_qdrant.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
     from ingest.io.source import ByteSource
@@ -30,18 +30,11 @@ ROW_ABOUT_A_ROW = "row_about_a_row"
 
 N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
 
-BASE = "file:///"
-"""Before a relative IRI; it is removed from ids again."""
+BASE = "file:///"  # before a relative IRI; it is removed from ids again
+MAX_STATEMENT_BYTES = 1 << 22  # bytes without the end of a statement, such as a literal without its closing quote
+MAX_NESTING = 10_000  # elements of XML within one another; the parser's time grows with the square
 
-MAX_STATEMENT_BYTES = 1 << 22
-"""Bytes without the end of a statement, such as a literal without its closing quote."""
-
-MAX_NESTING = 10_000
-"""Elements of XML, lists or blank nodes within one another; the parser's time grows with the square in XML."""
-
-MAX_ENTITY_LENGTH = 256
-"""Characters that an entity of XML stands for; ontologies declare their namespaces so."""
-
+MAX_ENTITY_LENGTH = 256  # characters that an entity of XML stands for; ontologies declare their namespaces so
 PREFIXES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
@@ -88,17 +81,7 @@ _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
 _XML_ENCODING = re.compile(rb"\A\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
-_ENCODINGS = re.compile(
-    r"(?:us-)?ascii|utf-?8|iso[-_]?8859[-_]\d{1,2}|latin[-_]?\d|(?:windows|cp)-?125\d|koi8-[ru]|gbk|gb2312|gb18030|big5"
-    r"|shift_jis|euc-(?:jp|kr)",
-    re.IGNORECASE,
-)
 _LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
-_OTHER_OWL = re.compile(rb"(?:Prefix|Ontology)(?:\(|:\s)")
-_CONVERT = "not RDF. Convert it: robot convert -i FILE -f owl -o FILE.owl"
-_OWL_XML, _FUNCTIONAL, _MANCHESTER = (
-    f"is OWL in {name} syntax, {_CONVERT}" for name in ("XML (OWL/XML)", "functional", "Manchester")
-)
 _REMOTE = (
     "this JSON-LD names a context on the web, and nothing is fetched. Write the context into the file, or expand it "
     "first (jsonld expand)"
@@ -106,22 +89,15 @@ _REMOTE = (
 
 
 def find_syntax(data: bytes) -> str | None:
-    """The syntax that the beginning of a file shows, or None; for OWL that is not RDF, what is wrong."""
+    """The syntax that the beginning of a file shows, or None."""
     if data.lstrip()[:1] in (b"{", b"["):
         is_blank_node = _STATEMENT.match(data.lstrip()) is not None
         return TURTLE if is_blank_node else JSON_LD if _LD_KEY.search(data) else None
     comments = _COMMENTS.match(data)
     rest = data[comments.end() if comments else 0 :]
-    found = _find_triples(data, rest)
-    if found:
-        return found
     root = _find_root(data)
-    if root is not None:
-        is_rdf = root[2] == b"RDF" and PREFIXES["rdf"].encode() in data
-        is_owl = root[2] == b"Ontology" and b"http://www.w3.org/2002/07/owl" in data
-        return RDF_XML if is_rdf else _OWL_XML if is_owl else None
-    other = _OTHER_OWL.match(rest)
-    return (_FUNCTIONAL if other[0].endswith(b"(") else _MANCHESTER) if other else None
+    is_xml = root is not None and root[2] == b"RDF" and PREFIXES["rdf"].encode() in data
+    return _find_triples(data, rest) or (RDF_XML if is_xml else None)
 
 
 def _find_triples(data: bytes, rest: bytes) -> str | None:
@@ -143,15 +119,12 @@ def check_syntax(path: str, data: bytes) -> str:
     """The syntax of a file. Raises FormatError if it is none that is read here; names what it is where that can be
     told.
     """
-    found = find_syntax(data)
-    if found in (N_TRIPLES, TURTLE, RDF_XML, JSON_LD):
+    if found := find_syntax(data):
         return found
-    if found:
-        raise FormatError(path, None, found.replace("FILE", path))
     check_is_text(path, data.strip())
-    root = _find_root(data)
-    kind = f"is XML with the root <{root[1].decode('utf-8', 'replace')[:60]}>, not RDF/XML" if root else "is not RDF"
-    raise FormatError(path, None, f"{kind}. RDF is read as Turtle, TriG, N-Triples, N-Quads, RDF/XML and JSON-LD")
+    kind = describe_text(data)
+    message = f"is not RDF but {kind}" if kind else "is not RDF"
+    raise FormatError(path, None, f"{message}. RDF is read as Turtle, TriG, N-Triples, N-Quads, RDF/XML and JSON-LD")
 
 
 def _find_root(data: bytes) -> re.Match[bytes] | None:
@@ -259,8 +232,7 @@ class _Feed:
     Attributes:
         line: The line that was reached.
         n_open: Bytes since the last triple.
-        depth: How deep the nesting is, by the brackets that were read.
-        is_closed: XML: the end of the root was read.
+        depth, is_closed: Of XML: how deep the elements are, by the brackets that were read; the end of the root was.
     """
 
     def __init__(self, source: ByteSource, syntax: str) -> None:
@@ -281,7 +253,8 @@ class _Feed:
         self._place += len(data)
         self.line += data.count(b"\n")
         self.n_open += len(data)
-        self._measure(data)
+        if self._syntax == RDF_XML:
+            self._measure(data)
         if self.n_open > MAX_STATEMENT_BYTES:
             raise self._error(f"no statement ends within {MAX_STATEMENT_BYTES:,} bytes")
         if self.depth > MAX_NESTING:
@@ -289,20 +262,14 @@ class _Feed:
         return data
 
     def _measure(self, data: bytes) -> None:
-        """Follow the depth of the nesting. Brackets in names and comments count too, so it is an estimate."""
-        if self._syntax == RDF_XML:
-            joined = self._last + data
-            ended = joined.count(b"</")
-            self.depth += data.count(b"<") - 2 * ended - joined.count(b"/>")
-            self.depth -= joined.count(b"<!") + joined.count(b"<?")
-            self._tail += data
-            self.is_closed = self.is_closed or self._closing in self._tail
-            self._tail = self._tail[-len(self._closing) :]
-        else:
-            self.depth += data.count(b"(") + data.count(b"[") + data.count(b"{")
-            self.depth -= data.count(b")") + data.count(b"]") + data.count(b"}")
+        """Follow the depth of XML, and its end. Brackets in comments count too, so it is an estimate."""
+        joined = self._last + data
+        self.depth += data.count(b"<") - 2 * joined.count(b"</") - joined.count(b"/>")
+        self.depth = max(self.depth - joined.count(b"<!") - joined.count(b"<?"), 0)
+        self._tail += data
+        self.is_closed = self.is_closed or self._closing in self._tail
+        self._tail = self._tail[-len(self._closing) :]
         self._last = data[-1:]
-        self.depth = max(self.depth, 0)
 
     def _decode(self, source: ByteSource) -> Iterator[bytes]:
         """The file in UTF-8 without a byte order mark; with the prefixes that it may have forgotten to declare."""
@@ -313,9 +280,11 @@ class _Feed:
             return
         declared = _XML_ENCODING.match(source.head(HEAD_BYTES).removeprefix(codecs.BOM_UTF8))
         name = declared[1].decode() if declared else "utf-8"
-        if not _ENCODINGS.fullmatch(name):
-            raise self._error(f"declares the encoding {name}, which is not known here. Convert it: iconv -t UTF-8")
-        chunks = Utf8Source(source, check_encoding(name)).chunks()
+        try:
+            chunks = Utf8Source(source, check_encoding(name)).chunks()
+        except OptionError as error:
+            message = f"declares the encoding {name}, which is not known here. Convert it: iconv -t UTF-8"
+            raise self._error(message) from error
         head = b""
         while len(head) < HEAD_BYTES and (chunk := next(chunks, b"")):
             head += chunk

@@ -6,7 +6,8 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from ingest.io.report import (
     NO_ID,
     NO_NAME,
     NUL_CHARACTER,
+    OTHER_LANGUAGE,
     TOO_FEW_COLUMNS,
     TOO_MANY_COLUMNS,
     ReadReport,
@@ -38,18 +40,14 @@ from ingest.readers.cells import (
     split_items,
     text_of,
 )
-from ingest.readers.columns import Layout, TableColumns
+from ingest.readers.columns import Layout, Table
 from ingest.readers.delimited import COMMENT
 from ingest.readers.layouts import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
-from ingest.readers.open_table import Table
 from pearl_qdrant.records import Entity
 
-OTHER_ROW = "other_row"
-"""A row that the layout of a known base leaves out, such as an inactive one."""
-OTHER_LANGUAGE = "other_language"
+OTHER_ROW = "other_row"  # a row that the layout of a known base leaves out, such as an inactive one
 
-Good = tuple[list[Any], str, str]
-"""A row, its id and its name."""
+Good = tuple[list[Any], str, str]  # a row, its id and its name
 
 TypesOf = Callable[[tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]]
 """From native types to these, bounded, and to the coarse ones."""
@@ -64,30 +62,25 @@ class Ids:
 
     def __init__(self) -> None:
         self._hashes = array("Q")
-        self._is_sorted = True
+        self._n_sorted = 0
 
     def add(self, id_: str) -> None:
         """Add an id."""
         self._hashes.append(name_hash(id_))
-        self._is_sorted = False
 
     def __contains__(self, id_: str) -> bool:
-        if not self._is_sorted:
+        if self._n_sorted != len(self._hashes):
             self._hashes = array("Q", np.sort(np.frombuffer(self._hashes, "u8")).tobytes())
-            self._is_sorted = True
+            self._n_sorted = len(self._hashes)
         found = name_hash(id_)
         place = bisect_left(self._hashes, found)
-        return place < len(self._hashes) and self._hashes[place] == found
+        return place < self._n_sorted and self._hashes[place] == found
 
     def collect(self, entities: Iterator[Entity]) -> Iterator[Entity]:
         """The entities; their ids are added."""
         for entity in entities:
             self.add(entity.entity_id)
             yield entity
-
-    def filter(self, entities: Iterator[Entity]) -> Iterator[Entity]:
-        """The entities whose ids are here."""
-        return (entity for entity in entities if entity.entity_id in self)
 
 
 class RowReader:
@@ -97,7 +90,7 @@ class RowReader:
         self,
         table: Table,
         layout: Layout,
-        shape: Shape | None,
+        shape: Shape,
         report: ReadReport,
         *,
         marks: Mapping[str, Ids],
@@ -107,23 +100,20 @@ class RowReader:
 
         Args:
             table, layout: The table and what its columns are.
-            shape: The file of a known base that it is.
+            shape: The file of a known base that it is, or an empty one.
             report: Counts rows; its `place` is that of the row that was given out last.
             marks: Ids that other files of the base give (`Shape.gives`).
             types_of: From native types to those of an entity.
         """
         self._table, self._layout, self._report, self._types_of = table, layout, report, types_of
-        self._shape = shape or Shape("", TableColumns())
-        self._marks = marks
-        self._allowed = marks.get("allowed") if not self._shape.gives else None
+        self._shape, self._marks = shape, marks
+        self._allowed = marks.get("allowed") if not shape.gives else None
         header = table.header or []
-        self._keep = [(header.index(name), values) for name, values in self._shape.keep.items() if name in header]
-        needs = self._shape.needs
-        self._needed = header.index(needs) if needs is not None and needs in header else None
+        self._keep = [(header.index(name), values) for name, values in shape.keep.items() if name in header]
+        self._needed = header.index(shape.needs) if shape.needs in header else None
         self._has_filter = bool(self._keep) or self._needed is not None or self._allowed is not None
-        self._take = re.compile(self._shape.id_pattern) if self._shape.id_pattern else None
-        self._bad_numbers: list[str] = []
-        self._n_bad_numbers = 0
+        self._take = re.compile(shape.id_pattern) if shape.id_pattern else None
+        self._first_bad_number, self._n_bad_numbers = "", 0
 
     def good_rows(self) -> Iterator[Good]:
         """Rows with id and name that are kept; the others are counted."""
@@ -172,9 +162,7 @@ class RowReader:
                 return COMMENT
             return TOO_FEW_COLUMNS if is_short else NO_NAME if id_ else NO_ID
         if table.is_typed:
-            texts = [
-                cell if isinstance(cell, str) else str(cell) for cell in row if isinstance(cell, (str, list, dict))
-            ]
+            texts = [str(cell) for cell in row if isinstance(cell, (str, bytes, list, dict))]
             if any("\0" in text or "\\x00" in text for text in texts):
                 return NUL_CHARACTER
             return LINE_TOO_LONG if sum(map(len, texts)) > limits.MAX_LINE_BYTES else None
@@ -211,7 +199,7 @@ class RowReader:
         if self._n_bad_numbers:
             message = (
                 f"{self._n_bad_numbers:,} rows have a popularity that is no number of at least 0 (the first at "
-                f"{self._bad_numbers[0]}); it is left out"
+                f"{self._first_bad_number}); it is left out"
             )
             report.warnings.append(ReadWarning(message, options=("popularity_column",)))
 
@@ -250,9 +238,8 @@ class RowReader:
             return number_of(row[at])
         except ValueError:
             self._n_bad_numbers += 1
-            if not self._bad_numbers:
-                path, line = self._report.place
-                self._bad_numbers.append(f"{path}:{line}: '{make_excerpt(str(row[at]))}'")
+            path, line = self._report.place
+            self._first_bad_number = self._first_bad_number or f"{path}:{line}: '{make_excerpt(str(row[at]))}'"
             return None
 
     # Rows that are names, types and descriptions of an entity
@@ -271,18 +258,12 @@ class RowReader:
 
     def gathered(self, store: RowStore) -> Iterator[Entity]:
         """One entity for each id of a store."""
-        group: list[_Fact] = []
-        for record in chain(store.rows(), (None,)):
-            fact = None if record is None else _decoder.decode(record)
-            if group and (fact is None or fact[0] != group[0][0]):
-                entity = self._put_together(group)
-                if entity is None:
-                    self._report.filter_out(NO_NAME)
-                else:
-                    yield entity
-                group = []
-            if fact is not None and len(group) < limits.MAX_ROWS:
-                group.append(fact)
+        for id_, facts in groupby(map(_decoder.decode, store.rows()), itemgetter(0)):
+            entity = self._put_together(id_, islice(facts, limits.MAX_ROWS))
+            if entity is None:
+                self._report.filter_out(NO_NAME)
+            else:
+                yield entity
 
     def _facts(self, wanted: list[str], has_own_name: bool) -> Iterator[tuple[str, str]]:
         """For each row that gives something, its id and a `_Fact` as JSON."""
@@ -314,7 +295,7 @@ class RowReader:
                 rank = (_ROLES.get(role, 0), place, not is_preferred)
                 yield id_, _encoder.encode((id_, role, value, rank)).decode()
 
-    def _put_together(self, facts: list[_Fact]) -> Entity | None:
+    def _put_together(self, id_: str, facts: Iterable[_Fact]) -> Entity | None:
         """The entity of the facts about an id; None if no name is among them."""
         names: list[tuple[Any, str]] = []
         native: list[str] = []
@@ -331,7 +312,6 @@ class RowReader:
         if not names:
             return None
         names.sort(key=lambda one: one[0])
-        id_ = facts[0][0]
         unique = self._report.bound_names(id_, list(dict.fromkeys(name for _, name in names)))
         kb_types, types = self._types_of(tuple(native))
         return Entity(id_, unique[0], unique[1:], kb_types, types, description, {}, None)
@@ -358,8 +338,3 @@ def _place(language: str, wanted: Sequence[str]) -> int:
 
 def _is_filled(cell: Any) -> bool:
     return bool(cell.strip() if isinstance(cell, str) else cell is not None and cell != [])
-
-
-def bound_types(native: Iterable[str]) -> tuple[str, ...]:
-    """Native types, each once, and no more than an entity may have."""
-    return tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))

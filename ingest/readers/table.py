@@ -8,146 +8,189 @@ otherwise than it is read is said as a warning.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 from ingest.base.format import read_head
 from ingest.base.merge import RowStore
 from ingest.base.reader_base import ReaderBase
-from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding
-from ingest.io.report import ReadReport, ReadWarning, make_excerpt
+from ingest.io import limits
+from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding, check_is_text
+from ingest.io.lines import BadLine
+from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, make_excerpt
 from ingest.io.source import ByteSource
 from ingest.io.streams import STDIN, is_folder, list_inputs
-from ingest.readers import layouts
-from ingest.readers.arrow_rows import check_path, find_container
-from ingest.readers.cells import LISTS, ONE, guess_separator, text_of
-from ingest.readers.columns import MAX_COLUMNS, Layout, TableColumns, find_layout, override
-from ingest.readers.delimited import check_delimiter
-from ingest.readers.json_records import looks_like_json
-from ingest.readers.layouts import Base, Shape
-from ingest.readers.open_table import Table, bases_of, open_container, open_json, open_text
-from ingest.readers.rows import Ids, RowReader, bound_types
-from pearl_qdrant.errors import FormatError, OptionError
-from pearl_qdrant.records import Entity
+from ingest.readers.arrow_rows import check_path, find_container, open_arrow, read_workbook
+from ingest.readers.cells import LISTS, ONE, find_path, guess_separator, parse_path, shown, text_of
+from ingest.readers.columns import (
+    MAX_COLUMNS,
+    Layout,
+    Row,
+    Table,
+    TableColumns,
+    complete,
+    find_layout,
+    find_suspicions,
+    is_header,
+)
+from ingest.readers.delimited import IsHeader, check_delimiter, open_text
+from ingest.readers.json_records import find_prefix, looks_like_json, read_records
+from ingest.readers.layouts import Base, Shape, find_shape, known_bases
+from ingest.readers.rows import Ids, RowReader
+from pearl_qdrant.errors import FormatError, InputError, OptionError
 
 if TYPE_CHECKING:
-    from ingest.base.format import PathLike
+    from ingest.base.format import Head, PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
+    from pearl_qdrant.records import Entity
 
-HEADER_WORDS = frozenset(
-    "code codes concept concept_id conceptid concept_name curie definition descriptor entity entity_name english_name "
-    "full_name gene heading identifier iri item item_id item_label itemlabel key kind label labels lang language "
-    "main_name mention name name_en names number official_name parent preferred_label preferred_name preferred_term "
-    "preflabel pref_label primary_name primarytitle ref reference short_name source string surface symbol synonym "
-    "synonyms tag term terms text title titles type types uid unique_id uri url uuid value word wikidata_id".split()
-)
-"""Words that head columns. Two of them, and nothing else but words, are hardly the id and the name of an entity."""
-
-_WORD = re.compile(r"[^\W\d][\w .:/()#-]{0,39}")
-_DIGIT = re.compile(r"\d")
-_N_OTHERS = 5  # rows after the first that must have ids with digits
-_MAX_SHOWN = 8  # cells in a warning
-_LEAST_ROWS = 5
-_LEAST_TYPES = 20
-_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
-_MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
-_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
+_N_SAMPLE = 200  # rows by which layouts, separators and suspicions are found
+_N_TITLES = 20  # rows of a sheet in which the header is looked for
 
 
-def find_suspicions(table: Table, layout: Layout, *, is_guessed: bool) -> Iterator[ReadWarning]:
-    """Warnings for a table, from its first rows; `is_guessed` if no option names a column."""
-    path, rows = table.path, table.sample
-    if layout.header is None and is_guessed and rows and looks_like_header(rows[0], rows[1:]):
-        yield _header_warning(path, table.header_line or 1, rows[0])
-    names = _column(rows, layout.name)
-    if layout.id != layout.name and len(names) >= _LEAST_ROWS:
-        odd = [name for name in names if _ID_LIKE.fullmatch(name)]
-        if len(odd) >= 0.8 * len(names):
-            message = (
-                f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
-            )
-            yield ReadWarning(message, options=("name_column",))
-    if odd := [name for name in names if _MOJIBAKE.search(name)]:
-        message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
-        yield ReadWarning(message)
-    for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
-        cells = _column(rows, i)
-        if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):
-            message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
-            yield ReadWarning(f"{message}. Name another column", options=(option,))
-        quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
-        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
-            message = (
-                f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
-            )
-            yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
-            break
-    for i in layout.aliases:
-        cells = _column(rows, i)
-        lists = [cell for cell in cells if ", " in cell or " / " in cell]
-        if layout.separators.get(i, "|") == "|" and len(cells) >= _LEAST_ROWS and len(lists) > 0.5 * len(cells):
-            message = f"{path}: cells of column {i + 1} are read as one alias each ({make_excerpt(lists[0])}). If they "
-            yield ReadWarning(f"{message}are lists, name the separator", options=("list_separators",))
-    for i in layout.types:
-        cells = _column(rows, i)
-        if len(cells) >= _LEAST_TYPES and len(set(cells)) == len(rows):
-            message = f"{path}: column {i + 1}, taken for types, has another value in each row"
-            yield ReadWarning(f"{message} ({make_excerpt(cells[0])}, ...). Name the types", options=("type_column",))
+def bases_of(options: ReadOptions) -> Sequence[Base]:
+    """The known bases, those of the options first."""
+    return (*options.bases, *known_bases())
 
 
-def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
-    """The texts in a column that are not blank."""
-    return [text for row in rows if i < len(row) and isinstance(row[i], str) and (text := row[i].strip())]
+def _header_test(options: ReadOptions) -> IsHeader:
+    """Whether a row is a header, by its words or as that of a known base."""
+    columns, bases = options.columns or TableColumns(), bases_of(options)
+    return lambda cells: is_header(cells, columns) or find_shape(bases, cells, ()) is not None
 
 
-def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """Whether the first row of a table is a header, although its words are not known. Returns whether all its cells are
-    different words, the first one without a digit, and either two of them are `HEADER_WORDS`, or the ids of all the
-    other rows have digits.
-
-    Args:
-        first: The cells of the first row.
-        others: The cells of some rows after it.
+def open_json(source: ByteSource, options: ReadOptions) -> Table:
+    """Open JSON; paths that the options or a known base name are columns too. Raises FormatError if it has no object at
+    its start.
     """
-    cells = [str(cell).strip() for cell in first]
-    is_words = all(map(_WORD.fullmatch, cells)) and len(set(cells)) == len(cells)
-    if len(cells) < 2 or not is_words or _DIGIT.search(cells[0]):
-        return False
-    if sum(cell.casefold().replace(" ", "_") in HEADER_WORDS for cell in cells) >= 2:
-        return True
-    has_digit = [bool(row and _DIGIT.search(str(row[0]))) for row in others]
-    return len(has_digit) >= _N_OTHERS and all(has_digit)
+    check_is_text(source.path, source.head(HEAD_BYTES))
+    columns = options.columns or TableColumns()
+    prefix = find_prefix(source.head(HEAD_BYTES)) or ""
+    records = read_records(source)
+    first = list(islice(records, _N_SAMPLE))
+    objects = [record for _, record in first if isinstance(record, dict)]
+    if not objects:
+        raise FormatError(source.path, 1, "has no JSON object at its start")
+    folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
+    header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
+    header = header[:MAX_COLUMNS]
+    wanted = columns.names()
+    found = find_shape(bases_of(options), header, ())
+    if found is not None:
+        wanted += [*found[1].columns.names(), *filter(None, (found[1].needs,))]
+    paths = {path: parse_path(path) for path in wanted if path.casefold() not in folded and set(path) & set(".[")}
+    header += paths
+    sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
+    rows = _json_rows(chain(first, records), header, paths)
+    about = f"JSON, the list '{prefix.removesuffix('.item')}'" if prefix.endswith(".item") else "JSON"
+    return Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
 
 
-def _header_warning(path: str, line: int, first: Sequence[Any]) -> ReadWarning:
-    shown = ", ".join(make_excerpt(str(cell).strip()) for cell in first[:_MAX_SHOWN])
-    more = ", ..." if len(first) > _MAX_SHOWN else ""
-    return ReadWarning(
-        f"{path}:{line}: the first row ({shown}{more}) looks like a header, but is read as an entity: none of its "
-        f"words is known to mean the id and the name. If it is a header, name the columns of ids and names",
-        options=("id_column", "name_column"),
+def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
+    """Open Parquet, Arrow or a workbook; it is closed with the stack. Raises FormatError if it is another kind of file,
+    or damaged.
+    """
+    container = check_path(path)
+    if container != "workbook":
+        return _open_arrow(path, container, options, stack)
+    notes: list[str] = []
+    rows = enumerate(read_workbook(path, options.sheet, notes), 1)
+    first = list(islice(rows, options.skip_lines or 0, (options.skip_lines or 0) + _N_SAMPLE))
+    is_known = _header_test(options)
+    titles = (i for i, (_, cells) in enumerate(first[:_N_TITLES], 1) if is_known(list(map(shown, cells))))
+    start = next(titles, 0)
+    header = list(map(shown, first[start - 1][1])) if start else None
+    sample = [cells for _, cells in first[start:]]
+    about = notes[0] if notes else "workbook"
+    return Table(path, header, chain(first[start:], rows), sample, about, header_line=start or 1, is_typed=True)
+
+
+def _open_arrow(path: str, container: str, options: ReadOptions, stack: ExitStack) -> Table:
+    schema, chunks = stack.enter_context(open_arrow(path, container))
+    header = list(schema.names)
+    place = {name: i for i, name in enumerate(header)}
+    steps = []
+    for column in (options.columns or TableColumns()).names():
+        outer, _, inner = column.partition(".")
+        if column not in place and outer in place and inner:
+            header.append(column)
+            steps.append((place[outer], parse_path(inner)))
+    rows: Iterator[Row] = enumerate(
+        (row + [find_path(row[i], path) for i, path in steps] for chunk in chunks for row in chunk), 1
     )
+    first = list(islice(rows, _N_SAMPLE))
+    sample = [row for _, row in first if isinstance(row, list)]
+    return Table(path, header, chain(first, rows), sample, container, is_typed=True)
 
 
-_MAX_CACHED = 1 << 10  # characters of the types of a row that are remembered
+def _json_rows(
+    records: Iterator[tuple[int, dict[str, Any] | BadLine]], header: list[str], paths: dict[str, list[str]]
+) -> Iterator[Row]:
+    """Values of each object in the order of the header, which grows with new keys."""
+    place = {key: i for i, key in enumerate(header)}
+    folded = {key.casefold(): i for i, key in reversed(list(enumerate(header)))}
+    for number, record in records:
+        if isinstance(record, BadLine):
+            yield number, record
+            continue
+        new = [key for key in record if key not in place]
+        if new and (any("\0" in key for key in new) or len(header) + len(new) > MAX_COLUMNS):
+            reason = TOO_MANY_COLUMNS if len(header) + len(new) > MAX_COLUMNS else NUL_CHARACTER
+            yield number, BadLine(reason, str(record)[:256])
+            continue
+        for key in new:  # "NAME" in some objects is "name" in others
+            if key.casefold() not in folded:
+                folded[key.casefold()] = len(header)
+                header.append(key)
+            place[key] = folded[key.casefold()]
+        row: list[Any] = [None] * len(header)
+        for key, value in record.items():
+            row[place[key]] = value
+        for path, steps in paths.items():
+            row[place[path]] = find_path(record, steps)
+        yield number, row
+
+
+def recognise(head: Head, options: ReadOptions) -> str | None:
+    """The format of a table by its beginning: a known base, jsonl, csv or tsv; None if it is no table."""
+    source, is_json = _Beginning(head.path, head.data), looks_like_json(head.data)
+    try:
+        try:
+            table = open_json(source, options) if is_json else open_text(source, options, _header_test(options))
+        except InputError:
+            if not is_json or len(head.data) == HEAD_BYTES:
+                raise
+            table, is_json = open_text(source, options, _header_test(options)), False
+            if table.header is None and not table.about.startswith("tab"):
+                return "jsonl"  # its reader says where the JSON is broken
+    except (InputError, OptionError):
+        return "jsonl" if is_json else None
+    found = find_shape(bases_of(options), table.header, table.sample)
+    if found is not None:
+        return found[0].name
+    return "jsonl" if is_json else "tsv" if table.is_unquoted and table.about.startswith("tab") else "csv"
+
+
+class _Beginning(ByteSource):
+    """The first bytes of a file as a source."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path, self.size, self._data = path, len(data), data
+
+    def chunks(self) -> Iterator[bytes]:
+        if self._data:
+            yield self._data
 
 
 class TableReader(ReaderBase):
     """A base in one or several tables, read one after the other; a `Reader`."""
 
     def __init__(
-        self,
-        paths: Sequence[PathLike],
-        options: ReadOptions,
-        type_map: TypeMap | None = None,
-        *,
-        kind: str = "auto",
-        stdin: BinaryIO | None = None,
+        self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None, *, kind: str = "auto"
     ) -> None:
         """Open the files; standard input and pipes are copied to a temporary file now. Raises FormatError if a file
         does not exist, is a directory, or may not be read; OptionError if an option makes no sense.
@@ -157,7 +200,6 @@ class TableReader(ReaderBase):
             options: Which column is what, and how the files are written.
             type_map: From types in the file to coarse types; the shipped one by default.
             kind: tsv, csv, jsonl, parquet, xlsx, or the name of a known base; ``auto``: some text.
-            stdin: What ``-`` means; the process's own by default.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -166,7 +208,7 @@ class TableReader(ReaderBase):
         if options.delimiter is not None:
             check_delimiter(options.delimiter)
         self._separators = _read_separators(options.list_separators)
-        self._types = lru_cache(maxsize=65_536)(self._find_types)
+        self._types_of = lru_cache(maxsize=4_096)(self._find_types)  # most rows share a few combinations
         self._base = next((one for one in bases_of(options) if one.name == kind), None)
         if self._base is not None:
             paths = [file for path in paths for file in _files_of(str(path), self._base)]
@@ -178,7 +220,7 @@ class TableReader(ReaderBase):
         self._kind = kind
         self._files: list[str | ByteSource] = []
         if kind not in ("parquet", "xlsx"):
-            self._files += [Utf8Source(source, self._encoding) for source in self.open_sources(paths, stdin)]
+            self._files += [Utf8Source(source, self._encoding) for source in self.open_sources(paths)]
             return
         if not paths:
             raise ValueError("nothing to read: no path was given")
@@ -188,7 +230,12 @@ class TableReader(ReaderBase):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of all files; of files whose rows are names, one for each id."""
-        marks = self._collect_marks(report) if len(self._files) > 1 else {}
+        marks: dict[str, Ids] = {}  # what files beside those with names say: preferred rows, allowed ids
+        for table, base, shape in self._tables() if len(self._files) > 1 else ():
+            if shape.gives and table.header is not None:
+                at, ids = table.header.index(shape.gives_column), marks.setdefault(shape.gives, Ids())
+                for row, _, _ in self._row_reader(table, base, shape, report, {}).good_rows():
+                    ids.add(text_of(row[at]))
         with RowStore() as store:
             yield from self._read_files(store, marks, report)
 
@@ -196,58 +243,47 @@ class TableReader(ReaderBase):
         """The entities of all files; rows that give a name or a type each are put together after the last of them."""
         known: Ids | None = None
         gathering: RowReader | None = None
-        for file in self._files:
+        for file, (table, base, shape) in zip(self._files, self._tables(), strict=True):
+            if shape.gives:
+                continue
             before = report.rows
-            with ExitStack() as stack:
-                table = self._open(file, stack)
-                base, shape = self._find_base(table)
-                if shape is not None and shape.gives:
-                    continue
-                rows = self._read_table(table, base, shape, report, marks)
-                if shape is not None and shape.role_column is not None:
-                    gathering = rows
-                    names = self._columns.name is not None
-                    rows.gather(store, self._options.languages, has_own_name=names)
-                else:
-                    entities = rows.entities()
-                    if len(self._files) > 1 and base is not None:
-                        known = known or Ids()
-                        entities = known.collect(entities)
-                    yield from entities
-            found = getattr(file, "found", None)
-            if found:
+            rows = self._row_reader(table, base, shape, report, marks)
+            if shape.role_column is not None:
+                gathering = rows
+                rows.gather(store, self._options.languages, has_own_name=self._columns.name is not None)
+            elif len(self._files) > 1 and base is not None:
+                known = known or Ids()
+                yield from known.collect(rows.entities())
+            else:
+                yield from rows.entities()
+            if found := getattr(file, "found", None):
                 report.notes.append(f"{table.path}: its text is in {found}, which was found and converted")
             if report.rows == before:
                 raise FormatError(table.path, None, "has a header and no rows" if table.header else "has no rows")
         if gathering is not None:
             entities = gathering.gathered(store)
-            yield from entities if known is None else known.filter(entities)
+            yield from (one for one in entities if known is None or one.entity_id in known)
 
-    def _collect_marks(self, report: ReadReport) -> dict[str, Ids]:
-        """What files beside those with names say: preferred rows, allowed ids."""
-        marks: dict[str, Ids] = {}
+    def _tables(self) -> Iterator[tuple[Table, Base | None, Shape]]:
+        """Each file as a table, open until the next one, with the known base that it is, and the kind of file there."""
+        bases = (self._base,) if self._base is not None else bases_of(self._options)
         for file in self._files:
             with ExitStack() as stack:
                 table = self._open(file, stack)
-                base, shape = self._find_base(table)
-                if shape is None or not shape.gives or table.header is None:
-                    continue
-                at = table.header.index(shape.gives_column)
-                ids = marks.setdefault(shape.gives, Ids())
-                for row, _, _ in self._read_table(table, base, shape, report, {}).good_rows():
-                    ids.add(text_of(row[at]))
-        return marks
+                base, shape = find_shape(bases, table.header, table.sample) or (None, Shape("", TableColumns()))
+                if base is None and self._base is not None:
+                    shapes = "; ".join(one.what for one in self._base.shapes)
+                    raise FormatError(table.path, None, f"is no file of {self._base.title} (these are read: {shapes})")
+                if base is not None and table.header is None:
+                    width = max(map(len, table.sample))
+                    table.header = [name.rstrip("?") for name in shape.names][:width]
+                yield table, base, shape
 
-    def _read_table(
-        self, table: Table, base: Base | None, shape: Shape | None, report: ReadReport, marks: dict[str, Ids]
+    def _row_reader(
+        self, table: Table, base: Base | None, shape: Shape, report: ReadReport, marks: dict[str, Ids]
     ) -> RowReader:
         layout = self._find_layout(table, base, shape, report)
         return RowReader(table, layout, shape, report, marks=marks, types_of=self._types_of)
-
-    # What the columns are
-
-    def _bases(self) -> Sequence[Base]:
-        return (self._base,) if self._base is not None else bases_of(self._options)
 
     def _open(self, file: str | ByteSource, stack: ExitStack) -> Table:
         if isinstance(file, str):
@@ -256,25 +292,10 @@ class TableReader(ReaderBase):
             check_decodable(file.path, "utf-8", file.head(HEAD_BYTES))
         if self._kind == "jsonl":
             return open_json(file, self._options)
-        return open_text(file, self._options, kind=self._kind)
+        return open_text(file, self._options, _header_test(self._options), self._kind)
 
-    def _find_base(self, table: Table) -> tuple[Base, Shape] | tuple[None, None]:
-        """The known base that a table is; one without a header gets the names of its columns."""
-        found = layouts.find_shape(self._bases(), table.header, table.sample)
-        if found is None:
-            if self._base is not None:
-                shapes = "; ".join(shape.what for shape in self._base.shapes)
-                raise FormatError(table.path, None, f"is no file of {self._base.title} (these are read: {shapes})")
-            return None, None
-        if table.header is None:
-            width = max(map(len, table.sample))
-            table.header = [name.rstrip("?") for name in found[1].names][:width]
-        return found
-
-    def _find_layout(self, table: Table, base: Base | None, shape: Shape | None, report: ReadReport) -> Layout:
-        columns = self._columns
-        if shape is not None:
-            columns = override(_present(shape.columns, table.header or []), columns)
+    def _find_layout(self, table: Table, base: Base | None, shape: Shape, report: ReadReport) -> Layout:
+        columns = self._columns if base is None else complete(self._columns, shape.columns, table.header or [])
         layout = find_layout(table, columns)
         for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
             cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
@@ -286,18 +307,19 @@ class TableReader(ReaderBase):
                 raise FormatError(table.path, None, message, option=option)
         layout.separators = self._choose_separators(table, layout, shape)
         chosen = [
-            f"{'types' if i in layout.types else 'aliases'} {_say_separator(separator)}"
+            f"{'types' if i in layout.types else 'aliases'} "
+            + ("are lists" if separator == LISTS else f"split at '{separator}'")
             for i, separator in layout.separators.items()
             if separator not in ("|", ONE)
         ]
         title = f"{base.title}, " if base is not None else ""
         described = layout.describe(by_name=not table.has_numbers)
         report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
-        if shape is None:
+        if base is None:
             report.warnings += find_suspicions(table, layout, is_guessed=not columns.given())
         return layout
 
-    def _choose_separators(self, table: Table, layout: Layout, shape: Shape | None) -> dict[int, str]:
+    def _choose_separators(self, table: Table, layout: Layout, shape: Shape) -> dict[int, str]:
         """For each column of aliases and types, what separates its items."""
         chosen: dict[int, str] = {}
         for i in (*layout.aliases, *layout.types):
@@ -305,39 +327,18 @@ class TableReader(ReaderBase):
             given = (
                 self._separators.get(name.casefold()) or self._separators.get(str(i + 1)) or self._separators.get("")
             )
-            if given is None and shape is not None:
-                given = shape.separators.get(name)
+            given = given or shape.separators.get(name)
             cells = [row[i] for row in table.sample if i < len(row)]
             chosen[i] = given or guess_separator(cells, is_list_column=name.casefold() == "alternatenames")
         unknown = set(self._separators) - {"", *map(str.casefold, table.header or ()), *map(str, range(1, MAX_COLUMNS))}
         if unknown:
             message = f"there is no column '{min(unknown)}'"
-            raise FormatError(table.path, table.header_line, message, option="list_separators")
+            raise FormatError(table.path, table.header_line or None, message, option="list_separators")
         return chosen
 
     def _find_types(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        kb_types = bound_types(native)
+        kb_types = tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))
         return kb_types, self.type_map.map_types(kb_types)
-
-    def _types_of(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native and coarse types. Most rows share a few combinations, which are remembered."""
-        return (self._types if sum(map(len, native)) <= _MAX_CACHED else self._find_types)(native)
-
-
-def _present(columns: TableColumns, header: Sequence[str]) -> TableColumns:
-    """The columns without those that a file lacks; id and name stay, so that their lack is an error."""
-    names = {name.casefold() for name in header}
-    return replace(
-        columns,
-        types=tuple(one for one in columns.types if one.casefold() in names),
-        aliases=tuple(one for one in columns.aliases if one.casefold() in names),
-        description=columns.description if (columns.description or "").casefold() in names else None,
-        popularity=columns.popularity if (columns.popularity or "").casefold() in names else None,
-    )
-
-
-def _say_separator(separator: str) -> str:
-    return "are lists" if separator == LISTS else f"split at '{separator}'"
 
 
 def _read_separators(given: Sequence[str]) -> dict[str, str]:

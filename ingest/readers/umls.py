@@ -1,21 +1,14 @@
 """Read UMLS and RxNorm in Rich Release Format (RRF): an entity for each CUI or RXCUI, with names from MRCONSO.RRF.
 
-RRF is UTF-8, one row a line; each field ends with a bar; there is no quoting and no header. These files are read; those
-of RxNorm are named RXNCONSO.RRF and so on:
-
-- ``MRCONSO.RRF``, one row for each atom (a name in a source), in 18 columns;
-- ``MRSTY.RRF``, if present: semantic types. The native types of an entity are, for each semantic type, its TUI, its
-  name, its tree number and all tree numbers above it, and its semantic group;
-- ``MRDEF.RRF``, if present: one definition, of an atom that was read, is the description;
-- ``MRRANK.RRF``, if present: which source and term type come first.
+RRF is UTF-8, one row a line; each field ends with a bar; there is no quoting and no header. ``MRCONSO.RRF`` has a row
+for each atom (a name in a source), ``MRSTY.RRF`` the semantic types of the ids, ``MRDEF.RRF`` definitions of atoms,
+``MRRANK.RRF`` which source and term type come first. All but the first may be missing; those of RxNorm are named
+RXNCONSO.RRF and so on.
 
 The order of the names of an id, best first: requested language, TS=P before S, STT=PF before others, ISPREF=Y before N,
-the source RXNORM, the rank of source and term type in MRRANK.RRF if present, then the string and the AUI. So the
-canonical name does not depend on the order of the rows.
-
-`Entity.extra` has ``sab``, the sources of its names joined by commas, and ``srl``, the lowest restriction level among
-them; the number of sources is the popularity. Good rows that the options exclude are counted under the first reason
-that applies: ``other_language``, ``suppressed``, ``other_source``, ``restricted``, ``semantic_type``.
+the source RXNORM, the rank of source and term type, then the string and the AUI. So the canonical name does not depend
+on the order of the rows. Good rows that the options exclude are counted under the first reason that applies:
+``other_language``, ``suppressed``, ``other_source``, ``restricted``, ``semantic_type``.
 
 Types and definitions wait in a temporary SQLite database; memory does not grow with the release.
 """
@@ -38,7 +31,16 @@ from ingest.base.merge import RowStore
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
-from ingest.io.report import NO_ID, NO_NAME, TOO_FEW_COLUMNS, TOO_MANY_COLUMNS, TOO_MANY_ROWS, ReadReport, make_excerpt
+from ingest.io.report import (
+    NO_ID,
+    NO_NAME,
+    OTHER_LANGUAGE,
+    TOO_FEW_COLUMNS,
+    TOO_MANY_COLUMNS,
+    TOO_MANY_ROWS,
+    ReadReport,
+    make_excerpt,
+)
 from ingest.io.source import ByteSource
 from ingest.io.streams import STDIN, list_inputs, open_source
 from pearl_qdrant.errors import FormatError, SettingsError
@@ -90,61 +92,40 @@ def tree_prefixes(number: str) -> Iterator[str]:
         number = head if dot else number[:1] if len(number) > 1 else ""
 
 
-class SemanticTypes:
-    """The table of semantic types, by TUI."""
-
-    def __init__(self, types: Iterable[SemanticType]) -> None:
-        self._types = {found.tui: found for found in types}
-
-    @classmethod
-    @lru_cache(maxsize=1)
-    def load(cls) -> SemanticTypes:
-        """The table that ships."""
-        text = resources.files("ingest.readers").joinpath(SHIPPED).read_text(encoding="utf-8")
-        return cls(SemanticType(*line.split("\t")) for line in text.splitlines() if not line.startswith("#"))
-
-    def get(self, tui: str, *, name: str = "", tree_number: str = "") -> SemanticType:
-        """A type by its TUI; one that is not in the table is made from the arguments."""
-        return self._types.get(tui) or SemanticType(tui, name, tree_number)
-
-    def resolve(self, wanted: Iterable[str]) -> frozenset[str]:
-        """The requested types, as values of `SemanticType.kb_types`.
-
-        Args:
-            wanted: TUIs, type names, tree numbers, groups or their names; case does not matter.
-
-        Raises:
-            SettingsError: If one of them is unknown; lists similar ones.
-        """
-        known: dict[str, str] = {}
-        for found in self._types.values():
-            # Points have the abbreviation of a group as a type, not its name.
-            for spelling in (*found.kb_types(), found.group):
-                known.setdefault(spelling.casefold(), spelling)
-        for found in self._types.values():
-            known.setdefault(found.group_name.casefold(), found.group)
-        known.pop("", None)
-        return frozenset(known[_check(text.strip().casefold(), text, known)] for text in wanted)
+@lru_cache(maxsize=1)
+def semantic_types() -> Mapping[str, SemanticType]:
+    """The table of semantic types that ships, by TUI."""
+    text = resources.files("ingest.readers").joinpath(SHIPPED).read_text(encoding="utf-8")
+    rows = (SemanticType(*line.split("\t")) for line in text.splitlines() if not line.startswith("#"))
+    return {found.tui: found for found in rows}
 
 
-def _check(folded: str, text: str, known: dict[str, str]) -> str:
-    """The folded spelling, after a check that it is known."""
-    if folded in known:
-        return folded
-    near = difflib.get_close_matches(folded, known, n=_N_NEAR, cutoff=0.5)
-    near += [spelling for spelling in known if folded and folded in spelling and spelling not in near][:_N_NEAR]
-    advice = f"Similar ones: {', '.join(known[spelling] for spelling in near)}. " if near else ""
-    raise SettingsError(
-        f"'{text}' is not a semantic type of UMLS. {advice}"
-        "Give a TUI (T047), a type's name (Disease or Syndrome), a tree number (B2.2.1.2) or a group (DISO, Disorders)"
-    )
+def resolve_types(wanted: Iterable[str]) -> frozenset[str]:
+    """Requested semantic types, as values of `SemanticType.kb_types`. Raises SettingsError if one of them is unknown;
+    lists similar ones.
+
+    Args:
+        wanted: TUIs, type names, tree numbers, groups or their names; case does not matter.
+    """
+    types = semantic_types().values()
+    known = {found.group_name.casefold(): found.group for found in types}  # points have the abbreviation
+    known |= {spelling.casefold(): spelling for found in types for spelling in found.kb_types()}
+    result = set()
+    for text in wanted:
+        folded = text.strip().casefold()
+        if folded not in known:
+            near = difflib.get_close_matches(folded, known, n=_N_NEAR, cutoff=0.5)
+            near += [spelling for spelling in known if folded and folded in spelling and spelling not in near][:_N_NEAR]
+            advice = f"Similar ones: {', '.join(known[spelling] for spelling in near)}. " if near else ""
+            raise SettingsError(
+                f"'{text}' is not a semantic type of UMLS. {advice}Give a TUI (T047), a type's name (Disease or "
+                "Syndrome), a tree number (B2.2.1.2) or a group (DISO, Disorders)"
+            )
+        result.add(known[folded])
+    return frozenset(result)
 
 
-OTHER_LANGUAGE, OTHER_SOURCE, RESTRICTED, SUPPRESSED = "other_language", "other_source", "restricted", "suppressed"
-SEMANTIC_TYPE = "semantic_type"
-
-MAX_TYPES = 10_000
-"""Semantic types and ranks, which are held in memory; UMLS has a few hundred."""
+OTHER_SOURCE, RESTRICTED, SUPPRESSED, SEMANTIC_TYPE = "other_source", "restricted", "suppressed", "semantic_type"
 
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
 """Sources of definitions, preferred first; the others follow by name."""
@@ -175,12 +156,9 @@ _SPLIT = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)
 _CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
 _TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
 _SPACES = " \t\r\v\f"  # stripped from names; spaces of other scripts may be part of them
-_RXNORM_SYNONYMS = frozenset(("SY", "TMSY", "PSN", "ET"))
-"""Kinds of RxNorm atoms that are no normal form of the name."""
-
+_RXNORM_SYNONYMS = frozenset(("SY", "TMSY", "PSN", "ET"))  # kinds of RxNorm atoms that are no normal form of the name
 _MAX_DEFINITIONS = 256  # of an id
 _MAX_TYPES = 64  # of an id
-_MAX_SABS = 1_000
 _NO_LEVEL = "~"  # sorts behind all digits
 
 _Atom = tuple[tuple[object, ...], str, str, str, str]
@@ -223,7 +201,7 @@ class UmlsReader(ReaderBase):
                 it.
             options: `limit`; `languages` as `umls_language` takes them (English by default); `sabs`, of which the first
                 one's definition is preferred; `srl_max`, where 0 allows only sources without extra terms; and
-                `semantic_types`, see `SemanticTypes.resolve`.
+                `semantic_types`, see `resolve_types`.
             type_map: From native types to coarse ones; the shipped one by default.
         """
         super().__init__(type_map=type_map, limit=options.limit)
@@ -236,8 +214,7 @@ class UmlsReader(ReaderBase):
             self._sources = _find_files(paths)
             for source in self._sources.values():
                 self.held.callback(source.close)
-            self._types = SemanticTypes.load()
-            self._wanted = self._types.resolve(options.semantic_types)
+            self._wanted = resolve_types(options.semantic_types)
             if self._wanted and "MRSTY" not in self._sources:
                 message = "there is no MRSTY.RRF beside it, which is needed to select semantic types. Add it"
                 raise FormatError(self._sources["MRCONSO"].path, None, message)
@@ -253,8 +230,8 @@ class UmlsReader(ReaderBase):
         report.notes.append(f"{path}: UMLS, languages: {', '.join(self._languages)}; with it: {others}")
         if "MRSTY" not in self._sources:
             report.notes.append(f"{path}: there is no MRSTY.RRF beside it, so no entity has a type")
-        self._known_types: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._kb_types_of: dict[str, tuple[str, ...]] = {}
+        self._types_of = lru_cache(maxsize=4_096)(self._find_types)
         with RowStore() as types, RowStore() as definitions:
             types.add(self._read_types(report))
             definitions.add(self._read_definitions(report))
@@ -287,8 +264,7 @@ class UmlsReader(ReaderBase):
                 report.filter_out(SUPPRESSED)
                 continue
             if sabs:
-                if len(seen_sabs) < _MAX_SABS or sab in sabs:
-                    seen_sabs.add(sab)
+                seen_sabs.add(sab)
                 if sab not in sabs:
                     report.filter_out(OTHER_SOURCE)
                     continue
@@ -307,8 +283,8 @@ class UmlsReader(ReaderBase):
         self, cui: str, atoms: list[_Atom], types: RowStore, definitions: RowStore, report: ReadReport
     ) -> Entity | None:
         """The entity of some atoms; None if it is of another semantic type."""
-        tuis = sorted(set(types.find(cui, _MAX_TYPES))) if self._kb_types_of else ()
-        kb_types, coarse = self._types_of("|".join(tuis))
+        tuis = tuple(sorted(set(types.find(cui, _MAX_TYPES)))) if self._kb_types_of else ()
+        kb_types, coarse = self._types_of(tuis)
         if self._wanted and self._wanted.isdisjoint(kb_types):
             report.filter_out(SEMANTIC_TYPE, len(atoms))
             return None
@@ -324,22 +300,17 @@ class UmlsReader(ReaderBase):
         rows = map(json.loads, definitions.find(cui, _MAX_DEFINITIONS) if "MRDEF" in self._sources else ())
         return min((row for row in rows if not row[-1] or row[-1] in auis), default=[None, None])[-2]
 
-    def _types_of(self, tuis: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native and coarse types of a combination of semantic types, remembered."""
-        known = self._known_types.get(tuis)
-        if known is None:
-            self._check_number("MRSTY", len(self._known_types))
-            native = dict.fromkeys(one for tui in tuis.split("|") if tui for one in self._kb_types_of[tui])
-            kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
-            known = self._known_types[tuis] = kb_types, self.type_map.map_types(kb_types)
-        return known
+    def _find_types(self, tuis: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Native and coarse types of a combination of semantic types."""
+        native = dict.fromkeys(one for tui in tuis for one in self._kb_types_of[tui])
+        kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
+        return kb_types, self.type_map.map_types(kb_types)
 
     def _read_types(self, report: ReadReport) -> Iterator[tuple[str, str]]:
         """Ids and TUIs of MRSTY; what a TUI means is kept."""
         for cui, tui, number, name, *_ in self._read("MRSTY", report):
             if tui and tui not in self._kb_types_of:
-                self._check_number("MRSTY", len(self._kb_types_of))
-                found = self._types.get(tui, name=name, tree_number=number)
+                found = semantic_types().get(tui) or SemanticType(tui, name, number)
                 self._kb_types_of[tui] = tuple(islice(found.kb_types(), limits.MAX_KB_TYPES))
             if tui:
                 yield cui, tui
@@ -359,15 +330,8 @@ class UmlsReader(ReaderBase):
         for rank, sab, tty, _ in self._read("MRRANK", ReadReport(max_errors=None)):
             if not rank[:9].isdecimal():
                 raise FormatError(self._sources["MRRANK"].path, None, f"'{make_excerpt(rank)}' is no rank")
-            self._check_number("MRRANK", len(ranks))
             ranks[sab, tty] = int(rank[:9])
         return ranks
-
-    def _check_number(self, table: str, n: int) -> None:
-        """Refuse a file with more types or ranks than may be held."""
-        if n >= MAX_TYPES:
-            message = f"has over {MAX_TYPES:,} semantic types or ranks. Is this {table}.RRF?"
-            raise FormatError(self._sources[table].path, None, message)
 
     def _read(self, table: str, report: ReadReport) -> Iterator[list[str]]:
         """The fields of each sound row of a file, if it is there; the rows of MRCONSO, and all bad ones, count. Raises

@@ -9,19 +9,11 @@
 
 A dump has one entity a line, with or without an array around them. Items that are printed over several lines,
 ``{"entities": {...}}`` as the API answers, and labels that are plain strings (as wikibase-sdk simplifies them) are read
-too.
-
-Names: the canonical name is the label in the first requested language that has one, else the label in ``mul`` (names
-that are the same in all languages), else the English one. An item without any of these is excluded. Aliases are its
-other labels, and all aliases in the requested languages, in ``mul``, and in the language of the canonical name.
+too. Only items are entities, not properties and lexemes; docs/bases/wikidata.md says how their names are chosen.
 
 Types: `kb_types` are the classes of which the item is an instance (P31) or a subclass (P279), and all their ancestors,
 nearest first, at most `limits.MAX_ANCESTORS`. Statements of deprecated rank do not count; if there are preferred
 statements, only these count. Coarse types come from the nearest classes that are in the type map.
-
-Only items are entities, not properties and lexemes. `extra` has ``sitelinks``, the number of pages about the item,
-which is also its popularity, ``language`` if the canonical name is not in the first requested language, and, if
-requested, ``links_to``, the ids of the items that its statements name.
 
 The input is read once for the classes, searching for "P279" and parsing little else, and once for each pass. Memory: 8
 bytes for each class edge (some 40 MB for all of Wikidata), the ids of the classes that occur, and the longest line.
@@ -35,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from ingest.base.ancestors import ClassGraph, nearest_types
 from ingest.base.reader_base import ReaderBase
@@ -46,7 +38,8 @@ from ingest.io.lines import BOM, BadLine
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
 from ingest.readers.json_records import is_lines, read_records
-from pearl_qdrant.errors import FormatError
+from ingest.readers.ontology import clean
+from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
 if TYPE_CHECKING:
@@ -56,14 +49,11 @@ if TYPE_CHECKING:
 
 NOT_AN_ENTITY, NO_SITELINK = "not_an_entity", "no_sitelink"
 
-MAX_LINKS = 64
-"""Links kept of an item, those of its first properties."""
-
+MAX_LINKS = 64  # links kept of an item, those of its first properties
 _EXCERPT = 1 << 8
 _TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-_BREAKS = re.compile(r"[\t\n\r]+")
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\*")
 
 
 def detect(head: Head) -> bool:
@@ -76,42 +66,29 @@ def detect(head: Head) -> bool:
 class WikidataReader(ReaderBase):
     """Wikidata in one or several files of JSON; a `Reader`."""
 
-    def __init__(
-        self,
-        paths: Sequence[PathLike],
-        options: ReadOptions,
-        type_map: TypeMap | None = None,
-        *,
-        stdin: BinaryIO | None = None,
-    ) -> None:
+    def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
         """Open the files; standard input and pipes are copied to a temporary file now. Raises FormatError if a file
-        does not exist, is a directory, or may not be read; ValueError if an option makes no sense.
+        does not exist, is a directory, or may not be read; ValueError or OptionError if an option makes no sense.
 
         Args:
             paths: Files to read one after the other; ``-`` is standard input.
             options: `limit`, `languages` (``mul`` and English are always fallbacks), `classes`, `links`, and
                 `require_sitelink`, which excludes most genes, articles and streets.
             type_map: From ids of classes to coarse types; the shipped one by default.
-            stdin: What ``-`` means; the process's own by default.
         """
         super().__init__(type_map=type_map, limit=options.limit)
-        languages = options.languages or ("en",)
-        if not all(map(_LANGUAGE.fullmatch, languages)):
-            raise ValueError(f"not codes of languages: {languages!r}. Give codes like en, fi, zh-hans")
-        if wrong := [name for name in options.classes if not item_number(name)]:
-            raise ValueError(f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
         self._options = options
-        self._wanted = tuple(dict.fromkeys(language.lower() for language in languages))
+        self._classes = class_numbers(options.classes)
+        self._wanted = check_languages(options.languages)
         self._languages = tuple(dict.fromkeys((*self._wanted, MULTILINGUAL, FALLBACK)))
         self._finder: ClassTypeFinder | None = None
-        self._sources = self.open_sources(paths, stdin)
+        self._sources = self.open_sources(paths)
 
     def read_classes(self) -> ClassTypeFinder:
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
         if self._finder is None:
             edges = chain.from_iterable(map(_read_class_edges, self._sources))
-            wanted = frozenset(map(item_number, self._options.classes))
-            self._finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=wanted)
+            self._finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=self._classes)
         return self._finder
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
@@ -170,7 +147,7 @@ class WikidataReader(ReaderBase):
             extra["language"] = language
         if links:
             extra[LINKS_FIELD] = "|".join(f"Q{one}" for one in links)
-        texts = (_clean(descriptions.get(key)) for key in self._languages)
+        texts = (clean(descriptions.get(key, "")) for key in self._languages)
         description = next((text for text in texts if text and "\0" not in text), None)
         bounded = report.bound_names(str(id_), names)
         return Entity(
@@ -179,14 +156,14 @@ class WikidataReader(ReaderBase):
 
     def _find_names(self, labels: dict[str, str], aliases: dict[str, list[str]]) -> tuple[list[str], str]:
         """All names, the canonical one first, and its language; empty if there is no label."""
-        cleaned = {key: name for key in self._languages if (name := _clean(labels.get(key)))}
+        cleaned = {key: name for key in self._languages if (name := clean(labels.get(key, "")))}
         if not cleaned:
             return [], ""
         language = next(iter(cleaned))
         wanted = dict.fromkeys((language, *self._wanted, MULTILINGUAL))
         names = dict.fromkeys(cleaned[key] for key in wanted if key in cleaned)
         for key in wanted:
-            names.update(dict.fromkeys(filter(None, map(_clean, aliases.get(key, ())))))
+            names.update(dict.fromkeys(filter(None, map(clean, aliases.get(key, ())))))
         return list(names), language
 
 
@@ -255,11 +232,6 @@ def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]
             yield number, above
 
 
-def _clean(name: str | None) -> str:
-    """A name on one line, without space around it."""
-    return _BREAKS.sub(" ", name).strip() if name else ""
-
-
 INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
 NO_LABEL, NOT_AN_ITEM, OTHER_CLASS = "no_label", "not_an_item", "other_class"
 WIKIMEDIA_INTERNAL = "wikimedia_internal"
@@ -288,10 +260,8 @@ INTERNAL_CLASSES = frozenset(
 """Pages of the Wikimedia projects, which texts do not mention."""
 
 _MAX_NUMBER = (1 << 31) - 1
-_MAX_ID = len(f"Q{_MAX_NUMBER}")
-
+_ITEM = re.compile(r"Q([1-9][0-9]{0,9})")
 _CACHED = 16_384
-_MAX_CACHED_CLASSES = 64  # classes of an item; most have a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,19 +298,15 @@ class ClassTypeFinder:
             children.extend([child] * len(above))
             parents.extend(above)
         self._graph = ClassGraph[int](children, parents)
-        self._type_map = type_map
         self._wanted = wanted
-        self._find_known = lru_cache(maxsize=_CACHED)(self._find)
+        # Most items share their classes with many others.
+        self.find = lru_cache(maxsize=_CACHED)(self._find)
         self._find_coarse = lru_cache(maxsize=_CACHED)(self._find_coarse_types)
         self._name = lru_cache(maxsize=_CACHED)("Q{}".format)
-        self._type_of = lru_cache(maxsize=_CACHED)(self._find_type)
-
-    def find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
-        """The properties of an item that is an instance of some classes and a subclass of others; both may be empty."""
-        is_small = len(classes) + len(superclasses) <= _MAX_CACHED_CLASSES
-        return (self._find_known if is_small else self._find)(classes, superclasses)
+        self._type_of = lru_cache(maxsize=_CACHED)(lambda number: type_map.coarse_type(f"Q{number}"))
 
     def _find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
+        """The properties of an item that is an instance of some classes and a subclass of others; both may be empty."""
         own = tuple(dict.fromkeys((*classes, *superclasses)))
         found, heights = self._graph.walk_up(own, limits.MAX_ANCESTORS)
         of_instance = found if not superclasses else self._graph.walk_up(classes, limits.MAX_ANCESTORS)[0]
@@ -357,16 +323,26 @@ class ClassTypeFinder:
     def _find_coarse_types(self, number: int) -> tuple[str, ...]:
         return nearest_types(*self._graph.walk_up((number,), limits.MAX_ANCESTORS), self._type_of)
 
-    def _find_type(self, number: int) -> str | None:
-        return self._type_map.coarse_type(self._name(number))
+
+def check_languages(languages: Sequence[str]) -> tuple[str, ...]:
+    """The requested languages in lower case; English by default. Raises ValueError if one is not the code of a
+    language.
+    """
+    found = tuple(dict.fromkeys(language.lower() for language in languages or ("en",)))
+    if not all(map(_LANGUAGE.fullmatch, found)):
+        raise ValueError(f"not codes of languages: {found!r}. Give codes like en, fi, zh-hans")
+    return found
+
+
+def class_numbers(names: Iterable[str]) -> frozenset[int]:
+    """Numbers of classes that an option names. Raises OptionError if one is no id of Wikidata."""
+    if wrong := [name for name in names if not item_number(name)]:
+        raise OptionError("classes", f"not the id of a class: {', '.join(wrong)}. Give ids like Q5")
+    return frozenset(map(item_number, names))
 
 
 def item_number(text: object) -> int:
     """The number in the id of an item ("Q42" is 42), or 0 if it is not one."""
-    if not isinstance(text, str) or text[:1] != "Q" or not 2 <= len(text) <= _MAX_ID:
-        return 0
-    digits = text[1:]
-    if not (digits.isascii() and digits.isdecimal()) or digits[0] == "0":
-        return 0
-    number = int(digits)
+    match = _ITEM.fullmatch(text) if isinstance(text, str) else None
+    number = int(match[1]) if match else 0
     return number if number <= _MAX_NUMBER else 0

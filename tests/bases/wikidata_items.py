@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from standard_input import given_input
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
@@ -63,7 +64,7 @@ def dump(*rows: dict[str, Any] | bytes) -> bytes:
 
 def read(data: bytes, options: ReadOptions | None = None, report: ReadReport | None = None) -> list[Entity]:
     """Entities from standard input."""
-    with WikidataReader(["-"], options or ReadOptions(), stdin=io.BytesIO(data)) as reader:
+    with given_input(data, WikidataReader, ["-"], options or ReadOptions()) as reader:
         return list(reader.read(report if report is not None else ReadReport()))
 
 

@@ -35,7 +35,7 @@ from wikidata_items import dump, item
 from yago_files import FACTS, YAGO_4, YAGO_45, turtle
 
 from ingest.formats import ReadOptions
-from ingest.readers.rdf_profiles import PROFILES
+from ingest.readers.rdf_profiles import profiles
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ _RDF_TERMS = st.sampled_from(
 _RDF_PROPERTIES = st.sampled_from(
     [
         f"<{iri}>".encode()
-        for profile in PROFILES
+        for profile in profiles().values()
         for iri in sorted(profile.properties())
     ]
 )  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import gzip
-import io
 import json
 import os
 import random
@@ -25,6 +24,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from standard_input import given_input
 from tables import workbook
 from umls_release import CONSO, atom
 from wikidata_items import item
@@ -223,7 +223,7 @@ def test_other_files_beside_a_base_do_not_matter(tmp_path: Path) -> None:
 
 def scan_text(text: str, report: ReadReport | None = None) -> tuple[ScanResult, list[Entity], ReadReport]:
     """A scan, and the reading after it."""
-    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
+    with given_input(text.encode(), TableReader, ["-"], ReadOptions(), kind="tsv") as reader:
         result = scan(reader, report)
         read_report = ReadReport()
         return result, list(reader.read(read_report, scattered=result.scattered)), read_report
@@ -291,7 +291,7 @@ def test_reading_without_a_scan_gives_the_same() -> None:
     """A reader finds scattered ids without a scan, and can be read again."""
     rows = [f"Q{random.Random(i).randrange(40)}\tname {i}\n" for i in range(2000)]
     text = "".join(rows)
-    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
+    with given_input(text.encode(), TableReader, ["-"], ReadOptions(), kind="tsv") as reader:
         first, second = list(reader.read(ReadReport())), list(reader.read(ReadReport()))
 
     assert first == second == scan_text(text)[1]
@@ -317,7 +317,7 @@ def test_scattered_rows_do_not_wait_in_memory() -> None:
     """A base whose ids are all scattered is merged on disk, in batches."""
     text = "".join(f"Q{i % 10_000}\tname {i}\n" for i in range(20_000))
     n_others = sum(type(thing) is Entity for thing in gc.get_objects())  # of other tests of this process
-    with TableReader(["-"], ReadOptions(), kind="tsv", stdin=io.BytesIO(text.encode())) as reader:
+    with given_input(text.encode(), TableReader, ["-"], ReadOptions(), kind="tsv") as reader:
         entities = reader.read(ReadReport())
         next(entities)
         n_alive = sum(type(thing) is Entity for thing in gc.get_objects()) - n_others

@@ -294,10 +294,10 @@ def test_a_row_about_a_row_is_no_error() -> None:
 FOREIGN = {
     "OWL/XML": (
         '<?xml version="1.0"?><Ontology xmlns="http://www.w3.org/2002/07/owl#"/>',
-        "is OWL in XML .OWL/XML. syntax, not RDF",
+        "OWL in XML .OWL/XML. syntax, not RDF. Convert it",
     ),
-    "functional": ("Prefix(:=<http://a/>)\nOntology(<http://a/>\n)", "is OWL in functional syntax"),
-    "Manchester": ("Prefix: : <http://a/>\nOntology: <http://a/>\n", "is OWL in Manchester syntax"),
+    "functional": ("Prefix(:=<http://a/>)\nOntology(<http://a/>\n)", "OWL in functional syntax"),
+    "Manchester": ("Prefix: : <http://a/>\nOntology: <http://a/>\n", "OWL in Manchester syntax"),
     "remote context": ('{"@context": "https://schema.org", "@id": "u:a", "name": "x"}', "a context on the web"),
     "no names": (PREFIXES + "t:a t:b t:c .", "is Turtle in which nothing has a name by a known property. It has: "),
     "undeclared": (PREFIXES + 't:a u:b "c" .', r":12: column 5: this Turtle cannot be read: The prefix u:"),
@@ -324,7 +324,7 @@ def test_an_error_names_what_the_file_is(case: str) -> None:
         ("id\tname\n1\ttoy\n", "is not RDF. RDF is read as"),
         (
             '<?xml version="1.0"?><!DOCTYPE DescriptorRecordSet SYSTEM "x.dtd"><DescriptorRecordSet/>',
-            "is XML with the root <DescriptorRecordSet>",
+            "is not RDF but MeSH as XML. Read it with format mesh",
         ),
         (" \n", "is empty"),
         (bytes(range(256)) * 40, "is not text"),

@@ -36,8 +36,7 @@ from ingest.formats import ReadOptions, detect_format
 from ingest.io import source
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
-from ingest.readers import umls
-from ingest.readers.umls import COLUMNS, SemanticTypes, UmlsReader, umls_language
+from ingest.readers.umls import COLUMNS, UmlsReader, semantic_types, umls_language
 from pearl_qdrant.errors import FormatError, InputError, SettingsError, TooManyErrorsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
@@ -393,7 +392,7 @@ def test_a_type_that_no_table_has_is_taken_from_the_row(tmp_path: Path) -> None:
 def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
     """MRSTY.RRF need not be sorted, ids need not have eight characters, rows of an id need not be adjacent."""
     ids = [f"C9{i:06}" for i in range(300)] + [f"CN{i:05}" for i in range(300)] + ["ä", "C" * 30]
-    types = list(SemanticTypes.load()._types.values())
+    types = list(semantic_types().values())
     rng = random.Random(1)
     pairs = [(id_, rng.choice(types)) for id_ in ids for _ in range(3)]
     rng.shuffle(pairs)
@@ -412,15 +411,6 @@ def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
         assert len(entity.kb_types) == len(expected)
 
 
-def test_a_file_of_endless_types_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A MRSTY.RRF in which every row has another type does not fill the memory."""
-    monkeypatch.setattr(umls, "MAX_TYPES", 100)
-    rows = "".join(sty(f"C9{i:06}", f"X{i}", "A", "x") for i in range(200))
-
-    with pytest.raises(FormatError, match="semantic types"):
-        read(write(tmp_path, RELEASE | {"MRSTY.RRF": rows.encode()}))
-
-
 def test_scattered_rows_make_one_entity(tmp_path: Path) -> None:
     """Scattered rows of one CUI are merged."""
     rows = [atom(HEART, "a"), atom(DRUG, "b"), atom(HEART, "c")]
@@ -436,7 +426,7 @@ def test_limit_ends_the_reading(tmp_path: Path) -> None:
 
 def test_the_table_of_types_is_whole() -> None:
     """127 types in 15 groups, a tree without gaps, and each of them mapped to a coarse type."""
-    types = SemanticTypes.load()._types
+    types = semantic_types()
     numbers = {found.tree_number for found in types.values()}
 
     assert len(types) == len(numbers) == 127

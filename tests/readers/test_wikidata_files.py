@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import zstandard
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from standard_input import given_input
 from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, read_truthy, statement, wd
 
 from ingest.base.scan import scan
@@ -23,7 +23,7 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import ReadOptions, detect_format
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import MAX_KB_TYPES, MAX_LINKS, WikidataReader
-from pearl_qdrant.errors import FormatError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
 
@@ -99,7 +99,7 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
 def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
     """It is counted with its line, and the lines around it are read."""
     report = ReadReport()
-    with WikidataReader(["-"], ReadOptions(), stdin=io.BytesIO(dump(item(1), row, item(2)))) as reader:
+    with given_input(dump(item(1), row, item(2)), WikidataReader, ["-"], ReadOptions()) as reader:
         entities = list(reader.read_runs(report))
 
     assert [e.entity_id for e in entities] == ["Q1", "Q2"]
@@ -336,7 +336,7 @@ def test_the_nearest_classes_decide_the_coarse_type() -> None:
     """A class further up does not add its own type; two classes of an item each give theirs."""
     type_map = TypeMap({"Q20": "ORG", "Q30": "FAC", "Q40": "LOC"}, version="x")
     rows = dump(item(1, classes=[10, 40]), item(10, above=[20]), item(20, above=[30]), item(30, above=[40]))
-    with WikidataReader(["-"], ReadOptions(), type_map, stdin=io.BytesIO(rows)) as reader:
+    with given_input(rows, WikidataReader, ["-"], ReadOptions(), type_map) as reader:
         entities = {e.entity_id: e.types for e in reader.read(ReadReport())}
 
     assert entities["Q1"] == ("ORG", "LOC")
@@ -415,12 +415,12 @@ def test_an_item_that_comes_twice_is_one_entity() -> None:
 
 def test_a_limit_stops_early() -> None:
     """At most this many items are read."""
-    with WikidataReader(["-"], ReadOptions(limit=2), stdin=io.BytesIO(dump(item(1), item(2), item(3)))) as reader:
+    with given_input(dump(item(1), item(2), item(3)), WikidataReader, ["-"], ReadOptions(limit=2)) as reader:
         assert len(list(reader.read(ReadReport()))) == 2
 
 
 @pytest.mark.parametrize("options", [{"languages": ("e n",)}, {"classes": ("human",)}, {"classes": ("Q0",)}])
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
-    """A language or class that can be none is a ValueError."""
-    with pytest.raises(ValueError, match="Give"):
+    """A language or class that can be none is refused."""
+    with pytest.raises((ValueError, OptionError), match="Give"):
         WikidataReader(["x"], ReadOptions(**options))

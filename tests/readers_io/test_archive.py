@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io import source
-from ingest.io import streams as archive
 from ingest.io.encoding import Utf8Source
 from ingest.io.report import ReadReport
 from ingest.io.streams import Member, Source, list_members, open_source
@@ -103,14 +102,6 @@ def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrap
 
     with pytest.raises(FormatError, match=r"expands|damaged"):
         sum(map(len, open_source(path).chunks()))
-
-
-def test_a_huge_list_of_members_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive of very many members is refused."""
-    path = pack(tmp_path / "base.zip", {f"{i}.tsv": b"" for i in range(200)})
-    monkeypatch.setattr(archive, "MAX_MEMBERS", 100)
-    with pytest.raises(FormatError, match="has 200 members"):
-        list_members(str(path))
 
 
 def test_the_list_of_members_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from standard_input import given_input
 from tables import WRITERS, arrow_table
 
 from ingest.formats import ReadOptions, detect_format, open_reader
@@ -226,9 +227,7 @@ def read_csv(
 ) -> list[Entity]:
     """Entities of a text that comes through standard input."""
     data = content if isinstance(content, bytes) else content.encode()
-    with TableReader(
-        ["-"], ReadOptions(columns=columns, delimiter=delimiter), kind="csv", stdin=io.BytesIO(data)
-    ) as reader:
+    with given_input(data, TableReader, ["-"], ReadOptions(columns=columns, delimiter=delimiter), kind="csv") as reader:
         return list(reader.read(ReadReport() if report is None else report))
 
 

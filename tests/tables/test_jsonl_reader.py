@@ -5,7 +5,6 @@ What all tabular formats have in common: the same entities, columns, counts and 
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from standard_input import given_input
 from tables import CSV, ENTITIES, JSONL, TSV, WRITERS, arrow_table, check_reads_or_refuses
 from wikidata_items import item
 
@@ -37,7 +37,7 @@ def read(
 ) -> list[Entity]:
     """Entities of objects or lines that come through standard input."""
     text = "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
-    with TableReader(["-"], ReadOptions(columns=columns), kind="jsonl", stdin=io.BytesIO(text.encode())) as reader:
+    with given_input(text.encode(), TableReader, ["-"], ReadOptions(columns=columns), kind="jsonl") as reader:
         return list(reader.read(ReadReport() if report is None else report))
 
 
@@ -201,7 +201,7 @@ def test_any_objects_are_entities_or_counted(rows: list[dict[str, Any]], noise: 
     """Whatever the values are, each line is an entity or a counted skip, and scanning agrees with reading."""
     lines = ['{"id": 1, "name": "x"}', *map(json.dumps, rows)]
     data = "\n".join(lines).encode() + b"\n" + noise
-    check_reads_or_refuses(lambda: TableReader(["-"], ReadOptions(), kind="jsonl", stdin=io.BytesIO(data)))
+    check_reads_or_refuses(lambda: given_input(data, TableReader, ["-"], ReadOptions(), kind="jsonl"))
 
 
 TEXTS = {"tsv": TSV, "csv": CSV, "jsonl": JSONL}
@@ -325,7 +325,7 @@ def test_text_comes_compressed_and_through_standard_input(
 
     assert detect_format([path]) == kind
     assert read_form(path) == ENTITIES
-    with TableReader(["-"], ReadOptions(), kind=stored, stdin=io.BytesIO(data)) as opened:
+    with given_input(data, TableReader, ["-"], ReadOptions(), kind=stored) as opened:
         assert list(opened.read(ReadReport())) == ENTITIES
 
 

@@ -17,8 +17,7 @@ from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io import source
 from ingest.io.report import ReadReport
 from ingest.load_base import scan_base
-from ingest.readers.columns import TableColumns
-from ingest.readers.table import looks_like_header
+from ingest.readers.columns import TableColumns, looks_like_header
 from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
 
 Names = dict[str, list[str]]
@@ -224,7 +223,7 @@ def test_a_compressed_arrow_file_that_is_a_bomb_is_refused(
     if form == "file":  # the end of a stream where the first message was: the index at the end still has the batches
         data = path.read_bytes()
         path.write_bytes(data[:8] + b"\xff\xff\xff\xff\0\0\0\0" + data[16:])
-        with pytest.raises(FormatError, match="its index has 1 batches, it has 0"):
+        with pytest.raises(FormatError, match="data expands from"):
             read(path)
         assert pyarrow.total_allocated_bytes() - before < 1 << 20
 

@@ -5,7 +5,6 @@ The column of popularity, from a table to the answer.
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from standard_input import given_input
 
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
@@ -40,7 +40,7 @@ def read(
     """Entities from standard input, where the texts are joined to one file."""
     data = b"".join(content if isinstance(content, bytes) else content.encode() for content in contents)
     options = ReadOptions(columns=columns, limit=limit)
-    with TableReader(["-"], options, kind="tsv", stdin=io.BytesIO(data)) as reader:
+    with given_input(data, TableReader, ["-"], options, kind="tsv") as reader:
         return list(reader.read(ReadReport() if report is None else report))
 
 
