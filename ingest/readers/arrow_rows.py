@@ -27,6 +27,7 @@ _MAGICS = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"
 _MAX_METADATA = 1 << 26
 _FRAMES = re.compile(rb"\x04\x22\x4d\x18|\x28\xb5\x2f\xfd")
+_MOST_DECLARED = 1 << 40  # bytes
 _MAX_SHEETS_SHOWN = 10
 
 
@@ -162,13 +163,14 @@ def _check_declared(path: str, container: str) -> None:
     """Hold the sizes that compressed buffers declare against the size of the file.
 
     Each buffer of a compressed batch has the bytes that it will have, as eight bytes, and then a frame of LZ4 or zstd
-    (Arrow's format, "Compression"); all of them begin at a multiple of eight.
+    (Arrow's format, "Compression"); all of them begin at a multiple of eight. Other bytes may look so in a file of
+    gigabytes, but rarely with a size below `_MOST_DECLARED`, beyond which pyarrow finds no memory.
     """
     size = Path(path).stat().st_size
     with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         places = (match.start() - 8 for match in _FRAMES.finditer(data) if match.start() % 8 == 0)
-        declared = sum(max(0, int.from_bytes(data[at : at + 8], "little", signed=True)) for at in places if at > 0)
-    check_expansion(path, size, declared, container)
+        sizes = (int.from_bytes(data[at : at + 8], "little") for at in places if at > 0)
+        check_expansion(path, size, sum(one for one in sizes if one < _MOST_DECLARED), container)
 
 
 def check_path(path: str) -> str:
