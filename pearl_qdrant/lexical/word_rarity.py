@@ -3,8 +3,8 @@
     the: 0    history: 0.02    patients: 0.33    acute: 0.72    familial, Zhuolu: 1
 
 A word that is frequent in any text says little about which entity a mention means: `patients with measles` is measles.
-`english_words.txt` has the most frequent words, the most frequent first, and `capitalised_words.txt` those that are
-often parts of names; `known_words.txt` has all words, names too, that several articles have. `runs/english_words.py`
+`english_words.txt` has the most frequent words, the most frequent first, of which the first 8,000 have a rarity, and
+`capitalised_words.txt` those that are often parts of names; `known_words.txt` has all words, names too, that several articles have. `runs/english_words.py`
 makes them.
 """
 
@@ -20,6 +20,9 @@ WORDS_FILE = "english_words.txt"
 CAPITALISED_FILE = "capitalised_words.txt"
 KNOWN_FILE = "known_words.txt"
 
+RANKED_WORDS = 8_000
+"""Words that have a rarity: what is fitted to rarities was fitted to so many."""
+
 
 def word_rarity(word: str) -> float:
     """Rank of a word in its normal spelling (`variant_word`) over the length of the list; 1 if it is not listed."""
@@ -34,7 +37,12 @@ def rarest(words: Iterable[str]) -> float:
 
 @lru_cache(maxsize=1)
 def english_words() -> tuple[str, ...]:
-    """The most frequent words of English text, the most frequent first."""
+    """The `RANKED_WORDS` most frequent words of English text, the most frequent first."""
+    return _words()[:RANKED_WORDS]
+
+
+@lru_cache(maxsize=1)
+def _words() -> tuple[str, ...]:
     return tuple(files(__package__).joinpath(WORDS_FILE).read_text("utf-8").split())
 
 
@@ -56,7 +64,7 @@ def _marks() -> dict[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def _known() -> frozenset[str]:
-    return frozenset(english_words())
+    return frozenset(_words())
 
 
 def is_common(word: str) -> bool:
