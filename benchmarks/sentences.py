@@ -191,8 +191,8 @@ def count(
 ) -> Counts:
     """Annotate sentences and compare with their mentions."""
     total = Counts()
-    for sentence, annotations in zip(sentences, annotate_batch(one.text for one in sentences), strict=True):
-        found = {(a.start, a.end): a.link.entity_id for a in annotations}
+    for sentence, mentions in zip(sentences, annotate_batch(one.text for one in sentences), strict=True):
+        found = {(a.start, a.end): a.link.entity_id for a in mentions}
         wrong = {place: i for place, i in found.items() if sentence.mentions.get(place) != i}
         total.sentences += 1
         total.with_errors += bool(wrong)

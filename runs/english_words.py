@@ -3,8 +3,8 @@
     python runs/english_words.py --text enwiki.jsonl.gz --out pearl_qdrant/lexical
 
 `english_words.txt` has the most frequent words of English text, the most frequent first. A word counts once an article,
-and only where it is written in small letters, so that names do not count. The first `RANKED_WORDS` (`word_rarity.py`) of them have a
-rarity; the others only say that a text uses a word as one.
+and only where it is written in small letters, so that names do not count. The first `RANKED_WORDS` (`word_rarity.py`)
+have a rarity; the others only say that a text uses a word as one.
 
 `capitalised_words.txt` has those of them that are often parts of names, within sentences, with one or two marks:
 

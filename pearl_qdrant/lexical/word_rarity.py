@@ -3,9 +3,9 @@
     the: 0    history: 0.02    patients: 0.33    acute: 0.72    familial, Zhuolu: 1
 
 A word that is frequent in any text says little about which entity a mention means: `patients with measles` is measles.
-`english_words.txt` has the most frequent words, the most frequent first, of which the first 8,000 have a rarity, and
-`capitalised_words.txt` those that are often parts of names; `known_words.txt` has all words, names too, that several articles have. `runs/english_words.py`
-makes them.
+`english_words.txt` has the most frequent words, the most frequent first, of which the first 8,000 have a rarity;
+`capitalised_words.txt` has those that are often parts of names; `known_words.txt` has all words, names too, that
+several articles have. `runs/english_words.py` makes them.
 """
 
 from __future__ import annotations

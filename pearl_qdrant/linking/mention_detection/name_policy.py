@@ -34,9 +34,10 @@ from enum import Enum
 from typing import Protocol
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.keys import SMALL_WORDS, name_keys
+from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
+from pearl_qdrant.lexical.spelling_variants import variant_word
+from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name, word_rarity
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
@@ -222,13 +223,14 @@ def may_mention(
     if span.shape is Shape.GIVEN or common_words == "all":
         return True
     lowered, name, writing = written.lower(), candidate.name, case.writing_of(candidate)
+    if span.shape is Shape.DEFINED:
+        return is_exact or _is_form_of(lowered, name, Writing.WORD)
     is_word = " " not in written
     if lowered in DATES and fold_name(candidate.canonical_name) != lowered:
         return False
     common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
-    if common and (
-        common_words == "skip" or not (is_exact or (writing is Writing.WORD and _is_variant(written, name)))
-    ):
+    is_frequent = common and (writing is not Writing.WORD or word_rarity(variant_word(lowered)) < 1.0)
+    if (common and common_words == "skip") or (is_frequent and not is_exact):
         return False
     if not is_exact and (
         is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)
@@ -245,11 +247,6 @@ def may_mention(
         return _may_be_lower(span, written, name, writing, common=common)
     is_in_capitals = common and len(written) <= _SHORT_CAPITALS and _has_capitals(written)
     return not is_in_capitals or _has_capitals(name) or not case.has_case
-
-
-def _is_variant(written: str, name: str) -> bool:
-    """Whether a word is a name in another number or spelling: `neurons`, `tumours`."""
-    return name_keys(fold_name(written))[1] == name_keys(fold_name(name))[1]
 
 
 def _may_be_lower(span: Span, written: str, name: str, writing: Writing, *, common: bool) -> bool:

@@ -205,7 +205,7 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
 
 
 def _is_no_end(finder: SpanFinder, i: int) -> bool:
-    """Whether no name ends with word i. `a` may be a letter where case says nothing: `hepatitis a was found`, `ii-a`."""
+    """Whether no name ends with word i. `a` may be a letter where case says nothing: hepatitis a."""
     word, before = finder.lowered[i], finder.words[i - 1] if i else None
     if word not in _NO_END or finder.capital[i]:
         return False
