@@ -14,6 +14,7 @@ if it were the only one.
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 import tempfile
@@ -53,8 +54,8 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def read_documents(data: Path, corpus: str) -> list[Document]:
-    """The documents of a corpus that have mentions."""
+def read_documents(data: Path, corpus: str, half: int | None = None) -> list[Document]:
+    """The documents of a corpus that have mentions; of one half (0 or 1, by a digest of their ids), or all."""
     rows: dict[str, list[dict[str, str]]] = {}
     for row in rows_of(data / "mentions.tsv"):
         if row["corpus"] == corpus:
@@ -62,7 +63,8 @@ def read_documents(data: Path, corpus: str) -> list[Document]:
     documents = []
     with (data / "documents.jsonl").open(encoding="utf-8") as lines:
         for one in map(json.loads, lines):
-            if one["corpus"] == corpus and one["doc_id"] in rows:
+            is_chosen = half is None or int(hashlib.sha1(one["doc_id"].encode()).hexdigest(), 16) % 2 == half
+            if one["corpus"] == corpus and one["doc_id"] in rows and is_chosen:
                 own = rows[one["doc_id"]]
                 spans = [(int(row["start"]), int(row["end"])) for row in own]
                 gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in own]
@@ -118,6 +120,7 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--context", "has_context", is_flag=True, help="Link each mention alone with its document, too.")
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Encoder that the base is loaded with.")
 @click.option("--annotate", "has_annotate", is_flag=True, help="Find the mentions in the text, too.")
+@click.option("--half", type=click.IntRange(0, 1), help="Documents of this half only: 0 to look at, 1 to measure.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the loaded base in this store.")
 def main(
     data: Path,
@@ -130,6 +133,7 @@ def main(
     has_context: bool,
     model: str,
     has_annotate: bool,
+    half: int | None,
     store: Path | None,
 ) -> None:
     """Load the base and print what is right."""
@@ -141,7 +145,7 @@ def main(
         names = dictionary(data / base)
         with EntityLinker.open(name, store=location) as linker:
             for corpus in corpora:
-                documents = read_documents(data, corpus)[:n_documents]
+                documents = read_documents(data, corpus, half)[:n_documents]
                 click.echo(f"{corpus}: {len(documents)} documents, {sum(len(d.spans) for d in documents):,} mentions")
                 measure(linker, documents, names, ablation=ablation, has_context=has_context)
                 if learned:
