@@ -82,10 +82,12 @@ def with_links(base: Path, links: Path, folder: Path) -> Path:
     return path
 
 
-def dictionary(base: Path) -> dict[str, str]:
-    """The most popular entity of each name, up to case."""
+def dictionary(base: Path, types: Sequence[str] = ()) -> dict[str, str]:
+    """The most popular entity of each name, up to case; of one of some types, if there are any."""
     best: dict[str, tuple[float, str]] = {}
     for row in rows_of(base):
+        if types and set(types).isdisjoint((row.get("types") or row.get("type") or "").split("|")):
+            continue
         popularity = float(row.get("popularity") or 0)
         for name in (row["name"], *(row.get("aliases") or "").split("|")):
             key = name.casefold()
@@ -120,6 +122,7 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--context", "has_context", is_flag=True, help="Link each mention alone with its document, too.")
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Encoder that the base is loaded with.")
 @click.option("--annotate", "has_annotate", is_flag=True, help="Find the mentions in the text, too.")
+@click.option("--type", "types", multiple=True, help="With --annotate: look for entities of this type only.")
 @click.option("--half", type=click.IntRange(0, 1), help="Documents of this half only: 0 to look at, 1 to measure.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the loaded base in this store.")
 def main(
@@ -133,6 +136,7 @@ def main(
     has_context: bool,
     model: str,
     has_annotate: bool,
+    types: Sequence[str],
     half: int | None,
     store: Path | None,
 ) -> None:
@@ -157,7 +161,8 @@ def main(
                     in_documents(linker, "learned, documents", documents)
                     linker.undo_learned(batch.number)
                 if has_annotate:
-                    by_fold = {fold_name(one): key for one, key in reversed(names.items())}
+                    of_types = names if not types else dictionary(data / base, types)
+                    by_fold = {fold_name(one): key for one, key in reversed(of_types.items())}
                     score_spans("dictionary tagger", documents, lambda text, own=by_fold: tagged(text, own))
                     for is_document in (False, True):
                         score_spans(
@@ -165,7 +170,7 @@ def main(
                             documents,
                             lambda text, together=is_document: {
                                 (one.start, one.end): one.link.entity_id
-                                for one in linker.annotate(text, document=together)
+                                for one in linker.annotate(text, document=together, types=types)
                             },
                         )
 
