@@ -27,8 +27,9 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import click
@@ -175,19 +176,23 @@ def make_sentences(
         "abbreviation",
         [fill_abbreviated(ABBREVIATIONS[i % len(ABBREVIATIONS)], *named) for i, named in enumerate(chosen)],
     )
-    yield "negation", [fill(NEGATIONS[i % len(NEGATIONS)], [named]) for i, named in enumerate(long_names[-n // 2 :])]
+    negated = long_names[n : n + n // 2]
+    yield "negation", [fill(NEGATIONS[i % len(NEGATIONS)], [named]) for i, named in enumerate(negated)]
     both = [*long_names, *words[: len(long_names) // 4]]
     templates = [LISTS[i % len(LISTS)] for i in range(n // 2)]
     yield "list", [fill(template, take_names(both, template, generator)) for template in templates]
 
 
 def count(
-    annotate: Callable[[str], Sequence[Annotation]], sentences: Sequence[Sentence], *, show: Callable[[str], None]
+    annotate_batch: Callable[[Iterable[str]], Iterable[Sequence[Annotation]]],
+    sentences: Sequence[Sentence],
+    *,
+    show: Callable[[str], None],
 ) -> Counts:
     """Annotate sentences and compare with their mentions."""
     total = Counts()
-    for sentence in sentences:
-        found = {(a.start, a.end): a.link.entity_id for a in annotate(sentence.text)}
+    for sentence, mentions in zip(sentences, annotate_batch(one.text for one in sentences), strict=True):
+        found = {(a.start, a.end): a.link.entity_id for a in mentions}
         wrong = {place: i for place, i in found.items() if sentence.mentions.get(place) != i}
         total.sentences += 1
         total.with_errors += bool(wrong)
@@ -279,19 +284,23 @@ def has_collection(store: str, collection: str) -> bool:
 @click.option("--data", type=click.Path(exists=True, path_type=Path), required=True, help="TSV: id, name, aliases.")
 @click.option("--entities", default=20_000, show_default=True, help="Entities of the base, at random.")
 @click.option("--names", "n_names", default=600, show_default=True, help="Names in plain sentences.")
+@click.option("--skip", default=0, show_default=True, help="Names to leave out first: those that another run had.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--store", help="Folder to keep the collection in; a temporary one by default.")
 @click.option("--base-case", type=click.Choice(["own", "small", "capitals"]), default="own", show_default=True)
 @click.option("--text", type=click.Path(exists=True, path_type=Path), help="JSON Lines, gzip, for `no name`.")
+@click.option("--only", help="Only kinds whose name starts like this.")
 @click.option("--errors", is_flag=True, help="Show every sentence with an error.")
 def main(
     data: Path,
     entities: int,
     n_names: int,
+    skip: int,
     seed: int,
     store: str | None,
     base_case: str,
     text: Path | None,
+    only: str | None,
     errors: bool,
 ) -> None:
     """Measure `annotate` on names in sentences."""
@@ -302,15 +311,17 @@ def main(
         if not has_collection(store or folder, collection):
             load_base(base, collection, store=store or folder, restart=True)
         owners = read_names(base)
-        sentences = list(make_sentences(*choose_names(owners, generator), n_names, generator))
+        long_names, words = choose_names(owners, generator)
+        sentences = list(make_sentences(long_names[skip:], words[skip // 2 :], n_names, generator))
         if text is not None:
             sentences.append(("no name", without_names(text, set(owners), 1000, generator)))
+        sentences = [(kind, some) for kind, some in sentences if kind.startswith(only or "")]
         with EntityLinker.open(collection, store=store or folder, read_only=True) as linker:
             click.echo(HEAD)
             started = time.perf_counter()
             for kind, some in sentences:
                 show = click.echo if errors else lambda _: None
-                click.echo(count(linker.annotate, some, show=show).line(kind))
+                click.echo(count(partial(linker.annotate_batch, workers=1), some, show=show).line(kind))
             n = sum(len(some) for _, some in sentences)
             click.echo(f"{1000 * (time.perf_counter() - started) / n:.1f} ms a sentence")
 

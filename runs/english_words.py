@@ -5,7 +5,7 @@
 `english_words.txt` has the most frequent words of English text, the most frequent first. A word counts once an article,
 and only where it is written in small letters, so that names do not count.
 
-`capitalised_words.txt` has those of them that are often parts of names, within sentences, with one or two marks:
+`capitalised_words.txt` has those of them, and of the known words in small letters, that are often parts of names, within sentences, with one or two marks:
 
     begins    a name: at least half of its places before a capitalised word, and 5 % of all, have a capital (Northern)
     alone     it is a name: at least 80 % of its places before other words have a capital (March)
@@ -113,10 +113,10 @@ def main(text: Path, out: Path) -> None:
         counts.update(set(_WORD.findall(one)))
     words = sorted(counts, key=lambda word: (-counts[word], word))[:N_WORDS]
     (out / "english_words.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    found = marks(text, words)
+    known = known_words(text)
+    found = marks(text, sorted({*words, *filter(str.islower, known)}))
     lines = (f"{word}\t{mark}\n" for word, mark in sorted(found.items()))
     (out / "capitalised_words.txt").write_text("".join(lines), encoding="utf-8")
-    known = known_words(text)
     (out / "known_words.txt").write_text("\n".join(known) + "\n", encoding="utf-8")
     click.echo(f"{len(known)} known words")
     click.echo(f"{len(words)} words, the last one in {counts[words[-1]]} texts; {len(found)} are parts of names")

@@ -14,6 +14,7 @@ if it were the only one.
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 import tempfile
@@ -53,8 +54,8 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def read_documents(data: Path, corpus: str) -> list[Document]:
-    """The documents of a corpus that have mentions."""
+def read_documents(data: Path, corpus: str, half: int | None = None) -> list[Document]:
+    """The documents of a corpus that have mentions; of one half (0 or 1, by a digest of their ids), or all."""
     rows: dict[str, list[dict[str, str]]] = {}
     for row in rows_of(data / "mentions.tsv"):
         if row["corpus"] == corpus:
@@ -62,7 +63,8 @@ def read_documents(data: Path, corpus: str) -> list[Document]:
     documents = []
     with (data / "documents.jsonl").open(encoding="utf-8") as lines:
         for one in map(json.loads, lines):
-            if one["corpus"] == corpus and one["doc_id"] in rows:
+            is_chosen = half is None or int(hashlib.sha1(one["doc_id"].encode()).hexdigest(), 16) % 2 == half
+            if one["corpus"] == corpus and one["doc_id"] in rows and is_chosen:
                 own = rows[one["doc_id"]]
                 spans = [(int(row["start"]), int(row["end"])) for row in own]
                 gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in own]
@@ -80,10 +82,12 @@ def with_links(base: Path, links: Path, folder: Path) -> Path:
     return path
 
 
-def dictionary(base: Path) -> dict[str, str]:
-    """The most popular entity of each name, up to case."""
+def dictionary(base: Path, types: Sequence[str] = ()) -> dict[str, str]:
+    """The most popular entity of each name, up to case; of one of some types, if there are any."""
     best: dict[str, tuple[float, str]] = {}
     for row in rows_of(base):
+        if types and set(types).isdisjoint((row.get("types") or row.get("type") or "").split("|")):
+            continue
         popularity = float(row.get("popularity") or 0)
         for name in (row["name"], *(row.get("aliases") or "").split("|")):
             key = name.casefold()
@@ -118,6 +122,8 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--context", "has_context", is_flag=True, help="Link each mention alone with its document, too.")
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Encoder that the base is loaded with.")
 @click.option("--annotate", "has_annotate", is_flag=True, help="Find the mentions in the text, too.")
+@click.option("--type", "types", multiple=True, help="With --annotate: look for entities of this type only.")
+@click.option("--half", type=click.IntRange(0, 1), help="Documents of this half only: 0 to look at, 1 to measure.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the loaded base in this store.")
 def main(
     data: Path,
@@ -130,6 +136,8 @@ def main(
     has_context: bool,
     model: str,
     has_annotate: bool,
+    types: Sequence[str],
+    half: int | None,
     store: Path | None,
 ) -> None:
     """Load the base and print what is right."""
@@ -141,7 +149,7 @@ def main(
         names = dictionary(data / base)
         with EntityLinker.open(name, store=location) as linker:
             for corpus in corpora:
-                documents = read_documents(data, corpus)[:n_documents]
+                documents = read_documents(data, corpus, half)[:n_documents]
                 click.echo(f"{corpus}: {len(documents)} documents, {sum(len(d.spans) for d in documents):,} mentions")
                 measure(linker, documents, names, ablation=ablation, has_context=has_context)
                 if learned:
@@ -153,7 +161,8 @@ def main(
                     in_documents(linker, "learned, documents", documents)
                     linker.undo_learned(batch.number)
                 if has_annotate:
-                    by_fold = {fold_name(one): key for one, key in reversed(names.items())}
+                    of_types = names if not types else dictionary(data / base, types)
+                    by_fold = {fold_name(one): key for one, key in reversed(of_types.items())}
                     score_spans("dictionary tagger", documents, lambda text, own=by_fold: tagged(text, own))
                     for is_document in (False, True):
                         score_spans(
@@ -161,7 +170,7 @@ def main(
                             documents,
                             lambda text, together=is_document: {
                                 (one.start, one.end): one.link.entity_id
-                                for one in linker.annotate(text, document=together)
+                                for one in linker.annotate(text, document=together, types=types)
                             },
                         )
 

@@ -3,9 +3,9 @@
     the: 0    history: 0.02    patients: 0.33    acute: 0.72    familial, Zhuolu: 1
 
 A word that is frequent in any text says little about which entity a mention means: `patients with measles` is measles.
-`english_words.txt` has the most frequent words, the most frequent first, and `capitalised_words.txt` those that are
-often parts of names; `known_words.txt` has all words that several articles have, with a capital where they are names.
-`runs/english_words.py` makes them.
+`english_words.txt` has the most frequent words, the most frequent first; `known_words.txt` has all words that several
+articles have, with a capital where they are names, and `capitalised_words.txt` the words of both that are often parts
+of names. `runs/english_words.py` makes them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from pearl_qdrant.lexical.spelling_variants import variant_word
 WORDS_FILE = "english_words.txt"
 CAPITALISED_FILE = "capitalised_words.txt"
 KNOWN_FILE = "known_words.txt"
-
-_LEAST_LETTERS = 4
-"""Letters of the known words."""
 
 
 def word_rarity(word: str) -> float:
@@ -58,13 +55,13 @@ def _marks() -> dict[str, tuple[str, ...]]:
 
 
 @lru_cache(maxsize=1)
-def _known() -> frozenset[str]:
-    return frozenset(english_words())
+def _common() -> frozenset[str]:
+    return frozenset(english_words()).union(word for word, is_small in _words_of_texts().items() if is_small)
 
 
 def is_common(word: str) -> bool:
-    """Whether a lower-case word is one of the most frequent ones, or the plural of one: `reading`, `offices`."""
-    return word in _known() or (len(word) > 3 and word.endswith("s") and word[:-1] in _known())
+    """Whether texts have a lower-case word in small letters, or its singular: `split`, `offices`, not `google`."""
+    return word in _common() or (len(word) > 3 and word.endswith("s") and word[:-1] in _common())
 
 
 def begins_names(word: str) -> bool:
@@ -87,8 +84,3 @@ def _words_of_texts() -> dict[str, bool]:
 def is_word(word: str) -> bool:
     """Whether texts have a folded word as it is written, a name too: `iraq`, not `iraqq`; of at least four letters."""
     return word in _words_of_texts()
-
-
-def is_written_small(word: str) -> bool:
-    """Whether texts have a lower-case word in small letters: `split`, `apple`, not `google`."""
-    return _words_of_texts().get(word, len(word) < _LEAST_LETTERS and is_common(word) and not is_mostly_name(word))

@@ -92,3 +92,28 @@ def linker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
 def test_only_names_are_mentions(linker: EntityLinker, text: str, wanted: list[str]) -> None:
     """A word in lower case, its plural, or a part of a name is no mention of a proper name; real mentions are found."""
     assert [a.text for a in linker.annotate(text)] == wanted
+
+
+UNTYPED = ["Split", "Garbage", "Kiss", "Sandwich", "Filter", "Bath", "Leipzig", "Lisbon", "Genoa", "Bremen", "Oslo"]
+
+
+@pytest.fixture(scope="module")
+def untyped() -> Iterator[EntityLinker]:
+    """Names of places and bands that are words, without types, with the shipped model."""
+    with EntityLinker.build([{"id": name, "name": name} for name in UNTYPED]) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("After the share split the garbage was collected.", []),
+        ("Filter the water, then eat a sandwich in the bath.", []),
+        ("kiss me, she said, and filled the bath", []),
+        ("They flew from Split to Oslo and saw Garbage.", ["Split", "Oslo", "Garbage"]),
+        ("we saw lisbon and genoa", ["lisbon", "genoa"]),
+    ],
+)
+def test_words_are_no_names_in_a_base_without_types(untyped: EntityLinker, text: str, wanted: list[str]) -> None:
+    """Its other names show that it has proper names."""
+    assert [a.text for a in untyped.annotate(text)] == wanted

@@ -37,6 +37,12 @@ SENTENCE_CASE = ["Glaucoma", "Diabetes mellitus", "Shoulder pain", "Knee joint",
         (points(["glaucoma", "gout", "asthma", "Bell palsy", "angina"], "OTHER"), "Bell", ("OTHER",), Writing.CAPITAL),
         (points(["glaucoma", "gout", "asthma", "Bell palsy", "angina"], "OTHER"), "gout", ("OTHER",), Writing.WORD),
         (points(CITIES), "Bath", (), Writing.PROPER),
+        (
+            points(["Split", "Kiss", "Sleep", "Garbage"], predicted="OTHER") + points(["Leipzig"], predicted="GPE"),
+            "Split",
+            (),
+            Writing.PROPER,
+        ),
         (points(SENTENCE_CASE, "OTHER"), "Bath", ("GPE",), Writing.PROPER),
         (points(["GLAUCOMA", "GOUT", "ASTHMA", "ANGINA", "RICKETS"], predicted="OTHER"), "GOUT", (), Writing.WORD),
         (points(["LEIPZIG", "BATH", "READING", "PARIS", "LIMA"], predicted="GPE"), "BATH", (), Writing.PROPER),
@@ -178,6 +184,7 @@ def linker() -> Iterator[EntityLinker]:
         "carcinoma of the Liver cells",
         "liver",
         "oxalosis I",
+        "oxalosis A",
         "AS Satwah",
         "Rock Chick (Rock, #3)",
     ]
@@ -200,6 +207,36 @@ def test_a_name_is_found_in_a_text_without_case(linker: EntityLinker, name: str)
     """Whole, in small letters and in capitals, whatever capitals the base has in it."""
     for text in (f"what is {name.lower()}, she asked".lower(), f"THEY SAW {name} THERE".upper()):
         assert [a.link.entity_id for a in linker.annotate(text)] == [name]
+
+
+def test_a_letter_ends_a_name_in_a_text_without_case(linker: EntityLinker) -> None:
+    """An `a` before a word that no noun follows, or joined to a word, is a letter; else it is an article."""
+    assert [a.text for a in linker.annotate("oxalosis a was found, and oxalosis a year later")][:1] == ["oxalosis a"]
+    assert "oxalosis a" not in [a.text for a in linker.annotate("she had oxalosis a year later")]
+
+
+@pytest.mark.parametrize(
+    "name, written, wanted",
+    [
+        ("marsh fever", "the marsh fevers", True),
+        ("marsh fever", "marsh fever Q", False),
+        ("marsh fever type 2", "marsh fever type II", True),
+        ("marsh fever type 2", "marsh fever", True),
+        ("marsh fever syndrome", "marsh fever", False),
+        ("marsh fever, tropical", "tropical marsh fever", True),
+        ("marsh fever", "fever of the marsh", True),
+        ("marsh fever", "fever came from marsh", False),
+        ("neuron", "neurons", True),
+        ("measles", "measure", False),
+    ],
+)
+def test_what_is_no_name_must_be_a_form_of_a_word(name: str, written: str, wanted: bool) -> None:
+    """With its noun, without another letter or number; a common word is another one, but for its number."""
+    span = Span(0, len(written), Shape.LOWER, len(written.split()), case_matters=True)
+    candidate = Candidate("x", "kb", name, name, types=("OTHER",))
+    case = NameCase.of_points(points(["neuron", "marsh fever", "gout", "asthma", "angina"], "OTHER"))
+
+    assert may_mention(span, written, candidate, case, is_exact=False, common_words="capitalised") is wanted
 
 
 @pytest.mark.parametrize(

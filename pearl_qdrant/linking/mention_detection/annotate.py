@@ -200,7 +200,7 @@ def _candidate_spans(text: str, abbreviations: Sequence[Abbreviation], uses: Seq
         for span in find_spans(text)
         if (span.start, span.end) not in defined and span.start not in within and span.end not in within
     ]
-    certain = [Span(start, end, Shape.GIVEN, len(text[start:end].split())) for start, end in defined]
+    certain = [Span(start, end, Shape.DEFINED, len(text[start:end].split())) for start, end in defined]
     return sorted([*found, *certain], key=lambda span: (span.start, span.end))
 
 

@@ -36,7 +36,8 @@ from typing import Protocol
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name
+from pearl_qdrant.lexical.spelling_variants import variant_word
+from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name, word_rarity
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
@@ -106,7 +107,7 @@ class _Counts:
         if len(words) == 1 and words[0].istitle() and is_common(lowered):
             self.common_with_capital += 1
             self.mostly_names += is_mostly_name(lowered)
-        if point.predicted_type is not None:
+        if point.predicted_type is not None and (len(words) > 1 or not is_common(lowered)):
             self.predicted += 1
             self.predicted_proper += point.predicted_type in PROPER_TYPES
 
@@ -192,8 +193,11 @@ _ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")
 _BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
 """Words beside a name that do not make it another one: titles, roles and legal forms."""
 
-_COORDINATING = frozenset(("and", "or"))
-"""Words between two names, where the base has no name with such a word."""
+_BETWEEN = frozenset("and or as by from to at on".split())
+"""Words between two things, where the base has no name with such a word: neurons and glia, cells from the lens."""
+
+_QUALIFYING = CONNECTORS | {"type", "due", "without", "not"}
+"""Words after the noun of a name: diabetes mellitus type 2, disorder of the eye."""
 
 _INITIALS = 5
 """A word of so many letters is the initials of several words, at most, and those of others too."""
@@ -217,11 +221,14 @@ def may_mention(
     if span.shape is Shape.GIVEN or common_words == "all":
         return True
     lowered, name, writing = written.lower(), candidate.name, case.writing_of(candidate)
+    if span.shape is Shape.DEFINED:
+        return is_exact or _is_form_of(lowered, name, Writing.WORD)
     is_word = " " not in written
     if lowered in DATES and fold_name(candidate.canonical_name) != lowered:
         return False
     common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
-    if common and (common_words == "skip" or not is_exact):
+    is_frequent = common and (writing is not Writing.WORD or word_rarity(variant_word(lowered)) < 1.0)
+    if (common and common_words == "skip") or (is_frequent and not is_exact):
         return False
     if not is_exact and (
         is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)
@@ -265,17 +272,21 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it.
 
     A name with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
-    `American` for America, is another word, and one with more words is another name.
+    `American` for America, is another word, and one with more words, or with a letter or number more, is another name.
     """
     is_word = " " not in written
     if is_word and (" " in name or sum(c.isupper() for c in name) > 1):
         return False
     if not is_word and " " not in name and len(name) <= _INITIALS:
         return False
+    if writing is not Writing.PROPER and _lacks_noun(written, name.lower()):
+        return False
     written, name = fold_name(written), fold_name(name)
-    if not _COORDINATING.isdisjoint(written.split()) and _COORDINATING.isdisjoint(name.split()):
+    if not _BETWEEN.isdisjoint(written.split()) and _BETWEEN.isdisjoint(name.split()):
         return False
     n = min(len(written), len(name))
+    if any(map(_is_mark, written.split())) and not any(map(_is_mark, name.split())):
+        return False
     if writing is not Writing.PROPER:
         return not is_word or (n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2])
     if name.startswith(written):
@@ -289,6 +300,18 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     if any(written.endswith(ending) and not name.endswith(ending) for ending in _ENDINGS):
         return False
     return n > 3 and SequenceMatcher(None, written, name, autojunk=False).ratio() >= _SLIP
+
+
+def _lacks_noun(written: str, name: str) -> bool:
+    """Whether words begin a name, but lack its noun: `central nervous system` of `central nervous system tumor`."""
+    rest = name.removeprefix(f"{written} ")
+    following = rest.split(" ", 1)[0].strip(",;")
+    return rest != name and following.isalpha() and following not in _QUALIFYING and not _is_mark(following)
+
+
+def _is_mark(word: str) -> bool:
+    """Whether a word is a letter or a number, which says that a thing is one of several: `protein S`, `type 2`."""
+    return len(word) == 1 or word.isdigit()
 
 
 def is_date(lowered: str) -> bool:

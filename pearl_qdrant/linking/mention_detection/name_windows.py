@@ -170,7 +170,7 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
     is_composed = is_normalized("NFC", text)
     # Once for each word, not for each window.
     is_small = [word in _NO_START and not finder.capital[i] for i, word in enumerate(finder.lowered)]
-    no_end = [word in _NO_END and not finder.capital[i] for i, word in enumerate(finder.lowered)]
+    no_end = [_is_no_end(finder, i) for i in range(len(words))]
     is_common = [word in COMMON_WORDS and not finder.capital[i] for i, word in enumerate(finder.lowered)]
     ends_block = [
         word.is_unspaced
@@ -204,6 +204,17 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
             n_words += last.gap is not Gap.JOINED
 
 
+def _is_no_end(finder: SpanFinder, i: int) -> bool:
+    """Whether no name ends with word i. `a` may be a letter where case says nothing: hepatitis a."""
+    word, before = finder.lowered[i], finder.words[i - 1] if i else None
+    if word not in _NO_END or finder.capital[i]:
+        return False
+    if word != "a" or before is None:
+        return True
+    is_letter = i + 1 == len(finder.words) or finder.words[i].gap is not Gap.SPACE or finder.stop[i + 1]
+    return before.gap is not Gap.JOINED and not (is_letter and not finder.cased[i])
+
+
 def _with_signs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The place of a run of words, and the places with the signs directly before or after it."""
     before, after = text[start - 1 : start], text[end : end + 1]
@@ -217,7 +228,7 @@ def _with_signs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _forms(finder: SpanFinder, first: int, written: str, *, all_common: bool, is_small: bool) -> tuple[str, ...]:
     """The strings that a window may be stored as; `is_small`: it starts with an article or another small word."""
     written = as_name(written)
-    is_initial_capital = finder.initial[first] and not finder.capital[first] and written[0].isupper()
+    is_initial_capital = finder.initial[first] and written[0].isupper()
     lowered = written[0].lower() + written[1:] if is_initial_capital else written
     if all_common:
         return (lowered,)

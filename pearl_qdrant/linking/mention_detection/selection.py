@@ -146,6 +146,7 @@ def _linked_to(link: Link, chosen: Candidate) -> Link:
 
 SHIFT = {
     Shape.GIVEN: 0.0,
+    Shape.DEFINED: 0.0,
     Shape.NAME: 0.0,
     Shape.ACRONYM: 0.0,
     Shape.MIXED: -0.5,
@@ -392,7 +393,7 @@ def select_nil(candidates: Sequence[SpanCandidate], kept: Sequence[SpanCandidate
 
 def _may_be_nil(candidate: SpanCandidate) -> bool:
     """Whether a span may be a name that no base has: no date, and without an article or a number before it."""
-    if candidate.span.shape is Shape.GIVEN:
+    if candidate.span.shape in (Shape.GIVEN, Shape.DEFINED):
         return True
     words = candidate.link.mention.lower().split()
     is_name = candidate.span.shape in (Shape.NAME, Shape.ACRONYM) and _JOINING.isdisjoint(words)

@@ -52,7 +52,8 @@ class Shape(Enum):
     LOWER = "lower"
     UNCASED = "uncased"  # a script or a whole text without capital letters
     PIECE = "piece"  # some characters of a run without spaces
-    GIVEN = "given"  # from the caller, or from a definition in the passage
+    DEFINED = "defined"  # from a definition in the passage
+    GIVEN = "given"  # from the caller
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.latin import latin
-from pearl_qdrant.lexical.word_rarity import is_written_small
+from pearl_qdrant.lexical.word_rarity import is_common, is_mostly_name
 from pearl_qdrant.linking.ranking.edit_features import (
     UNCHANGED,
     is_misread,
@@ -144,7 +144,7 @@ def _are_words(mention: StringFeatures, name: StringFeatures) -> bool:
     words: `garbage collection`, `first kiss`; not `trips to reading`.
     """
     text = mention.text
-    if not text[1:].islower() or name.text.islower() or not all(is_written_small(word) for word in name.content):
+    if not text[1:].islower() or name.text.islower() or any(not is_common(word) or is_mostly_name(word) for word in name.content):
         return False
     words = mention.folded.split()
     return not any(before in _PREPOSITIONS and word in name.words for before, word in pairwise(words))
