@@ -144,7 +144,11 @@ def _are_words(mention: StringFeatures, name: StringFeatures) -> bool:
     words: `garbage collection`, `first kiss`; not `trips to reading`.
     """
     text = mention.text
-    if not text[1:].islower() or name.text.islower() or any(not is_common(word) or is_mostly_name(word) for word in name.content):
+    if (
+        not text[1:].islower()
+        or name.text.islower()
+        or any(not is_common(word) or is_mostly_name(word) for word in name.content)
+    ):
         return False
     words = mention.folded.split()
     return not any(before in _PREPOSITIONS and word in name.words for before, word in pairwise(words))
