@@ -5,8 +5,8 @@
 `english_words.txt` has the most frequent words of English text, the most frequent first. A word counts once an article,
 and only where it is written in small letters, so that names do not count.
 
-`capitalised_words.txt` has those of them, and of the known words in small letters, that are often parts of names, within
-sentences, with one or two marks:
+`capitalised_words.txt` has those of them, and of the known words in small letters, that are often parts
+of names within sentences, with one or two marks:
 
     begins    a name: at least half of its places before a capitalised word, and 5 % of all, have a capital (Northern)
     alone     it is a name: at least 80 % of its places before other words have a capital (March)

@@ -68,6 +68,7 @@ def test_another_order_of_words_is_near_when_sorted() -> None:
         ("meazles", "measles", {}),  # a slip has its counterpart
         ("left lung", "right lung", {"replaced": 0.5, "any_replaced": 1.0, "replaced_rare": word_rarity("left")}),
         ("lung cancer", "cancer", {"only_added": 1.0, "added_plain": 1 - word_rarity("lung")}),
+        ("neuropeptide Y", "neuropeptides", {"only_added": 1.0, "added_plain": 1 - word_rarity("y"), "is_code": True}),
         ("cancer", "lung cancer", {"only_missing": 1.0, "missing_rare": word_rarity("lung")}),
         ("cancer cases", "cancer", {"only_added": 1.0, "added_plain": 1 - word_rarity("case")}),
         ("hepatitis Z", "hepatitis B", {"replaced": 0.5, "any_replaced": 1.0, "replaced_rare": 1.0, "is_code": True}),

@@ -89,6 +89,8 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
     words = folded.split()
     variants = variant_words(words)
     content = tuple([word for word in variants if word not in SMALL_WORDS]) or tuple(variants)
+    if len(words) > 1 and len(words[-1]) == 1 and words[-1] in SMALL_WORDS:
+        content += (words[-1],)  # what joins two words is no last one: neuropeptide Y
     # This runs for every name that a search finds: what most names lack is excluded by one test.
     is_plain = _NOT_PLAIN.search(folded) is None
     numbers = _NONE if is_plain else frozenset([word for word in words if word.isdigit()]) or _NONE
