@@ -13,7 +13,7 @@ from pearl_qdrant import __version__
 from pearl_qdrant.cli import cli
 
 CONTRIB = Path(__file__).resolve().parents[2] / "contrib"
-MODEL = CONTRIB.parent / "pearl_qdrant" / "encoder" / "models" / "pearl-mini-en"
+MODELS = sorted((CONTRIB.parent / "pearl_qdrant" / "encoder" / "models").iterdir())
 MOST_CHARACTERS = 100  # of a description, in the MCP registry
 
 
@@ -31,8 +31,10 @@ def test_the_entry_of_the_mcp_registry_starts_the_server() -> None:
 
 
 def test_the_files_to_upload_are_those_of_the_model() -> None:
-    """No file of the model is forgotten, and none is named that it lacks."""
+    """No file of the models is forgotten, and none is named that they lack."""
     named = re.findall(r"^\| (`.*?`) \|", (CONTRIB / "hugging-face.md").read_text("utf-8"), re.MULTILINE)
     files = {name for cell in named for name in re.findall(r"`(.*?)`", cell)}
 
-    assert files == {path.relative_to(MODEL).as_posix() for path in MODEL.rglob("*") if path.is_file()}
+    assert files == {
+        path.relative_to(model).as_posix() for model in MODELS for path in model.rglob("*") if path.is_file()
+    }
