@@ -5,7 +5,7 @@
 DATA has documents.jsonl (corpus, doc_id, text), mentions.tsv (corpus, doc_id, start, end, gold_id) and the base. The
 dictionary takes the most popular entity that has the mention as a name, up to case. An answer is right if it is one of
 the gold ids, or NIL where the base has none. `first` is the first candidate of mentions whose entity is in the base,
-`linkable` the answer for them, `all` the answers for all mentions.
+`linkable` the answer for them, `all` the answers for all mentions, `wrong` another entity than a gold one.
 
 --learn names a corpus whose mentions the linker learns; --context links each mention with its document as context, as
 if it were the only one.
@@ -101,9 +101,11 @@ def show(label: str, documents: Sequence[Document], answers: Sequence[tuple[str 
     gold = [one for document in documents for one in document.gold]
     known = [(first, answer, one) for (first, answer), one in zip(answers, gold, strict=True) if one]
     right = sum(answer in one if one else answer is None for (_, answer), one in zip(answers, gold, strict=True))
+    wrong = sum(answer is not None and answer not in one for (_, answer), one in zip(answers, gold, strict=True))
     click.echo(
         f"{label:34}  first {100 * sum(f in one for f, _, one in known) / len(known):5.1f}  "
-        f"linkable {100 * sum(a in one for _, a, one in known) / len(known):5.1f}  all {100 * right / len(gold):5.1f}"
+        f"linkable {100 * sum(a in one for _, a, one in known) / len(known):5.1f}  all {100 * right / len(gold):5.1f}  "
+        f"wrong {100 * wrong / len(gold):5.1f}"
     )
 
 
