@@ -25,7 +25,6 @@ from pearl_qdrant.linking.calibration.metrics import (
     gain_of_links,
     loses_exact_names,
     nil_f1,
-    right_minus_wrong,
     threshold_for_precision,
 )
 from pearl_qdrant.linking.ranking.model import Calibration
@@ -214,11 +213,12 @@ def test_mentions_of_a_kind_count_by_their_weight() -> None:
 
 
 def test_the_gain_is_right_minus_wrong_links_by_weight() -> None:
-    """A kind with three quarters of the weight counts three times as much."""
-    found = [change("exact", (1.0, 0.0), (1.0, 0.0), 3.0), change("alias", (0.5, 0.5), (0.4, 0.0), 1.0)]
+    """A mention with three quarters of the weight counts three times as much."""
+    before, after = (replace(answers([p, 0.9], [1, 0]), weights=np.array([3.0, 1.0])) for p in (0.1, 0.9))
 
-    assert right_minus_wrong(found) == pytest.approx((0.75, 0.85))
-    assert right_minus_wrong([]) == (0.0, 0.0)
+    assert gain_of_links(before, after, 0.5, 0.5)[0] == pytest.approx(0.75)
+    assert gain_of_links(before, after, 0.5, 0.95)[0] == pytest.approx(0.25)
+    assert gain_of_links(before.take(np.arange(0)), after.take(np.arange(0)), 0.5, 0.5) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(

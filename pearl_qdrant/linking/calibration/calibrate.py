@@ -33,13 +33,7 @@ from pearl_qdrant.linking.calibration.labels import (
     read_pairs,
     with_learned,
 )
-from pearl_qdrant.linking.calibration.metrics import (
-    KindChange,
-    changes_by_kind,
-    gain_of_links,
-    loses_exact_names,
-    right_minus_wrong,
-)
+from pearl_qdrant.linking.calibration.metrics import KindChange, changes_by_kind, gain_of_links, loses_exact_names
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import read_text_lines
@@ -225,11 +219,10 @@ class WorseCalibrationError(CalibrationError):
     """
 
     def __init__(self, found: CollectionFit) -> None:
-        before, after = right_minus_wrong(found.changes)
         if loses_exact_names(found.changes):
             why = "it loses names of the base that are linked today"
         else:
-            why = f"right minus wrong links fall from {before:.1%} to {after:.1%} of the mentions"
+            why = f"right minus wrong links fall by {-_gain(found.fit)[0]:.1%} of the mentions"
         super().__init__(
             f"This calibration makes it worse: {why}. It was not stored. Use another precision or more pairs, or store "
             f"it all the same.",
@@ -296,7 +289,7 @@ def calibrate(
         "names" if labels is None else "pairs",
         wanted,
         changes,
-        _is_worse(changes, fitted, before.threshold, wanted),
+        _is_worse(changes, fitted, wanted),
     )
 
 
@@ -330,13 +323,17 @@ def _changes_of_control(
     )
 
 
-def _is_worse(changes: Sequence[KindChange], fitted: Fit, threshold_before: float, precision: float | None) -> bool:
+def _is_worse(changes: Sequence[KindChange], fitted: Fit, precision: float | None) -> bool:
     """Whether exact names are lost, or right minus wrong links fall although the precision was high enough before."""
-    gain, error = gain_of_links(
-        fitted.answers_before, fitted.answers_after, threshold_before, fitted.calibration.threshold
-    )
+    gain, error = _gain(fitted)
     was_precise = precision is None or fitted.before.precision >= precision
     return loses_exact_names(changes) or (was_precise and gain < -max(ALLOWED_FALL, ERRORS * error))
+
+
+def _gain(fitted: Fit) -> tuple[float, float]:
+    """What right minus wrong links gain for the mentions of a fit, and its standard error."""
+    thresholds = fitted.before.threshold, fitted.calibration.threshold
+    return gain_of_links(fitted.answers_before, fitted.answers_after, *thresholds)
 
 
 def _check_arguments(collection: Collection, precision: float | None, nil_share: float | None) -> None:

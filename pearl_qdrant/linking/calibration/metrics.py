@@ -311,14 +311,6 @@ def changes_by_kind(
     return tuple(changes)
 
 
-def right_minus_wrong(changes: Sequence[KindChange]) -> tuple[float, float]:
-    """Share of right links minus share of wrong ones, before and after, over all kinds by weight."""
-    total = sum(change.weight for change in changes) or 1.0
-    before = sum(change.weight * (change.before.right - change.before.wrong) for change in changes)
-    after = sum(change.weight * (change.after.right - change.after.wrong) for change in changes)
-    return before / total, after / total
-
-
 def gain_of_links(
     before: Answers, after: Answers, threshold_before: float, threshold_after: float
 ) -> tuple[float, float]:
