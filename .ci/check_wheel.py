@@ -8,10 +8,8 @@ from pathlib import Path
 
 PACKAGES = ("pearl_qdrant", "ingest", "training")
 MODELS = Path("pearl_qdrant/encoder/models")
-MODEL_LICENCES = ("NOTICE", "LICENSE-WordNet.txt")
-_OF_MODELS = [f"{model}/{name}" for model in ("pearl-mini-en", "pearl-mini-world") for name in MODEL_LICENCES]
-_OF_MODELS += ["pearl-mini/NOTICE", "pearl-mini-world/LICENSE-E5.txt"]
-LICENCES = ("LICENSE", "NOTICE", *(f"{MODELS.as_posix()}/{name}" for name in _OF_MODELS))
+_OF_MODEL = ("NOTICE", "LICENSE-WordNet.txt", "LICENSE-E5.txt")
+LICENCES = ("LICENSE", "NOTICE", *(f"{MODELS.as_posix()}/pearl-mini/{name}" for name in _OF_MODEL))
 
 
 def expected_files(root: Path) -> set[str]:
@@ -42,7 +40,7 @@ def problems(wheel: Path, root: Path) -> list[str]:
     found += [
         f"the wheel lacks {folder}/{name}"
         for folder in sorted(folders)
-        for name in MODEL_LICENCES
+        for name in _OF_MODEL
         if f"{folder}/{name}" not in names
     ]
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}

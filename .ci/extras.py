@@ -71,7 +71,7 @@ from pearl_qdrant import average_checkpoint, export_checkpoint, fit_model, rebui
 from training.evaluation.figures import check_matplotlib
 
 check_matplotlib()
-rebuild_for_torch("pearl-mini-en", "model")
+rebuild_for_torch("pearl-mini", "model")
 export_checkpoint("model", "exported", name="again")
 """,
     "hub": "import datasets\nfrom pearl_qdrant import evaluate_model, list_tasks\nassert list_tasks()",

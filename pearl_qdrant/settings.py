@@ -17,8 +17,6 @@ from typing import Literal
 from pearl_qdrant.errors import SettingsError
 
 DEFAULT_MODEL = "pearl-mini"
-SINGLE_MODEL = "pearl-mini-en"
-"""The member of the joint `DEFAULT_MODEL` that reads English; what training, fastembed and `resolve` begin with."""
 DEFAULT_LIMIT = 10
 DEFAULT_THRESHOLD = 0.5
 DEFAULT_PASSAGE_THRESHOLD = 0.5

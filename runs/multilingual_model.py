@@ -3,14 +3,14 @@ r"""The recipe of a multilingual encoder: 6 layers of multilingual-e5-small, wit
     python runs/multilingual_model.py teacher --base E5 --out TEACHER
     python runs/multilingual_model.py start --base E5 --sources sources.xz --out START
     python runs/multilingual_model.py prepare --data FOLDER --wordnet FOLDER --out sources.xz
-    python runs/multilingual_model.py targets --teacher TEACHER --english pearl-mini-en --sources sources.xz --out T.npz
+    python runs/multilingual_model.py targets --teacher TEACHER --english EN --sources sources.xz --out T.npz
     python runs/multilingual_model.py train --start START --sources sources.xz --targets T.npz --steps N --out RUN
     python runs/multilingual_model.py average --start START --state RUN/state.safetensors --out MODEL
     python runs/multilingual_model.py finish --model MODEL --state RUN/state.safetensors --sources sources.xz \
         --out WORLD
-    python runs/multilingual_model.py join --world pearl-mini-world --sources sources.xz --out JOINT
-    python runs/multilingual_model.py measure JOINT TEACHER --baseline pearl-mini-en
-    python runs/multilingual_model.py link JOINT TEACHER pearl-mini-en
+    python runs/multilingual_model.py join --english EN --world WORLD --sources sources.xz --out JOINT
+    python runs/multilingual_model.py measure JOINT TEACHER --baseline EN
+    python runs/multilingual_model.py link JOINT TEACHER EN
 
 WORLD is the folder `pearl-mini-world` of the shipped models, JOINT the folder `pearl-mini`; E5 is a folder of
 multilingual-e5-small (MIT, 12 layers). `multilingual/names.py` says where the names come from and
@@ -40,6 +40,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from development_suite import as_table, compare, measure
+from multilingual import joint
 from multilingual.data import WEIGHTS, hard_negatives, names_of, plain_names, read_sources, translations
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
@@ -48,7 +49,6 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.encoder.joint import JointConfig, Member, write_joint
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
@@ -150,11 +150,11 @@ def _write_plain(encoder: Any, base: Path, out: Path) -> None:
 
 @main.command()
 @path_option("--teacher")
-@click.option("--english", default="pearl-mini-en")
+@path_option("--english")
 @path_option("--sources")
 @click.option("--names", "n_names", type=int, default=N_TARGETS, help="So many English names and names to translate.")
 @path_option("--out", is_made=True)
-def targets(teacher: Path, english: str, sources: Path, n_names: int, out: Path) -> None:
+def targets(teacher: Path, english: Path, sources: Path, n_names: int, out: Path) -> None:
     """Write names to distil, and the vector that the student shall give each, those of both teachers in one space."""
     examples, plain = load_sources(sources)
     translated, aliases = translations(examples[: len(WEIGHTS) + 1]), names_of(examples[len(WEIGHTS) + 1 :])
@@ -164,7 +164,7 @@ def targets(teacher: Path, english: str, sources: Path, n_names: int, out: Path)
     names = list(dict.fromkeys([*chosen, *rng.sample(aliases, min(len(aliases), n_names // 2))]))
     vectors = _centred(load_encoder(str(teacher), device="cpu").encode(names).vectors)
     rows = np.array([i for i, name in enumerate(names) if name.isascii() and name not in translated])
-    second = _centred(load_encoder(english, device="cpu").encode([names[i] for i in rows]).vectors)
+    second = _centred(load_encoder(str(english), device="cpu").encode([names[i] for i in rows]).vectors)
     # Orthogonal Procrustes (Schoenemann 1966): the R with R^T R = 1 that brings second R nearest to the first teacher.
     some = rows[:N_FOR_MAP]
     u, _, v = np.linalg.svd(second[: len(some)].T @ vectors[some], full_matrices=False)
@@ -302,31 +302,29 @@ def finish(model: Path, state: Path, sources: Path, out: Path) -> None:
 
 
 @main.command()
-@click.option("--english", default="pearl-mini-en")
-@click.option("--world", default="pearl-mini-world")
+@path_option("--english")
+@path_option("--world")
 @path_option("--sources")
 @click.option("--share", type=float, default=ENGLISH, help="Share of the English model in the cosine.")
 @click.option("--dim", type=int, default=384, help="Width of the vectors.")
 @path_option("--out", is_made=True)
-def join(english: str, world: str, sources: Path, share: float, dim: int, out: Path) -> None:
+def join(english: Path, world: Path, sources: Path, share: float, dim: int, out: Path) -> None:
     """Write the joint model: the directions in which the vectors of names in many languages differ most are kept."""
     examples, plain = load_sources(sources)
     translated, aliases = translations(examples[: len(WEIGHTS) + 1]), names_of(examples[len(WEIGHTS) + 1 :])
     rng = random.Random(9)
     names = [*rng.sample(plain, 8_000), *rng.sample(sorted(translated), 8_000), *rng.sample(aliases, 8_000)]
-    encoders = [load_encoder(model, device="cpu") for model in (english, world)]
-    members = tuple(
-        Member(model=e.info.name, weights_hash=e.info.weights_hash, dim=e.info.dim, share=part, latin=latin)
-        for e, part, latin in zip(encoders, (share, 1 - share), (True, False), strict=True)
-    )
-    wide = members[0].dim + members[1].dim
-    config = JointConfig(name=out.name, dim=dim, members=members, training={"recipe": "runs/multilingual_model.py"})
-    with tempfile.TemporaryDirectory() as work:
-        write_joint(Path(work), config.model_copy(update={"dim": wide}), np.eye(wide, dtype=np.float32))
-        vectors = load_encoder(work, device="cpu").encode(names).vectors.astype(np.float64)
+    for model in (english, world):
+        shutil.copytree(model, out / model.name)
+    members = [
+        joint.Member(english.name, share, latin=True),
+        joint.Member(world.name, 1 - share, latin=False),
+    ]
+    wide = sum(load_encoder(str(model), device="cpu").info.dim for model in (english, world))
+    joint.write_joint(out, members, np.eye(wide, dtype=np.float32))
+    vectors = joint.load(str(out)).encode(names).vectors.astype(np.float64)
     _, directions = np.linalg.eigh(vectors.T @ vectors)
-    card = (CARDS / "pearl_mini_card.md").read_text("utf-8").format(share=share, rest=1 - share, dim=dim)
-    write_joint(out, config, directions[:, ::-1][:, :dim].astype(np.float32), model_card=card)
+    joint.write_joint(out, members, directions[:, ::-1][:, :dim].astype(np.float32))
 
 
 @main.command("measure")
@@ -337,7 +335,7 @@ def measure_models(models: tuple[str, ...], baseline: str) -> None:
     suite = {1: multilingual_tasks(read_entities())}
     first = None
     for model in (baseline, *models):
-        encoder = load_encoder(model, device="cpu")
+        encoder = joint.load(model)
 
         def encode(names: list[str], encoder: Encoder = encoder) -> Array:
             found: Array = encoder.encode(names).vectors
@@ -354,7 +352,7 @@ def link_models(models: tuple[str, ...]) -> None:
     """Link the same mentions: the first candidate is right, and at the defaults the answer is right, or wrong."""
     tasks = multilingual_tasks(read_entities())
     for model in models:
-        encoder = load_encoder(model, device="cpu")
+        encoder = joint.load(model)
         for task in tasks:
             rows = [{"id": key, "name": name} for name, key in task.searches[0].names]
             asked = [mention for search in task.searches for mention in search.mentions]

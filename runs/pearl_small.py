@@ -1,6 +1,11 @@
-"""PEARL-small as in the paper, by the commands of this package. NOT RUN by us: it needs a GPU and a hub.
+"""PEARL-small as in the paper, by the commands of this package.
 
     python runs/pearl_small.py --articles wiki.jsonl.zst --vectors crawl-300d-2M.vec --ner-model MODEL --work DIR
+    python runs/pearl_small.py --articles sample.jsonl.gz --typed-names names.tsv --base E5 --steps 1055 --work DIR
+
+The first is the paper's, which nobody of us could run: its corpus, FastText, Parrot and the NER model are on a hub. The
+second is what was run (docs/experiments/ablation.md): without --vectors the character encoder mimics E5's own words and
+no synonyms or paraphrases are made, without --ner-model types come from a list of names.
 
 Stages, each a command that resumes after an interruption (`--print` only shows them):
 
@@ -41,8 +46,10 @@ def stages(
     *,
     articles: Path | None,
     corpus: Path | None,
-    vectors: Path,
+    vectors: Path | None,
     ner_model: str,
+    typed_names: Path | None,
+    steps: int | None,
     wordnet: str,
     base: str,
     gpus: int,
@@ -53,17 +60,22 @@ def stages(
     love, fitted, averaged, out = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged", "pearl"))
     commands: dict[str, list[str]] = {}
     if corpus is None:
-        parsing = ["--wordnet", wordnet, "--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
-        commands["corpus"] = ["train", "corpus", str(articles), *parsing, "--out", str(folder)]
-        commands["synonyms"] = ["train", "synonyms", str(folder), "--vectors", str(vectors)]
-        commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
+        typing = ["--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
+        if not ner_model:
+            typing = ["--typed-names", str(typed_names)]
+        commands["corpus"] = ["train", "corpus", str(articles), "--wordnet", wordnet, *typing, "--out", str(folder)]
+        if vectors is not None:
+            commands["synonyms"] = ["train", "synonyms", str(folder), "--vectors", str(vectors)]
+            commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
     negatives = folder / "hard_negative.txt"
     if not negatives.exists():
         mining = ["--model", base, "--keep", "12", "--device", "cuda"]
         commands["negatives"] = ["train", "negatives", "--phrases", str(folder), *mining, "--out", str(negatives)]
-    commands["love"] = ["train", "love", base, str(love), "--vectors", str(vectors), "--seed", str(seed)]
+    mimicked = ["--mimic", "encoder"] if vectors is None else ["--vectors", str(vectors)]
+    commands["love"] = ["train", "love", base, str(love), *mimicked, "--seed", str(seed)]
     inputs = ["--phrases", str(folder), "--hard-negatives", str(negatives), "--character-encoder", str(love)]
-    settings = ["--paper-settings", "--epochs", "2", "--batch", "512", "--workers", "8", "--device", "cuda"]
+    length = ["--epochs", "2"] if steps is None else ["--steps", str(steps)]
+    settings = ["--paper-settings", *length, "--batch", "512", "--workers", "8", "--device", "cuda"]
     written = ["--seed", str(seed), "--out", str(fitted)]
     commands["fit"] = ["train", "fit", "--base-model", base, *inputs, *settings, *written]
     commands["average"] = ["train", "average", base, str(fitted), str(averaged), "--ratio", "0.5"]
@@ -77,8 +89,10 @@ def stages(
 @click.command()
 @click.option("--articles", type=click.Path(path_type=Path), help="Wikipedia as plain text or JSON Lines.")
 @click.option("--corpus", type=click.Path(path_type=Path, exists=True), help="An existing corpus.")
-@click.option("--vectors", type=click.Path(path_type=Path), required=True, help="FastText's .vec file.")
+@click.option("--vectors", type=click.Path(path_type=Path), help="FastText's .vec file.")
 @click.option("--ner-model", default="", help="Token classification model trained on OntoNotes.")
+@click.option("--typed-names", type=click.Path(path_type=Path), help="Instead of it, names with their types.")
+@click.option("--steps", type=int, help="Instead of two epochs.")
 @click.option("--wordnet", default="/usr/share/wordnet", show_default=True, help="WordNet's folder.")
 @click.option("--base", default=BASE, show_default=True, help="Folder or hub id of E5-small.")
 @click.option("--gpus", type=int, default=1, show_default=True)
@@ -87,8 +101,8 @@ def stages(
 @click.option("--print", "only_print", is_flag=True, help="Show the commands and stop.")
 def main(work: Path, only_print: bool, **given: Any) -> None:
     """Make the checkpoint, stage by stage; a finished stage is not repeated."""
-    if given["corpus"] is None and (given["articles"] is None or not given["ner_model"]):
-        raise click.UsageError("Give --articles and --ner-model, or an existing --corpus.")
+    if given["corpus"] is None and (given["articles"] is None or not (given["ner_model"] or given["typed_names"])):
+        raise click.UsageError("Give --articles and --ner-model or --typed-names, or an existing --corpus.")
     if not only_print:
         from pearl_qdrant.encoder.find_model import find_model
 

@@ -19,7 +19,7 @@ from pearl_qdrant.settings import (
     DEFAULT_CHARACTER_SHARE,
     DEFAULT_DEVICE,
     DEFAULT_MAX_ERRORS,
-    SINGLE_MODEL,
+    DEFAULT_MODEL,
 )
 
 T = TypeVar("T")
@@ -476,7 +476,7 @@ class RefreshRequest:
 
     base: Paths
     out: StrPath
-    model: str = SINGLE_MODEL
+    model: str = DEFAULT_MODEL
     work: StrPath | None = None
     minutes: Rate = 15.0
     steps: Count | None = None

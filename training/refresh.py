@@ -29,7 +29,6 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint
 from pearl_qdrant.encoder.find_model import find_model
-from pearl_qdrant.encoder.joint import refuse_joint
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import InputError, OptionError
@@ -326,7 +325,6 @@ class _Refresh:
         if not base:
             raise OptionError("base", "There is no base to learn from.")
         check_bounds(request)
-        refuse_joint(find_model(request.model).folder, "refresh")
         work = Path(f"{out}.work") if request.work is None else Path(request.work)
         refuse_overwriting(out, *base, request.model)
         identity = {

@@ -2,7 +2,7 @@
 
     python benchmarks/training/encoding_gpu.py --model FOLDER --plain FOLDER --names FILE [--device cuda]
 
---model is a checkpoint with weights for torch (`pearl-qdrant models export pearl-mini-en FOLDER --torch`), --plain a
+--model is a checkpoint with weights for torch (`pearl-qdrant models export pearl-mini FOLDER --torch`), --plain a
 folder of all-MiniLM-L6-v2, which both programs can load, --names a file with one name a line. Rates are the best of
 three passes over the same names in random order, tokenisation included.
 """

@@ -1,7 +1,7 @@
 """Measures the mining of hard negatives: time and memory by number of phrases, and recall of pairs within distance 2.
 
     python benchmarks/training/hard_negatives.py base.tsv --phrases 100000 --phrases 300000
-    python benchmarks/training/hard_negatives.py base.tsv --phrases 1000000 --model pearl-mini-en
+    python benchmarks/training/hard_negatives.py base.tsv --phrases 1000000 --model pearl-mini
 
 Phrases are a random sample of the names and aliases of a TSV; if there are too few, names with one changed letter are
 added. Without --model, random vectors take the place of the encoder, so that the search alone is measured. --recall

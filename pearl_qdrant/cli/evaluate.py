@@ -75,8 +75,8 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
     the linker, for exact lookup, for exact lookup with rapidfuzz, and for TF-IDF. Needs the extra `train`.
 
     \b
-    pearl-qdrant evaluate --model pearl-mini-en --data data/
-    pearl-qdrant evaluate --model runs/a --baseline pearl-mini-en --data data/ --task bird --task turney --json
+    pearl-qdrant evaluate --model pearl-mini --data data/
+    pearl-qdrant evaluate --model runs/a --baseline pearl-mini --data data/ --task bird --task turney --json
     pearl-qdrant evaluate --data data/ --task linking --bases loaded/ --mentions 1000
     pearl-qdrant evaluate --data base.tsv
     pearl-qdrant evaluate --data base.tsv --task everyday

@@ -67,7 +67,7 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
     It is the same model: collections made with one form can be queried with the other.
 
     \b
-    pearl-qdrant models export pearl-mini-en pearl-mini-en-torch/ --torch
+    pearl-qdrant models export pearl-mini pearl-mini-torch/ --torch
     """
     if not for_torch:
         raise click.UsageError("Choose the form to write: --torch. The ONNX form is the model's own folder.")

@@ -218,7 +218,7 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def joint_sha256(hashes: Mapping[str, str]) -> str:
+def combined_sha256(hashes: Mapping[str, str]) -> str:
     """One hash for several files, independent of their order: "sha256:" over the sorted lines of path and hash."""
     lines = "".join(f"{name}\0{sha256}\n" for name, sha256 in sorted(hashes.items()))
     return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
@@ -244,7 +244,7 @@ def seal(folder: Path, *, weights_hash: str | None = None) -> PearlConfig:
             files[name] = FileRecord(sha256=file_sha256(path), bytes=path.stat().st_size)
     onnx = {name: record.sha256 for name, record in files.items() if name.startswith("onnx/")}
     torch = {name: record.sha256 for name, record in files.items() if name.endswith(".safetensors")}
-    sealed = config.model_copy(update={"files": files, "weights_hash": weights_hash or joint_sha256(onnx or torch)})
+    sealed = config.model_copy(update={"files": files, "weights_hash": weights_hash or combined_sha256(onnx or torch)})
     write_config(folder, sealed)
     return sealed
 

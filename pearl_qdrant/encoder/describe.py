@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
-from pearl_qdrant.encoder.find_model import find_member, find_model
-from pearl_qdrant.encoder.joint import JOINT_FILE, is_joint, read_joint
+from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.encoder.verify import verify
@@ -47,13 +46,6 @@ def describe_model(model: str) -> ModelDescription:
         CheckpointError: If a file is missing or damaged.
     """
     folder = find_model(model).folder
-    if is_joint(folder):
-        joint = read_joint(folder)
-        files = {JOINT_FILE: (folder / JOINT_FILE).stat().st_size}
-        for member in joint.members:
-            if is_checkpoint(own := find_member(folder, member.model).folder):
-                files |= {f"{member.model}/{name}": one.bytes for name, one in verify(own).config.files.items()}
-        return ModelDescription(load_encoder(model, device="cpu").info, files, joint.training)
     if not is_checkpoint(folder):
         return ModelDescription(load_encoder(model, device="cpu").info)
     config = verify(folder).config

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from pearl_qdrant.encoder.checkpoint import ONNX_FILE, VerifiedCheckpoint, is_checkpoint, open_checkpoint
 from pearl_qdrant.encoder.find_model import MODELS_DIR, find_model
-from pearl_qdrant.encoder.joint import refuse_joint
 from pearl_qdrant.encoder.runtime.onnx_graph import EMBEDDING
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.settings import SINGLE_MODEL
+from pearl_qdrant.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 _NAMESPACE = "pearl-qdrant"
 
 
-def register_with_fastembed(model: str = SINGLE_MODEL, *, models_dir: Path = MODELS_DIR) -> str:
+def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MODELS_DIR) -> str:
     """Register a PEARL checkpoint with fastembed; repeated calls change nothing. Returns the name of the model in
-    fastembed, such as "pearl-qdrant/pearl-mini-en". Raises ModelError if the model is not a PEARL checkpoint, has no
+    fastembed, such as "pearl-qdrant/pearl-mini". Raises ModelError if the model is not a PEARL checkpoint, has no
     ONNX graph, or needs a prefix, which fastembed does not add; or if fastembed knows another model of that name with
     another width.
 
@@ -37,7 +36,7 @@ def register_with_fastembed(model: str = SINGLE_MODEL, *, models_dir: Path = MOD
 
 
 def text_embedding(
-    model: str = SINGLE_MODEL, *, threads: int | None = None, models_dir: Path = MODELS_DIR
+    model: str = DEFAULT_MODEL, *, threads: int | None = None, models_dir: Path = MODELS_DIR
 ) -> TextEmbedding:
     """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary. Raises ModelError as for
     `register_with_fastembed`.
@@ -56,7 +55,6 @@ def text_embedding(
 def _checkpoint(model: str, models_dir: Path) -> VerifiedCheckpoint:
     """The checkpoint of a model that fastembed can run."""
     found = find_model(model, models_dir=models_dir)
-    refuse_joint(found.folder, "run in fastembed")
     if not is_checkpoint(found.folder):
         raise ModelError(f"Model '{model}' is not a PEARL checkpoint: it has no pearl.json.")
     checkpoint = open_checkpoint(found.folder)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pearl_qdrant.encoder.checkpoint import PearlConfig, is_checkpoint, read_config
-from pearl_qdrant.encoder.joint import JointConfig, is_joint, read_joint
 from pearl_qdrant.errors import ModelNotFoundError
 
 MODELS_DIR = Path(__file__).parent / "models"
@@ -22,7 +21,6 @@ _HUB_FILES = (
     "tokenizer*",
     "model*.safetensors",
     "pearl.safetensors",
-    "projection.npy",
     "0_Transformer/model*.safetensors",
     "onnx/model.onnx",
     "onnx/model.onnx_data",
@@ -43,21 +41,20 @@ class FoundModel:
     folder: Path
 
 
-def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig | JointConfig]:
-    """The shipped models, sorted by name; reads only their pearl.json or joint.json.
+def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig]:
+    """The shipped models, sorted by name; reads only their pearl.json.
 
     Raises:
         CheckpointError: If one of them is broken.
     """
-    folders = [models_dir / name for name in shipped_names(models_dir)]
-    return [read_joint(folder) if is_joint(folder) else read_config(folder) for folder in folders]
+    return [read_config(models_dir / name) for name in shipped_names(models_dir)]
 
 
 def shipped_names(models_dir: Path = MODELS_DIR) -> list[str]:
     """Names of the shipped models, sorted."""
     if not models_dir.is_dir():
         return []
-    return sorted(folder.name for folder in models_dir.iterdir() if is_checkpoint(folder) or is_joint(folder))
+    return sorted(folder.name for folder in models_dir.iterdir() if is_checkpoint(folder))
 
 
 def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
@@ -81,12 +78,6 @@ def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
     near = difflib.get_close_matches(name, shipped, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}?" if near else _shipped_hint(shipped)
     raise ModelNotFoundError(name, f"No model '{name}': not shipped, no folder, and no hub id (owner/name). {hint}")
-
-
-def find_member(joint: Path, name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
-    """Find a member of a joint model: in the joint's own folder, where it has one there, or as `find_model`."""
-    own = joint / name
-    return FoundModel(str(own), own) if is_checkpoint(own) else find_model(name, models_dir=models_dir)
 
 
 def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Path:

@@ -17,8 +17,7 @@ from pearl_qdrant.encoder.checkpoint import (
     open_checkpoint,
     read_config,
 )
-from pearl_qdrant.encoder.find_model import MODELS_DIR, FoundModel, find_member, find_model
-from pearl_qdrant.encoder.joint import is_joint, load_joint, refuse_joint
+from pearl_qdrant.encoder.find_model import MODELS_DIR, FoundModel, find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
 from pearl_qdrant.encoder.runtime.devices import DevicePlan, Runtime, check_device, plan_device
@@ -96,24 +95,6 @@ def load_encoder(
     """
     options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
     found = find_model(model, models_dir=models_dir)
-    if is_joint(found.folder):
-        of_members = replace(options, pooling=None, prefix=None)
-        joint = load_joint(
-            found.name,
-            found.folder,
-            lambda member: _load(find_member(found.folder, member, models_dir=models_dir), of_members),
-        )
-        if options.prefix or options.pooling not in (None, joint.info.pooling):
-            raise ModelError(
-                f"Model '{found.name}' joins others, which have their own prefix and pooling. Omit both options."
-            )
-        return joint
-    return _load(found, options)
-
-
-def _load(found: FoundModel, options: _LoadOptions) -> Encoder:
-    """Load a model that is not a joint one."""
-    refuse_joint(found.folder, "join")
     return _load_pearl(found, options) if is_checkpoint(found.folder) else _load_plain(found, options)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from pearl_qdrant.encoder.checkpoint import MAX_TOKENS, file_sha256, joint_sha256
+from pearl_qdrant.encoder.checkpoint import MAX_TOKENS, combined_sha256, file_sha256
 from pearl_qdrant.encoder.json_files import load_json, read_settings, validated
 from pearl_qdrant.errors import CheckpointError, ModelError
 
@@ -53,10 +53,10 @@ class PlainModel:
         if len(self.safetensors) == 1:
             return "sha256:" + file_sha256(self.safetensors[0])
         if self.safetensors:
-            return joint_sha256({path.name: file_sha256(path) for path in self.safetensors})
+            return combined_sha256({path.name: file_sha256(path) for path in self.safetensors})
         assert self.onnx_path is not None
         graphs = [path for path in sorted(self.onnx_path.parent.glob(self.onnx_path.name + "*")) if path.is_file()]
-        return joint_sha256({path.name: file_sha256(path) for path in graphs})
+        return combined_sha256({path.name: file_sha256(path) for path in graphs})
 
 
 class _Settings(BaseModel):

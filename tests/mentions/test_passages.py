@@ -256,7 +256,7 @@ def test_the_number_of_spans_is_linear_in_the_text() -> None:
 @pytest.fixture(scope="module")
 def shipped() -> Encoder:
     """The shipped model."""
-    return load_encoder("pearl-mini-en", device="cpu")
+    return load_encoder(device="cpu")
 
 
 class TwoCities:

@@ -23,11 +23,8 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = [name for name in shipped_names() if is_checkpoint(MODELS_DIR / name)]
-OTHER_LICENCES = ("pearl-mini/NOTICE", "pearl-mini-world/LICENSE-E5.txt")
-BASES = {
-    "pearl-mini-en": "all-MiniLM-L6-v2, by the authors of sentence-transformers, Apache License 2.0. Changed:",
-    "pearl-mini-world": "multilingual-e5-small, by Microsoft, MIT License (LICENSE-E5.txt). Changed:",
-}
+OF_MODEL = ("NOTICE", "LICENSE-WordNet.txt", "LICENSE-E5.txt")
+BASES = {"pearl-mini": "multilingual-e5-small, by Microsoft, MIT License (LICENSE-E5.txt). Changed:"}
 IN_REPOSITORY = "pearl_qdrant/encoder/models"
 
 
@@ -55,8 +52,7 @@ def test_the_licences_are_listed_for_the_wheel() -> None:
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["license-files"]
     found = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
 
-    of_models = {f"{IN_REPOSITORY}/{model}/{name}" for model in MODELS for name in ("NOTICE", "LICENSE-WordNet.txt")}
-    of_models |= {f"{IN_REPOSITORY}/{name}" for name in OTHER_LICENCES}
+    of_models = {f"{IN_REPOSITORY}/{model}/{name}" for model in MODELS for name in OF_MODEL}
     assert found == {"LICENSE", "NOTICE", *of_models}
 
 
@@ -67,7 +63,7 @@ def test_a_wheel_without_a_licence_is_an_error(check_wheel: ModuleType, tmp_path
     licences = {name for name in whole if re.search(r"(NOTICE|LICENSE[^/]*)$", name)}
 
     assert check_wheel.problems(write_wheel(tmp_path / "whole.whl", whole), ROOT) == []
-    assert len(licences) == 2 + 4 * len(MODELS) + 2 * len(OTHER_LICENCES)
+    assert len(licences) == 2 + 2 * len(MODELS) * len(OF_MODEL)
     for name in licences:
         problems = check_wheel.problems(write_wheel(tmp_path / "less.whl", whole - {name}), ROOT)
         assert any(name.removeprefix("pearl_qdrant-1.dist-info/licenses/") in problem for problem in problems), name

@@ -2,7 +2,7 @@
 
     from pearl_qdrant import evaluate_model, report_as_text
 
-    print(report_as_text(evaluate_model("data/", "pearl-mini-en", tasks=["bird"])))
+    print(report_as_text(evaluate_model("data/", "pearl-mini", tasks=["bird"])))
 
 A new task is a module in `tasks/` and an entry in `tasks/__init__.py`. Names are imported on first use.
 """

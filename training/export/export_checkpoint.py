@@ -31,8 +31,7 @@ from pearl_qdrant.encoder.checkpoint import (
     PearlConfig,
     VerifiedCheckpoint,
 )
-from pearl_qdrant.encoder.find_model import find_member, find_model
-from pearl_qdrant.encoder.joint import copy_joint, is_joint, read_joint
+from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
@@ -303,7 +302,7 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
     """Rebuild the weights for torch of a model that has only an 8-bit graph, and write both.
 
     Args:
-        model: A shipped name, or the folder of a checkpoint; of a joint model each member is rebuilt within its folder.
+        model: A shipped name, or the folder of a checkpoint.
         out: The folder to write.
         names: As for `export_checkpoint`.
 
@@ -321,11 +320,6 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
 
     source, target = find_model(os.fspath(model)).folder, Path(out)
     refuse_overwriting(out, source)
-    if is_joint(source):
-        copy_joint(source, target)
-        members = [member.model for member in read_joint(source).members]
-        found = [rebuild_for_torch(find_member(source, one).folder, target / one, names=names) for one in members]
-        return min(found, key=lambda parity: parity.mean_cosine)
     checkpoint = verify(source)
     with tempfile.TemporaryDirectory() as scratch:
         weights, form = Path(scratch) / TORCH_FILE, Path(scratch) / "form"

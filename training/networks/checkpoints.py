@@ -31,7 +31,6 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig
 from pearl_qdrant.encoder.checkpoint import TORCH_FILE, PearlConfig, VerifiedCheckpoint, is_checkpoint, open_checkpoint
 from pearl_qdrant.encoder.find_model import MODELS_DIR, find_model
-from pearl_qdrant.encoder.joint import refuse_joint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import FloatArray
@@ -286,7 +285,6 @@ def open_base_model(
         ModelError: If it cannot be trained.
     """
     folder = find_model(model).folder
-    refuse_joint(folder, "train")
     if is_checkpoint(folder):
         network, config = read_network(folder)
         if pooling not in (None, config.pooling):

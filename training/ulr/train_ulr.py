@@ -17,7 +17,6 @@ from typing import Any
 
 from pearl_qdrant.encoder.checkpoint import PEARL_JSON, is_checkpoint
 from pearl_qdrant.encoder.find_model import find_model
-from pearl_qdrant.encoder.joint import refuse_joint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
@@ -87,7 +86,6 @@ def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
         ModelError: If its family cannot be trained.
     """
     folder = find_model(model).folder
-    refuse_joint(folder, "train")
     if is_checkpoint(folder):
         checkpoint, torch_path = open_for_torch(folder)
         config = checkpoint.config
