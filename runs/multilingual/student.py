@@ -10,7 +10,7 @@ share of the time:
            Words are frozen.
 
 The target of a name in another language is half its own, half that of its English names (Reimers & Gurevych 2020). The
-network is written out, since launching its kernels is what a step of this size waits for.
+network (`student_network.py`) is written out, since launching its kernels is what a step of this size waits for.
 """
 
 from __future__ import annotations
@@ -18,40 +18,26 @@ from __future__ import annotations
 import json
 import lzma
 import math
-import os
-import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-import numpy.typing as npt
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from multilingual.joint import mostly_latin
 from multilingual.packed import POSITIONS, Arrays, pack_blocks, pack_rows, unpack
-from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import CharacterConfig, read_character_table
-from pearl_qdrant.encoder.runtime.network import join_parts, new_type_head
-from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.augment.draw import edit_character
+from multilingual.student_names import Ints, Names, Pairs, Tokens, draw_plain, encode, tokenise
+from multilingual.student_network import Encoder, English, blocks
+from pearl_qdrant.encoder.runtime.network import new_type_head
 from training.finetune.losses import MASKED_LOGIT, closer_than_positive, nt_xent, summed_type_loss
 
-Ints = npt.NDArray[np.int64]
 Rates = Sequence[tuple[list[Tensor], float]]
 """Weights and the peak rate of each group."""
 
-VIEWS = 3
-"""Forms of each name that are tokenised: as written, and misspelt twice."""
-GROUPS = {"foreign": 0.27, "names": 0.36, "words": 0.14, "text": 0.15, "sentences": 0.08}
-"""Share of each group of names in a batch of distillation."""
-MISSPELT = 0.25
 FOREIGN = 0.5
 """Share of its English names in the target of a name in another language."""
 DISTIL_STEP, PAIRS, PLAIN = 4096, 2048, 2048
@@ -60,319 +46,6 @@ TEMPERATURE = 0.05
 FIRST = 0.55
 RATES = {"layers": 5e-4, "words": 3e-4, "pairs": 2e-4}
 CHUNKS = 4
-MAX_TOKENS = 64
-
-
-def blocks(table: Tensor) -> Tensor:
-    """Rows of word embeddings as the 4-bit blocks in which they ship; the gradient passes through. Shape as given."""
-    parts = table.reshape(-1, 32)
-    with torch.no_grad():
-        largest = parts.gather(1, parts.abs().argmax(1, keepdim=True))
-        scales = (largest / -8).half().float()
-        whole = torch.where(scales == 0, 0.0, parts / torch.where(scales == 0, 1.0, scales)).round().clamp(-8, 7)
-        error = whole * scales - parts
-    return (parts + error).reshape(table.shape)
-
-
-class Encoder(nn.Module):
-    """A BERT with mean pooling.
-
-    Args:
-        tensors: The weights by their names in transformers' BertModel.
-        heads: Attention heads.
-    """
-
-    def __init__(self, tensors: Mapping[str, npt.NDArray[Any]], *, heads: int = 12) -> None:
-        super().__init__()
-        given = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in tensors.items()}
-        self.heads = heads
-        self.words = nn.Parameter(given["embeddings.word_embeddings.weight"])
-        positions = given["embeddings.position_embeddings.weight"][:POSITIONS]
-        self.positions = nn.Parameter(positions + given["embeddings.token_type_embeddings.weight"][0])
-        self.first = _norm(given, "embeddings.LayerNorm")
-        n = 1 + max(int(name.split(".")[2]) for name in given if name.startswith("encoder.layer."))
-        self.layers = nn.ModuleList(Layer(given, f"encoder.layer.{i}", heads) for i in range(n))
-
-    def forward(self, ids: Tensor, mask: Tensor, *, in_blocks: bool = False) -> Tensor:
-        """Return the mean of the last layer over real tokens, (b, dim), float32."""
-        words = nn.functional.embedding(ids, self.words)
-        x = self.first((blocks(words) if in_blocks else words) + self.positions[: ids.shape[1]])
-        wide = mask[:, None, None, :]
-        for layer in self.layers:
-            x = layer(x, wide)
-        weights = mask.unsqueeze(-1).float()
-        pooled: Tensor = (x.float() * weights).sum(1) / weights.sum(1).clamp(min=1)
-        return pooled
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The weights by their names in BertModel, on the CPU; token types are in the positions."""
-        found: dict[str, Tensor] = {
-            "embeddings.word_embeddings.weight": self.words,
-            "embeddings.position_embeddings.weight": self.positions,
-        }
-        found |= _named("embeddings.LayerNorm", self.first)
-        for i, layer in enumerate(self.layers):
-            assert isinstance(layer, Layer)
-            found |= layer.tensors(f"encoder.layer.{i}")
-        return {name: tensor.detach().float().cpu() for name, tensor in found.items()}
-
-
-class Layer(nn.Module):
-    """One layer; queries, keys and values in one product."""
-
-    def __init__(self, given: Mapping[str, Tensor], name: str, heads: int) -> None:
-        super().__init__()
-        own = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
-        self.heads = heads
-        self.qkv = _linear(*(torch.cat([given[f"{one}.{kind}"] for one in own]) for kind in ("weight", "bias")))
-        self.mixed = _linear(
-            given[f"{name}.attention.output.dense.weight"], given[f"{name}.attention.output.dense.bias"]
-        )
-        self.between = _norm(given, f"{name}.attention.output.LayerNorm")
-        self.inner = _linear(given[f"{name}.intermediate.dense.weight"], given[f"{name}.intermediate.dense.bias"])
-        self.outer = _linear(given[f"{name}.output.dense.weight"], given[f"{name}.output.dense.bias"])
-        self.after = _norm(given, f"{name}.output.LayerNorm")
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        b, t, dim = x.shape
-        q, k, v = self.qkv(x).view(b, t, 3, self.heads, dim // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        x = self.between(self.mixed(mixed.transpose(1, 2).reshape(b, t, dim)) + x)
-        found: Tensor = self.after(self.outer(nn.functional.gelu(self.inner(x))) + x)
-        return found
-
-    def tensors(self, name: str) -> dict[str, Tensor]:
-        """The weights by their names in BertModel."""
-        found: dict[str, Tensor] = {}
-        for kind, joined in (("weight", self.qkv.weight), ("bias", self.qkv.bias)):
-            for part, tensor in zip(("query", "key", "value"), joined.chunk(3), strict=True):
-                found[f"{name}.attention.self.{part}.{kind}"] = tensor
-        found |= _named(f"{name}.attention.output.dense", self.mixed)
-        found |= _named(f"{name}.attention.output.LayerNorm", self.between)
-        found |= _named(f"{name}.intermediate.dense", self.inner)
-        return found | _named(f"{name}.output.dense", self.outer) | _named(f"{name}.output.LayerNorm", self.after)
-
-
-def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    layer = nn.Linear(weight.shape[1], weight.shape[0])
-    layer.weight, layer.bias = nn.Parameter(weight), nn.Parameter(bias)
-    return layer
-
-
-def _norm(given: Mapping[str, Tensor], name: str) -> nn.LayerNorm:
-    layer = nn.LayerNorm(given[f"{name}.weight"].shape[0], eps=1e-12)
-    layer.weight, layer.bias = nn.Parameter(given[f"{name}.weight"]), nn.Parameter(given[f"{name}.bias"])
-    return layer
-
-
-def _named(name: str, layer: nn.Linear | nn.LayerNorm) -> dict[str, Tensor]:
-    return {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Token ids of many texts, one after the other, on the device."""
-
-    flat: Tensor
-    starts: Tensor
-    lengths: Tensor
-
-    def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ids and mask of rows, (b, t), padded to the longest, to a multiple of 8."""
-        lengths = self.lengths[rows]
-        place = torch.arange(-(-int(lengths.max()) // 8) * 8, device=rows.device)
-        mask = place < lengths[:, None]
-        return self.flat[(self.starts[rows, None] + place).clamp(max=len(self.flat) - 1)].long() * mask, mask
-
-
-_TOKENIZERS: dict[str, Tokenizer] = {}
-
-
-def _tokenise(task: tuple[list[str], list[bool], int, Mapping[str, str]]) -> list[list[Ints]]:
-    """Token ids of a part of the names: for each tokenizer the flat ids and the lengths."""
-    names, latin, seed, paths = task
-    rng = random.Random(seed)
-    for key, path in paths.items():
-        if key not in _TOKENIZERS:
-            _TOKENIZERS[key] = Tokenizer.from_file(path)
-            _TOKENIZERS[key].no_padding()
-            _TOKENIZERS[key].enable_truncation(MAX_TOKENS)
-    views = [[edit_character(name, rng) for name in names] for _ in range(VIEWS - 1)]
-    found = []
-    for key, texts in (("english", [n if is_latin else "" for n, is_latin in zip(names, latin, strict=True)]),
-                       *(("world", one) for one in (names, *views))):  # fmt: skip
-        ids = [encoding.ids for encoding in _TOKENIZERS[key].encode_batch(texts)]
-        lengths = np.fromiter(map(len, ids), np.int32, len(ids))
-        found.append([np.concatenate([np.asarray(one, np.int32) for one in ids]), lengths])
-    return found
-
-
-def tokenise(names: list[str], latin: list[bool], paths: Mapping[str, str], device: str) -> tuple[Tokens, list[Tokens]]:
-    """Return the tokens of the English teacher, empty for names that it does not read, and those of each view."""
-    size = 20_000
-    parts = [(names[i : i + size], latin[i : i + size], i, paths) for i in range(0, len(names), size)]
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    with get_context("fork").Pool(max(1, (os.cpu_count() or 2) - 1)) as pool:
-        done = pool.map(_tokenise, parts, chunksize=1)
-    found = []
-    for k in range(1 + VIEWS):
-        flat = np.concatenate([part[k][0] for part in done])
-        lengths = np.concatenate([part[k][1] for part in done])
-        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-        found.append(
-            Tokens(*(torch.from_numpy(array.astype(kind)).to(device)
-                     for array, kind in ((flat, np.int32), (starts, np.int64), (lengths, np.int64))))
-        )  # fmt: skip
-    return found[0], found[1:]
-
-
-@torch.inference_mode()
-def encode(network: Any, tokens: Tokens, rows: Tensor, *, budget: int = 131_072) -> Tensor:
-    """Unit vectors of rows, (n, dim), float16, in the order of the rows."""
-    order, parts, at = tokens.lengths[rows].argsort(), [], 0
-    while at < len(order):
-        longest = int(tokens.lengths[rows[order[min(at + 8_192, len(order)) - 1]]])
-        n = max(1, min(8_192, budget // longest))
-        vectors = network(*tokens.batch(rows[order[at : at + n]]))
-        parts.append(nn.functional.normalize(vectors.float(), dim=-1))
-        at += n
-    found = torch.empty_like(joined := torch.cat(parts))
-    found[order] = joined
-    return found.half()
-
-
-class English(nn.Module):
-    """The English teacher: phrase encoder and character encoder."""
-
-    def __init__(self, tensors: Arrays, characters: Arrays, config: Mapping[str, Any], tokenizer: Path) -> None:
-        super().__init__()
-        self.phrase = Encoder(tensors)
-        table = read_character_table(tokenizer)
-        self.characters = CharacterEncoder(table, CharacterConfig(**config["character"]), int(config["char_dim"]))
-        state = {name: torch.from_numpy(array) for name, array in characters.items()}
-        self.characters.load_state_dict(state, strict=False)
-
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        phrase = self.phrase(ids, mask)
-        with torch.autocast(ids.device.type, enabled=False):
-            shares = self.characters.shares(ids, mask)
-            return join_parts(phrase, self.characters(ids, mask).float(), share=shares)
-
-
-class Names:
-    """What is learned from, as numbers of names.
-
-    Attributes:
-        names: All names, each once.
-        groups: Numbers of the names of each group, sorted by name.
-        translated: Names in another language, with those of their entities in English.
-        sources: For each source its weight, and its examples: entity, types, numbers of names.
-    """
-
-    def __init__(self, stored: Mapping[str, Any]) -> None:
-        place: dict[str, int] = {}
-        groups: dict[str, dict[int, None]] = {name: {} for name in GROUPS}
-
-        def add(name: str, group: str) -> int:
-            found = place.setdefault(name, len(place))
-            groups[group][found] = None
-            return found
-
-        self.translated: dict[int, list[int]] = {}
-        self.sources: list[tuple[float, list[tuple[str, tuple[int, ...], list[int]]]]] = []
-        n_kinds, words = stored["n_foreign_sources"], stored["word_sources"]
-        for i, (weight, examples) in enumerate(zip(stored["weights"], stored["examples"], strict=True)):
-            group = "words" if i in words else "names"
-            rows = []
-            for name, others, entity, allowed in examples:
-                first = add(name, group)
-                numbers = [first, *(add(o, "foreign" if i < n_kinds else group) for o in others if o != name)]
-                if i < n_kinds:
-                    for other in numbers[1:]:
-                        self.translated.setdefault(other, []).append(first)
-                rows.append((entity, tuple(allowed), list(dict.fromkeys(numbers))))
-            self.sources.append((weight, rows))
-        for name in stored["plain"]:
-            add(name, "text")
-        for group in ("names", "text", "sentences"):
-            for name in stored["more"][group]:
-                add(name, group)
-        english = {first for _, rows in self.sources[n_kinds:] for _, _, numbers in rows for first in numbers[:1]}
-        self.translated = {k: sorted(set(v)) for k, v in self.translated.items() if k not in english}
-        self.names = list(place)
-        order = np.argsort(np.array([name.casefold() for name in self.names], dtype=object), kind="stable")
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        self.groups = {group: np.array(sorted(found, key=rank.__getitem__)) for group, found in groups.items()}
-        folded: dict[str, int] = {}
-        self.folded = np.array([folded.setdefault(n.casefold(), len(folded)) for n in self.names])
-        self.negatives = {
-            place[name]: [place[n] for n in found if n in place] for name, found in stored["negatives"] if name in place
-        }
-
-
-class Pairs:
-    """Draws pairs of names of one entity, neighbours by spelling together."""
-
-    def __init__(self, names: Names) -> None:
-        self.names = names
-        weights = np.array([weight for weight, _ in names.sources])
-        self.shares = weights / weights.sum()
-        entities: dict[str, int] = {}
-        kinds: dict[tuple[int, ...], int] = {(): 0}
-        self.tables = []
-        for _, rows in names.sources:
-            ends = np.cumsum([len(numbers) for _, _, numbers in rows])
-            self.tables.append(
-                (
-                    np.concatenate([numbers for _, _, numbers in rows]),
-                    np.concatenate([[0], ends[:-1]]),
-                    np.array([len(numbers) for _, _, numbers in rows]),
-                    np.array([entities.setdefault(entity, len(entities)) for entity, _, _ in rows]),
-                    np.array([kinds.setdefault(allowed, len(kinds)) for _, allowed, _ in rows]),
-                )
-            )
-        self.kinds = np.zeros((len(kinds), len(PHRASE_TYPES)), np.bool_)
-        for allowed, i in kinds.items():
-            self.kinds[i, list(allowed)] = True
-
-    def draw(self, n: int, rng: np.random.Generator) -> dict[str, Ints]:
-        """Draw n pairs: numbers of names, views of the positives, entities, sets of types; and hard negatives."""
-        parts: list[list[Ints]] = []
-        for (numbers, starts, sizes, entities, kinds), count in zip(
-            self.tables, rng.multinomial(n // 2, self.shares), strict=True
-        ):
-            if not count:
-                continue
-            one = rng.integers(0, max(1, len(starts) - 1), count)
-            rows = np.minimum(np.stack([one, one + 1], 1).ravel(), len(starts) - 1)
-            size = sizes[rows]
-            alone = (size == 1) | (rng.random(len(rows)) >= 0.85)
-            first = (rng.random(len(rows)) * size).astype(np.int64)
-            second = (first + 1 + (rng.random(len(rows)) * np.maximum(size - 1, 1)).astype(np.int64)) % size
-            first, second = np.where(alone, 0, first), np.where(alone, 0, second)
-            misspelt = alone | (rng.random(len(rows)) < 0.2)
-            view = np.where(misspelt, rng.integers(1, VIEWS, len(rows)), 0)
-            parts.append(
-                [numbers[starts[rows] + first], numbers[starts[rows] + second], view, entities[rows], kinds[rows]]
-            )
-        anchors, positives, view, entities, kinds = (np.concatenate(column) for column in zip(*parts, strict=True))
-        table = self.names.negatives
-        hard = [found[int(rng.integers(len(found)))] for a in anchors.tolist() if (found := table.get(a))]
-        return {"anchors": anchors, "positives": positives, "view": view, "entities": entities, "kinds": kinds,
-                "negatives": np.array(hard[: n // 2], dtype=np.int64)}  # fmt: skip
-
-
-def draw_plain(names: Names, n: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Draw names to distil, half of them beside their neighbours by spelling, and their views."""
-    parts = []
-    for group, share in GROUPS.items():
-        own, count = names.groups[group], round(n * share)
-        if len(own):
-            starts = rng.integers(0, max(1, len(own) - 1), count // 2)
-            parts.append(own[np.minimum(np.concatenate([starts, starts + 1]), len(own) - 1)])
-    rows = np.unique(np.concatenate(parts))
-    return rows, np.where(rng.random(len(rows)) < MISSPELT, rng.integers(1, VIEWS, len(rows)), 0)
 
 
 def relations(vectors: Tensor, wanted: Tensor) -> Tensor:
@@ -383,7 +56,67 @@ def relations(vectors: Tensor, wanted: Tensor) -> Tensor:
     return nn.functional.kl_div(found, target, log_target=True, reduction="batchmean")
 
 
-def train(packed: Path, out: Path, *, seconds: float, device: str, limit: int | None = None) -> None:
+def read_names(packed: Path, limit: int | None) -> tuple[Names, list[str]]:
+    """Read the names that are learned, of at most so many examples, and texts that are held out."""
+    with lzma.open(packed / "names.xz", "rt", encoding="utf-8") as file:
+        stored = json.load(file)
+    if limit:
+        stored["examples"] = [rows[:: max(1, len(rows) * 45 // limit)] for rows in stored["examples"]]
+        stored["plain"] = stored["plain"][: limit // 10]
+        stored["more"] = {key: found[: limit // 10] for key, found in stored["more"].items()}
+        stored["negatives"] = stored["negatives"][:2_000]
+    held = stored["more"].pop("held")
+    return Names(stored), held
+
+
+def targets(
+    packed: Path, english: Tokens, tokens: Tokens, latin: Ints, translated: Mapping[int, list[int]], device: str
+) -> tuple[Encoder, Tensor]:
+    """Return the student as it starts, and the vector that it shall give each text, (n, 384), float16.
+
+    Args:
+        packed: Folder with `teachers.npz`, `config.json` and the English tokenizer.
+        english, tokens: Tokens of each text for the English teacher, and for the student.
+        latin: Numbers of the texts that the English teacher reads.
+        translated: Names in another language, with those of their entities in English.
+        device: "cuda" or "cpu".
+    """
+    with np.load(packed / "teachers.npz") as loaded:
+        arrays = dict(loaded)
+    parts = {
+        part: unpack({key.partition("/")[2]: array for key, array in arrays.items() if key.startswith(part + "/")})
+        for part in ("english", "characters", "world", "joint")
+    }
+    config = json.loads((packed / "config.json").read_text("utf-8"))
+    student, n = Encoder(parts["world"]).to(device), len(tokens.lengths)
+    teacher = English(parts["english"], parts["characters"], config, packed / "tokenizer-english.json").to(device)
+    read = torch.from_numpy(latin).to(device)
+    with torch.autocast(device, torch.float16, enabled=device == "cuda"):
+        world = encode(student, tokens, torch.arange(n, device=device)).float()
+        first = encode(teacher, english, read).float()
+    of_english, of_world = (torch.from_numpy(parts["joint"][key]).to(device) for key in ("english", "world"))
+    wanted = world @ of_world
+    wanted[read] += first @ of_english
+    wanted = nn.functional.normalize(wanted, dim=-1)
+    # Turned into the space of the student as it starts: the orthogonal map that fits best (Schoenemann 1966).
+    some = torch.randperm(n, device=device)[:100_000]
+    u, _, v = torch.linalg.svd(wanted[some].double().T @ world[some].double())
+    own = wanted @ (u @ v).float()
+    wanted, keys = own.clone(), list(translated)
+    for at in range(0, len(keys), 50_000):
+        part = keys[at : at + 50_000]
+        flat = torch.tensor([number for key in part for number in translated[key]], device=device)
+        counts = torch.tensor([len(translated[key]) for key in part], device=device)
+        of = torch.repeat_interleave(torch.arange(len(part), device=device), counts)
+        mean = torch.zeros(len(part), own.shape[1], device=device).index_add_(0, of, own[flat]) / counts[:, None]
+        numbers = torch.tensor(part, device=device)
+        wanted[numbers] = (1 - FOREIGN) * own[numbers] + FOREIGN * mean
+    return student, nn.functional.normalize(wanted, dim=-1).half()
+
+
+def train(  # long: one run, from the names to the files
+    packed: Path, out: Path, *, seconds: float, device: str, limit: int | None = None
+) -> None:
     """Train for about so many seconds, reading included, and write the network; see the module.
 
     Args:
@@ -402,69 +135,18 @@ def train(packed: Path, out: Path, *, seconds: float, device: str, limit: int | 
     def say(text: str) -> None:
         click.echo(f"{time.monotonic() - began:6.1f} s  {text}")
 
-    with lzma.open(packed / "names.xz", "rt", encoding="utf-8") as file:
-        stored = json.load(file)
-    if limit:
-        stored["examples"] = [rows[:: max(1, len(rows) * 45 // limit)] for rows in stored["examples"]]
-        stored["plain"] = stored["plain"][: limit // 10]
-        stored["more"] = {key: found[: limit // 10] for key, found in stored["more"].items()}
-        stored["negatives"] = stored["negatives"][:2_000]
-    held = stored["more"].pop("held")
-    names = Names(stored)
-    n_learned = len(names.names)
-    texts = [*names.names, *held]
+    names, held = read_names(packed, limit)
+    n_learned, texts = len(names.names), [*names.names, *held]
     say(f"{n_learned} names: " + ", ".join(f"{k} {len(v)}" for k, v in names.groups.items()))
-
-    config = json.loads((packed / "config.json").read_text("utf-8"))
-    paths = {key: str(packed / f"tokenizer-{key}.json") for key in ("english", "world")}
     latin = [mostly_latin(text) for text in texts]
     for i in names.translated:
         latin[i] = False
-    english_tokens, views = tokenise(texts, latin, paths, device)
+    paths = {key: str(packed / f"tokenizer-{key}.json") for key in ("english", "world")}
+    english, views = tokenise(texts, latin, paths, device)
     say("tokenised")
-
-    with np.load(packed / "teachers.npz") as loaded:
-        arrays = dict(loaded)
-    parts = {part: unpack({k.partition("/")[2]: v for k, v in arrays.items() if k.startswith(part + "/")})
-             for part in ("english", "characters", "world", "joint")}  # fmt: skip
-    student = Encoder(parts["world"]).to(device)
-    rows = torch.arange(len(texts), device=device)
-    half = torch.float16 if device == "cuda" else torch.bfloat16
-    with torch.autocast(device, half, enabled=device == "cuda"):
-        world = encode(student, views[0], rows)
-        teacher = English(parts["english"], parts["characters"], config, packed / "tokenizer-english.json").to(device)
-        read = torch.from_numpy(np.flatnonzero(np.array(latin))).to(device)
-        english = encode(teacher, english_tokens, read)
-    del teacher
-    first, second = (torch.from_numpy(parts["joint"][key]).to(device) for key in ("english", "world"))
-    wanted = world.float() @ second
-    wanted[read] += english.float() @ first
-    del english
-    wanted = nn.functional.normalize(wanted, dim=-1)
-    # Turned into the space of the student as it starts: the orthogonal map that fits best (Schoenemann 1966).
-    some = torch.randperm(len(texts), device=device)[:100_000]
-    u, _, v = torch.linalg.svd(wanted[some].double().T @ world[some].double())
-    wanted = wanted @ (u @ v).float()
-    say(f"cosine of student and teachers before training {(wanted * world.float()).sum(1).mean():.4f}")
-    own = wanted.clone()
-    keys = list(names.translated)
-    for at in range(0, len(keys), 50_000):
-        some_keys = keys[at : at + 50_000]
-        flat = torch.tensor([n for k in some_keys for n in names.translated[k]], device=device)
-        counts = torch.tensor([len(names.translated[k]) for k in some_keys], device=device)
-        of = torch.repeat_interleave(torch.arange(len(some_keys), device=device), counts)
-        mean = torch.zeros(len(some_keys), own.shape[1], device=device).index_add_(0, of, own[flat]) / counts[:, None]
-        number = torch.tensor(some_keys, device=device)
-        wanted[number] = (1 - FOREIGN) * own[number] + FOREIGN * mean
-    wanted = nn.functional.normalize(wanted, dim=-1).half()
-    del own, world
+    student, wanted = targets(packed, english, views[0], np.flatnonzero(latin), names.translated, device)
     say("targets")
-
-    joined = Tokens(
-        torch.cat([view.flat for view in views]),
-        torch.cat([view.starts + offset for view, offset in zip(views, _offsets(views), strict=True)]),
-        torch.cat([view.lengths for view in views]),
-    )
+    joined = Tokens.of(views)
     n_texts = len(texts)
     scale = 1.0 if device == "cuda" else 1 / 16
     head = new_type_head(384).to(device)
@@ -517,10 +199,6 @@ def train(packed: Path, out: Path, *, seconds: float, device: str, limit: int | 
     say("second part: " + validate())
     write(out, student, head, after_first, trained | {"second": step})
     say("written")
-
-
-def _offsets(views: list[Tokens]) -> list[int]:
-    return [sum(len(view.flat) for view in views[:i]) for i in range(len(views))]
 
 
 class _Loop:
