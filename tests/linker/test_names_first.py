@@ -34,7 +34,7 @@ def made_mentions() -> list[str]:
     owners = NameOwners((one.entity_id, name) for one in entities for name in one.names)
     shared = [name for one in entities for name in one.names if len(owners.of_name(name)) > 1]
     return [
-        *(one.mention for one in make_mentions(entities, owners, per_kind=25)),
+        *(one.mention for one in make_mentions(entities, owners, per_kind=30)),
         *shared,
         "n/a",
         "NA",
