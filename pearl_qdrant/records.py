@@ -25,8 +25,9 @@ class Entity:
         kb_types: Types of the base itself, including ancestors.
         types: Coarse OntoNotes types, mapped from `kb_types`.
         description: One sentence about it, if the base has one.
-        extra: Further payload from the reader (source vocabulary, language, ...).
+        extra: Further payload from the reader (source vocabulary, links, ...).
         popularity: How well known it is, finite and >= 0, in any unit of the base (links, page views); None if unknown.
+        languages: The language code of each name for which the base states one, in lower case, such as "en" or "de-at".
     """
 
     entity_id: str
@@ -37,6 +38,7 @@ class Entity:
     description: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
     popularity: float | None = None
+    languages: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> Iterator[str]:
         """All names, the canonical one first."""
@@ -63,6 +65,7 @@ class Candidate:
         kb: The base's short name.
         canonical_name: The entity's preferred name.
         name: The name of the entity that is closest to the mention.
+        language: Code of the language of `name`; None if the base states none.
         kb_types: Types of the base itself.
         types: Coarse OntoNotes types from the base.
         phrase_type: Phrase type that the type head predicts for `name`, such as "NP-ORG"; None without a head.
@@ -97,6 +100,7 @@ class Candidate:
     tie: bool = False
     features: Mapping[str, float] = field(default_factory=dict)
     document: Mapping[str, float] = field(default_factory=dict)
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

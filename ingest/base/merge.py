@@ -6,7 +6,8 @@ process. They are yielded merged at the end, in the order of their first rows. M
 the largest entity.
 
 The first row decides: its name is the canonical one, and later names become aliases. Types are united in order. The
-first description, the first value of each further field and the largest popularity are kept.
+first description, the first value of each further field, the first language of each name and the largest popularity
+are kept.
 
 An entity is no larger than `ingest.io.limits` allows. Adjacent rows beyond the limits are counted as skipped. Too many
 scattered rows are an error: if so many rows all over a file have one id, it is probably another column.
@@ -73,6 +74,7 @@ class EntityBuilder:
         self._description = first.description
         self._extra = dict(first.extra)
         self._popularity = first.popularity
+        self._languages = dict(first.languages)
         self._n_rows = 1
         self._size = entity_size(first)
 
@@ -94,6 +96,7 @@ class EntityBuilder:
         self._types.update(dict.fromkeys(other.types))
         self._description = self._description or other.description
         self._extra.update(extra)
+        self._languages = {**other.languages, **self._languages}
         known = [one for one in (self._popularity, other.popularity) if one is not None]
         self._popularity = max(known, default=None)
         _cut(self._kb_types, limits.MAX_KB_TYPES)
@@ -111,6 +114,7 @@ class EntityBuilder:
             self._description,
             self._extra,
             self._popularity,
+            {name: self._languages[name] for name in self._names if name in self._languages},
         )
 
 
@@ -296,6 +300,7 @@ def entity_to_json(entity: Entity) -> str:
             entity.description,
             dict(entity.extra),
             entity.popularity,
+            dict(entity.languages),
         ]
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,7 @@ class Term:
         alt_ids: Other ids that it had.
         xrefs: Ids in other bases.
         extra: Further fields.
+        languages: The languages of names, as in `Entity`.
     """
 
     id: str
@@ -109,6 +110,7 @@ class Term:
     alt_ids: Iterable[str] = ()
     xrefs: Iterable[str] = ()
     extra: dict[str, str] = field(default_factory=dict)
+    languages: Mapping[str, str] = field(default_factory=dict)
 
     def make_entity(self, tree: ClassTree, type_map: TypeMap, report: ReadReport, *, links: bool) -> Entity:
         """The entity; names beyond the limit are counted. `links` keeps the ids of the direct parents."""
@@ -124,7 +126,7 @@ class Term:
         if xrefs := "|".join(dict.fromkeys(self.xrefs)):
             extra["xrefs"] = xrefs
         types = type_map.map_types(kb_types)
-        return Entity(self.id, names[0], names[1:], kb_types, types, self.description, extra)
+        return Entity(self.id, names[0], names[1:], kb_types, types, self.description, extra, languages=self.languages)
 
 
 def check_scopes(scopes: Sequence[str]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -109,9 +109,9 @@ class EntityMaker:
         """The entity of a subject with this id, or None if it is excluded."""
         reason = self._find_reason(identity, facts)
         if reason is None:
-            names, language, description = self._find_names(identity, facts)
+            names, languages, description = self._find_names(identity, facts)
             if names:
-                return self._make_entity(identity, facts, names, language, description)
+                return self._make_entity(identity, facts, names, languages, description)
             reason = NO_LABEL if self.profile.is_items else NO_NAME
             if not any(fact[0] in self._slots or fact[0] in self._type_properties for fact in facts):
                 return None  # something only says what is above it
@@ -140,8 +140,8 @@ class EntityMaker:
         is_structure = is_class or not known.PROPERTIES.isdisjoint(classes)
         return NOT_A_TERM if is_structure and known.CONCEPT not in classes else None
 
-    def _find_names(self, identity: str, facts: Sequence[Fact]) -> tuple[list[str], str, str | None]:
-        """All names, the canonical one first, its language, and the description; no names if there is none."""
+    def _find_names(self, identity: str, facts: Sequence[Fact]) -> tuple[list[str], dict[str, str], str | None]:
+        """All names, the canonical one first, their languages, and the description; no names if there is none."""
         labels, aliases, abouts = self._find_texts(facts)
         chosen = next((some[0] for some in (labels, aliases) if some and some[0][4]), None)
         if chosen is None or self.profile.is_items:
@@ -149,18 +149,18 @@ class EntityMaker:
         if chosen and self.profile.is_sorted and not labels:
             chosen = min(aliases, key=lambda one: (one[0], one[5]))
         language = chosen[3] if chosen else ""
-        taken = [one[5] for one in (*labels, *aliases) if one[4] or one[3] == language]
+        taken = [one for one in (*labels, *aliases) if one[4] or one[3] == language]
         n_other = len(labels) + len(aliases) - len(taken)
         if n_other:
             self._report.filter_out(OTHER_LANGUAGE, n_other)
         about = next((one[5] for one in abouts if one[4] or one[3] == language), None)
         if chosen is not None:
             self._n_foreign += not chosen[4] and self.profile.other_languages
-            return list(dict.fromkeys([chosen[5], *taken])), language, about
+            return list(dict.fromkeys(one[5] for one in (chosen, *taken))), _languages_of(taken), about
         if not self.profile.is_named_by_id or not any(fact[0] in self.profile.types for fact in facts):
-            return [], "", about
+            return [], {}, about
         self._n_by_id += 1
-        return [known.name_of_id(identity) or identity], "", about
+        return [known.name_of_id(identity) or identity], {}, about
 
     def _find_texts(self, facts: Sequence[Fact]) -> tuple[list[_Text], list[_Text], list[_Text]]:
         """Labels, other names and descriptions, each in order; what is in languages that are not taken is counted."""
@@ -204,14 +204,16 @@ class EntityMaker:
         return (n + 2, False) if self.profile.other_languages else None
 
     def _make_entity(
-        self, identity: str, facts: Sequence[Fact], names: Sequence[str], language: str, description: str | None
+        self,
+        identity: str,
+        facts: Sequence[Fact],
+        names: Sequence[str],
+        languages: Mapping[str, str],
+        description: str | None,
     ) -> Entity | None:
         """The entity, or None if it is of another class than the requested ones."""
         profile, tree = self.profile, self._known.tree
         extra = _find_extra(facts)
-        rank = self._rank(language) if language else None
-        if rank and rank[0] > (0 if profile.is_items else 1):
-            extra["language"] = language
         above = [
             type_name(fact[1])
             for name in profile.parents
@@ -222,7 +224,7 @@ class EntityMaker:
         if profile.children:  # what is above may say so itself
             parents += [parent for parent in tree.parents(identity) if parent not in above and parent != identity]
         if profile.is_ontology:
-            term = Term(identity, names, "", description, parents, extra=extra)
+            term = Term(identity, names, "", description, parents, extra=extra, languages=languages)
             term.namespace = next((fact[1] for fact in facts if fact[0] == known.NAMESPACE), "")
             term.alt_ids = [short_id(fact[1]) for fact in facts if fact[0] == known.ALT_ID]
             term.xrefs = [short_id(fact[1]) for fact in facts if fact[0] == known.XREF]
@@ -238,7 +240,7 @@ class EntityMaker:
             if gone := tree.replaced.get(identity):
                 extra["alt_ids"] = "|".join(gone)
             bounded = self._report.bound_names(identity, names)
-            entity = Entity(identity, bounded[0], bounded[1:], kb_types, types, description, extra)
+            entity = Entity(identity, bounded[0], bounded[1:], kb_types, types, description, extra, languages=languages)
         if self._classes and set(self._classes).isdisjoint((identity, *entity.kb_types)):
             self._report.filter_out(OTHER_CLASS)
             return None
@@ -254,6 +256,15 @@ class EntityMaker:
         """The coarse type of a native type; one with an IRI is looked up by the last part of it, too."""
         found = self._type_map.coarse_type(native)
         return found or (self._type_map.coarse_type(re.split("[/#]", native)[-1]) if "://" in native else None)
+
+
+def _languages_of(texts: Iterable[_Text]) -> dict[str, str]:
+    """The language of each text that has one: the first requested one, or the first stated one."""
+    languages: dict[str, str] = {}
+    for one in sorted(texts, key=lambda one: one[0]):
+        if one[3]:
+            languages.setdefault(one[5], one[3])
+    return languages
 
 
 def _find_extra(facts: Sequence[Fact]) -> dict[str, str]:
@@ -276,13 +287,16 @@ class ItemMaker(EntityMaker):
         return self._find_classes(facts).reason
 
     def _make_entity(
-        self, identity: str, facts: Sequence[Fact], names: Sequence[str], language: str, description: str | None
+        self,
+        identity: str,
+        facts: Sequence[Fact],
+        names: Sequence[str],
+        languages: Mapping[str, str],
+        description: str | None,
     ) -> Entity | None:
         types = self._find_classes(facts)
-        rank = self._rank(language)
-        extra = {"language": language} if rank and rank[0] else {}
         bounded = self._report.bound_names(identity, names)
-        return Entity(identity, bounded[0], bounded[1:], types.kb_types, types.types, description, extra)
+        return Entity(identity, bounded[0], bounded[1:], types.kb_types, types.types, description, languages=languages)
 
     def _find_classes(self, facts: Sequence[Fact]) -> ClassTypes:
         """What the classes tell that an item is an instance of, or a subclass of."""

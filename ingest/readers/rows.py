@@ -53,6 +53,7 @@ TypesOf = Callable[[tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]]
 """From native types to these, bounded, and to the coarse ones."""
 
 _TAG = re.compile(r"(.+?)\s*\(([^()]+)\)")
+_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9_-]+)?")  # of a language; GeoNames also has `iata`, `abbr` and others
 _LITERAL = re.compile(r"""(['"])(.*)\1(?:@([A-Za-z-]+)|\^\^.*)?""", re.DOTALL)
 _ROLES = {NAME: 0, ALIAS: 1, TAGGED_NAME: 2}  # the lowest gives the canonical name
 
@@ -206,14 +207,19 @@ class RowReader:
     def _make_entity(self, row: list[Any], id_: str, name: str) -> Entity:
         """The entity of a row. Raises ValueError if a cell is not text."""
         layout, separators = self._layout, self._layout.separators
-        names = {name: None}
+        names, languages = {name: None}, dict[str, str]()
+        if self._shape.is_literal and (literal := _LITERAL.fullmatch(text_of(row[layout.name]))) and literal[3]:
+            languages[name] = literal[3].lower()
         for i in layout.alias_names:
             names[read_name(row[i])] = None
         for i in layout.aliases:
             if row[i] is not None and row[i] != "":
-                if self._shape.is_literal and (literal := _LITERAL.fullmatch(text_of(row[i]))):
-                    row[i] = _unquote(literal)
-                names.update(dict.fromkeys(split_items(row[i], separators.get(i, "|"))))
+                literal = _LITERAL.fullmatch(text_of(row[i])) if self._shape.is_literal else None
+                row[i] = row[i] if literal is None else _unquote(literal)
+                items = split_items(row[i], separators.get(i, "|"))
+                names.update(dict.fromkeys(items))
+                if literal is not None and literal[3]:
+                    languages = dict.fromkeys(items, literal[3].lower()) | languages
         names.pop("", None)
         native = [item for i in layout.types if row[i] for item in split_items(row[i], separators.get(i, "|"))]
         if self._take is not None:
@@ -228,7 +234,8 @@ class RowReader:
         description = field_text(row[at]) or None if at is not None and row[at] is not None else None
         kb_types, types = self._types_of(tuple(native))
         all_names = self._report.bound_names(id_, tuple(names))
-        return Entity(id_, name, all_names[1:], kb_types, types, description, extra, self._popularity(row))
+        languages = {one: languages[one] for one in all_names if one in languages} if languages else languages
+        return Entity(id_, name, all_names[1:], kb_types, types, description, extra, self._popularity(row), languages)
 
     def _popularity(self, row: list[Any]) -> float | None:
         at = self._layout.popularity
@@ -293,14 +300,15 @@ class RowReader:
             else:
                 is_preferred = marked_of(row) in preferred if preferred is not None else preferred_of(row) == "1"
                 rank = (_ROLES.get(role, 0), place, not is_preferred)
-                yield id_, _encoder.encode((id_, role, value, rank)).decode()
+                code = language if _CODE.fullmatch(language) else ""
+                yield id_, _encoder.encode((id_, role, value, rank, code)).decode()
 
     def _put_together(self, id_: str, facts: Iterable[_Fact]) -> Entity | None:
         """The entity of the facts about an id; None if no name is among them."""
-        names: list[tuple[Any, str]] = []
+        names: list[tuple[Any, str, str]] = []
         native: list[str] = []
         description = None
-        for _, role, value, rank in facts:
+        for _, role, value, rank, language in facts:
             if role == TYPE:
                 native.append(value)
             elif role == DESCRIPTION:
@@ -308,17 +316,21 @@ class RowReader:
             else:
                 if role == TAGGED_NAME and (tagged := _TAG.fullmatch(value)):
                     native.append(tagged[2])
-                names.append((rank, value))
+                names.append((rank, value, language))
         if not names:
             return None
         names.sort(key=lambda one: one[0])
-        unique = self._report.bound_names(id_, list(dict.fromkeys(name for _, name in names)))
+        unique = self._report.bound_names(id_, list(dict.fromkeys(name for _, name, _ in names)))
         kb_types, types = self._types_of(tuple(native))
-        return Entity(id_, unique[0], unique[1:], kb_types, types, description, {}, None)
+        languages: dict[str, str] = {}
+        for _, name, language in sorted(names, key=lambda one: one[0][1]):  # the wanted languages first
+            if language and name in unique:
+                languages.setdefault(name, language)
+        return Entity(id_, unique[0], unique[1:], kb_types, types, description, languages=languages)
 
 
-_Fact = tuple[str, str, str, Any]
-"""Id, role, value, and the rank of a name among those of the id."""
+_Fact = tuple[str, str, str, Any, str]
+"""Id, role, value, the rank of a name among those of the id, and its language or ""."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Fact)

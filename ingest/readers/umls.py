@@ -139,6 +139,8 @@ LANGUAGES = {
 }  # fmt: skip
 """UMLS's codes (LAT, after ISO 639-2/B) by ISO 639-1. Other languages are given by the code of UMLS."""
 
+_ISO_OF = {code: language for language, code in LANGUAGES.items()}  # of NOR, which is nb, nn and no, the last one
+
 _OF_OTHER_CODE = {
     "EUS": "BAQ", "ZHO": "CHI", "CES": "CZE", "NLD": "DUT", "FRA": "FRE", "DEU": "GER", "ELL": "GRE", "ISL": "ICE",
     "RON": "RUM", "HRV": "SCR", "SLK": "SLO",
@@ -161,8 +163,8 @@ _MAX_DEFINITIONS = 256  # of an id
 _MAX_TYPES = 64  # of an id
 _NO_LEVEL = "~"  # sorts behind all digits
 
-_Atom = tuple[tuple[object, ...], str, str, str, str]
-"""A key by which the best one comes first, then name, source, level and AUI."""
+_Atom = tuple[tuple[object, ...], str, str, str, str, str]
+"""A key by which the best one comes first, then name, language, source, level and AUI."""
 
 
 def umls_language(code: str) -> str:
@@ -275,7 +277,7 @@ class UmlsReader(ReaderBase):
             rank = -self._ranks.get((sab, tty), -1)
             origin = (sab != "RXNORM", sab == "RXNORM" and tty in _RXNORM_SYNONYMS)
             key = (languages.index(lat), ts != "P", stt != "PF", ispref != "Y", *origin, rank, name, aui)
-            chosen.append((key, name.strip(_SPACES), sab, level, aui))
+            chosen.append((key, name.strip(_SPACES), _ISO_OF.get(lat, lat.lower()), sab, level, aui))
         chosen.sort(key=itemgetter(0))
         return chosen
 
@@ -289,11 +291,22 @@ class UmlsReader(ReaderBase):
             report.filter_out(SEMANTIC_TYPE, len(atoms))
             return None
         names = report.bound_names(cui, tuple(dict.fromkeys(name for _, name, *_ in atoms)))
-        sabs = sorted({sab for _, _, sab, _, _ in atoms})
-        level = min(level for _, _, _, level, _ in atoms)
+        sabs = sorted({sab for *_, sab, _, _ in atoms})
+        level = min(level for *_, level, _ in atoms)
+        languages = {name: language for _, name, language, *_ in reversed(atoms)}  # the first requested one of each
         extra = {"sab": ",".join(sabs)} | ({} if level == _NO_LEVEL else {"srl": level})
         description = self._find_definition(cui, {aui for *_, aui in atoms}, definitions)
-        return Entity(cui, names[0], names[1:], kb_types, coarse, description, extra, float(len(sabs)))
+        return Entity(
+            cui,
+            names[0],
+            names[1:],
+            kb_types,
+            coarse,
+            description,
+            extra,
+            float(len(sabs)),
+            {name: languages[name] for name in names},
+        )
 
     def _find_definition(self, cui: str, auis: set[str], definitions: RowStore) -> str | None:
         """The best definition of an id that belongs to one of the atoms or to none: by source, then the shorter one."""

@@ -130,7 +130,8 @@ class WikidataReader(ReaderBase):
             report.skip_here(NOT_AN_ENTITY if item_number(id_) else NO_ID, str(row)[:_EXCERPT])
             return None
         types = finder.find(classes, above)
-        names, language = self._find_names(labels, aliases)
+        language_of = self._find_names(labels, aliases)
+        names = list(language_of)
         reason = types.reason
         if reason is None and self._options.require_sitelink and not n_pages:
             reason = NO_SITELINK
@@ -143,28 +144,37 @@ class WikidataReader(ReaderBase):
             report.skip_here(NUL_CHARACTER, f"{id_} {names[0]}")
             return None
         extra = {"sitelinks": str(n_pages)}
-        if language != self._languages[0]:
-            extra["language"] = language
         if links:
             extra[LINKS_FIELD] = "|".join(f"Q{one}" for one in links)
         texts = (clean(descriptions.get(key, "")) for key in self._languages)
         description = next((text for text in texts if text and "\0" not in text), None)
         bounded = report.bound_names(str(id_), names)
         return Entity(
-            str(id_), bounded[0], bounded[1:], types.kb_types, types.types, description, extra, float(n_pages)
+            str(id_),
+            bounded[0],
+            bounded[1:],
+            types.kb_types,
+            types.types,
+            description,
+            extra,
+            float(n_pages),
+            {name: language_of[name] for name in bounded},
         )
 
-    def _find_names(self, labels: dict[str, str], aliases: dict[str, list[str]]) -> tuple[list[str], str]:
-        """All names, the canonical one first, and its language; empty if there is no label."""
+    def _find_names(self, labels: dict[str, str], aliases: dict[str, list[str]]) -> dict[str, str]:
+        """All names with their languages, the canonical one first; empty if there is no label."""
         cleaned = {key: name for key in self._languages if (name := clean(labels.get(key, "")))}
         if not cleaned:
-            return [], ""
+            return {}
         language = next(iter(cleaned))
         wanted = dict.fromkeys((language, *self._wanted, MULTILINGUAL))
-        names = dict.fromkeys(cleaned[key] for key in wanted if key in cleaned)
-        for key in wanted:
-            names.update(dict.fromkeys(filter(None, map(clean, aliases.get(key, ())))))
-        return list(names), language
+        found = [(cleaned[key], key) for key in wanted if key in cleaned]
+        found += [(clean(name), key) for key in wanted for name in aliases.get(key, ())]
+        names: dict[str, str] = {}
+        for name, key in found:
+            if name:
+                names[name] = min(names.get(name, key), key, key=self._languages.index)
+        return names
 
 
 # The forms of JSON

@@ -82,6 +82,7 @@ def show(name: str, store: str, as_json: bool) -> None:
         echo_json(facts)
         return
     types, problem = facts.pop("types"), facts.pop("problem")
+    types["languages"] = facts.pop("languages")
     facts["calibration"] = _format_calibration(facts["calibration"])
     for key, value in facts.items():
         echo(f"{key:>16}  {value}")

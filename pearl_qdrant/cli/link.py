@@ -64,6 +64,13 @@ if TYPE_CHECKING:
 @device_option
 @type_option
 @click.option(
+    "--name-language",
+    "languages",
+    multiple=True,
+    metavar="CODE",
+    help="Find only names in this language, such as de, and names without a stated language; may be repeated.",
+)
+@click.option(
     "--type-mode",
     type=click.Choice(["hard", "soft", "off"]),
     default="hard",
@@ -111,6 +118,7 @@ def link(  # long: each of its options has its line, and help its examples
     model: str | None,
     device: str,
     types: tuple[str, ...],
+    languages: tuple[str, ...],
     type_mode: str,
     limit: int | None,
     threshold: float | None,
@@ -131,6 +139,7 @@ def link(  # long: each of its options has its line, and help its examples
     \b
     pearl-qdrant link "heart attack" "NYTimes"
     pearl-qdrant link "Paris" --type PERSON --json
+    pearl-qdrant link "Genf" --name-language de
     pearl-qdrant link "NYTimes" --explain
     pearl-qdrant link --file mentions.txt --json > links.jsonl
     pearl-qdrant link --file products.txt --adapt --json > links.jsonl
@@ -156,7 +165,15 @@ def link(  # long: each of its options has its line, and help its examples
     from pearl_qdrant.linking.ranking.explain import explain_link
 
     limit = DEFAULT_LIMIT if explain and limit is None else limit
-    options = LinkOptions(types, cast("TypeMode", type_mode), limit, threshold, cast("OnTie", on_tie), context)
+    options = LinkOptions(
+        types,
+        cast("TypeMode", type_mode),
+        limit,
+        threshold,
+        cast("OnTie", on_tie),
+        context,
+        languages=languages,
+    )
     with open_linker(store, collections, model=model, device=device, threshold=threshold, strict=strict) as linker:
         if file is not None and has_documents:
             found_links = _in_documents(linker, file, options, without)

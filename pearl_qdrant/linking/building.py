@@ -37,7 +37,7 @@ from pearl_qdrant.store.names import check_name
 from pearl_qdrant.store.open import open_default_store
 from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.schema import OWN_FIELDS, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,8 @@ def read_entities(source: EntitySource) -> list[Entity]:
 
     A dictionary or row has "id" (or "entity_id") and "name" (or "canonical_name"), and maybe "aliases", "types" (or
     "type", "kb_types"), "description" and "popularity". Several aliases or types are a list, or text with bars between
-    them. Types that are coarse ones (`ORG`) become coarse types, too. Other keys are kept in `Entity.extra`.
+    them. Types that are coarse ones (`ORG`) become coarse types, too. Other keys are kept in `Entity.extra`;
+    one that a payload has for itself, such as `language`, as `column_language`.
 
     Raises:
         InvalidEntityError: If an item is neither an entity nor a dictionary, or has no id or name, or a value of
@@ -141,9 +142,14 @@ def _entity_of(row: object) -> Entity:
         kb_types=types,
         types=tuple(kind for kind in types if kind in ENTITY_TYPES),
         description=None if "description" not in given else text_of(given["description"]),
-        extra={key: text_of(value) for key, value in given.items() if key not in _KNOWN},
+        extra={_extra_key(key): text_of(value) for key, value in given.items() if key not in _KNOWN},
         popularity=None if popularity is None else _number_of(popularity),
     )
+
+
+def _extra_key(key: str) -> str:
+    """The key of a further field, as the readers of tables choose it."""
+    return f"column_{key}" if key in OWN_FIELDS else key
 
 
 def _first(given: Mapping[str, object], keys: Sequence[str], row: Mapping[str, object]) -> object:
@@ -188,6 +194,7 @@ def _merged(first: Entity, more: Entity) -> Entity:
         description=first.description or more.description,
         extra={**more.extra, **first.extra},
         popularity=more.popularity if first.popularity is None else first.popularity,
+        languages={**more.languages, **first.languages},
     )
 
 

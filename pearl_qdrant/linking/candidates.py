@@ -1,7 +1,7 @@
 """Finds candidates for mentions: dense and n-gram search in every collection, grouped by entity.
 
     search      names with the mention's keys, then names that it may be a slip of, then, unless one of these is its own
-                name, those near its vector and those with the same rare n-grams; all under the type filter
+                name, those near its vector and those with the same rare n-grams; all under the filters
     score       lexical scores of every name; preliminary score = dense + lexical / 2 sorts them
     group       one name for each entity, the best
     rank        features, logits, order (`ranking/scoring.py`)
@@ -174,6 +174,7 @@ def find_by_name(
             limit=1,
             lexical_limit=most,
             types=link_query.filter,
+            languages=link_query.languages,
         )
         own = [
             [MatchedName(one.point, None) for one in names if spelling_key(fold_name(one.point.name)) == spelling]
@@ -240,7 +241,9 @@ def _search(
             found[i] = names
     for i, mention in enumerate(queries.mentions):
         if not found[i] and mention and not encoded.encodable[i]:
-            points = target.collection.find(names=[mention], types=link_query.filter, limit=MAX_SAME_NAME)
+            points = target.collection.find(
+                names=[mention], types=link_query.filter, languages=link_query.languages, limit=MAX_SAME_NAME
+            )
             found[i] = [MatchedName(point, None, 1.0, 1.0, 1.0) for point in points]
     _set_string_scores(target.idf, queries, weighted, found)
     for i, names in enumerate(found):
@@ -268,6 +271,7 @@ def _search_names(
         limit=n_names,
         lexical_limit=link_query.limit,
         types=link_query.filter,
+        languages=link_query.languages,
         is_match=is_match,
         keys=queries.keys,
         slips=partial(_slip_query, target.idf, queries),
@@ -358,7 +362,9 @@ def _others_of_best_name(
     known = {name.point.id for name in names if name.point.name == best.point.name}
     if len(known) < link_query.limit:
         return []
-    points = collection.find(names=[best.point.name], types=link_query.filter, limit=MAX_SAME_NAME)
+    points = collection.find(
+        names=[best.point.name], types=link_query.filter, languages=link_query.languages, limit=MAX_SAME_NAME
+    )
     return [replace(best, point=p) for p in points if p.id not in known]
 
 

@@ -7,6 +7,7 @@ that is opened then.
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ class CollectionStatistics:
         self._collections = tuple(collections)
         self._targets = _CachedValue(self._compute_targets)
         self._types = _CachedValue(self._compute_types)
+        self._languages = _CachedValue(self._compute_languages)
         self._name_case = _CachedValue(self._compute_name_case)
         self._edit = object()
 
@@ -101,6 +103,11 @@ class CollectionStatistics:
         """Whether an entity has this type. Also asks the collections: a server may list only frequent types."""
         return name in self.types() or any(collection.has_type(name) for collection in self._collections)
 
+    def languages_like(self, languages: Sequence[str]) -> tuple[str, ...]:
+        """Some languages, and those of the names that are one of them with a country or script: `de-at` for `de`."""
+        known = sorted(one for one in self._languages.get() if _plain(one) in languages)
+        return tuple(dict.fromkeys((*languages, *known)))
+
     def state(self) -> tuple[object, ...] | None:
         """What changes with each edit of the collections in this process; two states are equal if their items are.
 
@@ -117,6 +124,7 @@ class CollectionStatistics:
         self._edit = object()
         self._targets.invalidate()
         self._types.invalidate()
+        self._languages.invalidate()
         self._name_case.invalidate()
 
     def _compute_targets(self) -> SearchTargets:
@@ -130,6 +138,14 @@ class CollectionStatistics:
         counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]
         # Edge still lists types whose points were all deleted, with a count of 0.
         return frozenset(name for one in counts for values in one.values() for name, n in values.items() if n)
+
+    def _compute_languages(self) -> frozenset[str]:
+        return frozenset(name for one in self._collections for name in one.language_counts())
+
+
+def _plain(language: str) -> str:
+    """The code of a language without country and script."""
+    return re.split("[-_]", language)[0]
 
 
 def _n_names(collection: Collection) -> int:

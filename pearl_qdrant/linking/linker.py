@@ -222,8 +222,9 @@ class EntityLinker(DocumentLinker, Learner, Reloader, Builder):
                 limit (maximum number of candidates; None for those that the answer needs, at most 10),
                 threshold (minimum probability; None for the linker's own),
                 on_tie (several entities of one name: "canonical" lets popularity or the canonical name decide, "null"
-                makes the mention NIL, "first" takes the first of them) and
-                context (text around the mention; None for none).
+                makes the mention NIL, "first" takes the first of them),
+                context (text around the mention; None for none) and
+                languages (only names in these languages, and those without one; empty for all).
 
         Returns:
             The link. For NIL its `entity_id` is None, and `nil_reason` gives the reason.

@@ -98,7 +98,9 @@ class MentionStream:
             if name not in ENTITY_TYPES and not self.statistics.has_type(name):
                 raise UnknownTypeError(name, self.statistics.names, self.statistics.types())
         limit = max(options.most_candidates, DEFAULT_LIMIT)
-        return LinkQuery(limit, types, is_filter=options.type_mode == "hard", is_typed=is_typed)
+        languages = self.statistics.languages_like(options.languages) if options.languages else ()
+        is_filter = options.type_mode == "hard"
+        return LinkQuery(limit, types, is_filter=is_filter, is_typed=is_typed, languages=languages)
 
     def score(
         self, mentions: Iterator[str], link_query: LinkQuery, exclude: Exclude | None, check: Callable[[], None]

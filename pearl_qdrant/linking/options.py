@@ -44,6 +44,9 @@ class LinkOptions:
             the first in the order of "canonical", then by id. All of them are the first candidates in any case.
         context: Text around the mentions: each is linked as a mention of it (`linking.documents`). None for none.
         nil_bias: Added to the logit of NIL: below 0 more is linked. `EntityLinker.adapt` estimates it for a list.
+        languages: Only names in one of these languages are found (`de` includes `de-at`), and names for which the base
+            states no language; case does not matter. Empty for all. One string counts as one language. Ids and learned
+            names are found in any case.
 
     Raises:
         ValueError: If a value is out of range.
@@ -56,9 +59,11 @@ class LinkOptions:
     on_tie: OnTie = "canonical"
     context: str | None = None
     nil_bias: float = 0.0
+    languages: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "types", _as_types(self.types))
+        object.__setattr__(self, "types", _as_tuple(self.types))
+        object.__setattr__(self, "languages", tuple(one.lower() for one in _as_tuple(self.languages)))
         if not isfinite(self.nil_bias):
             raise ValueError(f"nil_bias is a finite number, not {self.nil_bias}")
         if self.limit is not None and self.limit < 1:
@@ -88,6 +93,7 @@ class LinkKeywords(TypedDict, total=False):
     on_tie: OnTie
     context: str | None
     nil_bias: float
+    languages: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,7 @@ class AnnotateOptions:
     offsets: OffsetUnit = "characters"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "types", _as_types(self.types))
+        object.__setattr__(self, "types", _as_tuple(self.types))
         check_threshold(self.threshold)
         _check_on_tie(self.on_tie)
         if self.common_words not in ("skip", "capitalised", "all"):
@@ -157,7 +163,7 @@ class AnnotateOptions:
 
     def types_of(self, label: str) -> tuple[str, ...]:
         """The types that a span with a label is linked to."""
-        return _as_types(self.label_types[label]) if label in self.label_types else tuple(self.types)
+        return _as_tuple(self.label_types[label]) if label in self.label_types else tuple(self.types)
 
     def updated(self, **keywords: Unpack[AnnotateKeywords]) -> AnnotateOptions:
         """These options with some fields replaced."""
@@ -182,8 +188,8 @@ class AnnotateKeywords(TypedDict, total=False):
     offsets: OffsetUnit
 
 
-def _as_types(types: Sequence[str]) -> tuple[str, ...]:
-    return (types,) if isinstance(types, str) else tuple(types)
+def _as_tuple(values: Sequence[str]) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(values)
 
 
 def check_threshold(threshold: float | None) -> None:

@@ -51,10 +51,21 @@ class _WithCandidates(_Linked):
     limit: int | None = Field(
         None, ge=1, description=f"Most candidates; by default what the answer needs, to {DEFAULT_LIMIT}."
     )
+    languages: Texts = Field(
+        [], description="Only names in one of these languages, such as de, and names without a stated language."
+    )
 
     def options(self, context: str | None = None) -> LinkOptions:
         """The options of the linker."""
-        return LinkOptions(tuple(self.types), self.type_mode, self.limit, self.threshold, self.on_tie, context)
+        return LinkOptions(
+            tuple(self.types),
+            self.type_mode,
+            self.limit,
+            self.threshold,
+            self.on_tie,
+            context,
+            languages=tuple(self.languages),
+        )
 
 
 _MOST_BIAS = 20.0
@@ -229,6 +240,7 @@ class CandidateAnswer(BaseModel):
     kb: str
     canonical_name: str
     name: str
+    language: str | None
     types: list[str]
     kb_types: list[str]
     description: str | None

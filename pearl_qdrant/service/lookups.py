@@ -78,6 +78,7 @@ class EntityAnswer(BaseModel):
     entity_id: str
     canonical_name: str
     aliases: list[str]
+    languages: dict[str, str]
     types: list[str]
     kb_types: list[str]
     description: str | None
@@ -96,7 +97,7 @@ async def entity(kb: str, entity_id: str, collections: CollectionsHere, collecti
             continue
         record: dict[str, Any] = {"collection": handle.name, "kb": kb}
         record |= {name: getattr(found, name) for name in EntityAnswer.model_fields if name not in record}
-        return json_answer({**record, "extra": dict(found.extra)})
+        return json_answer({**record, "extra": dict(found.extra), "languages": dict(found.languages)})
     raise EntityNotFoundError(entity_id, [handle.name for handle in handles] or [f"base {kb}"])
 
 

@@ -234,6 +234,8 @@ class Strict(BaseModel):
 LIMITS = (
     Limit("types", "max_types", "items"),
     Limit("types", "max_mention_characters", "characters of each"),
+    Limit("languages", "max_types", "items"),
+    Limit("languages", "max_mention_characters", "characters of each"),
     Limit("type", "max_types", "items"),  # a type that can be given once has none
     Limit("mentions", "max_mentions", "items"),
     Limit("mentions", "max_mention_characters", "characters of each"),

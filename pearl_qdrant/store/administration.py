@@ -76,11 +76,13 @@ class CollectionDescription:
         manifest: Its base, model and counts.
         status: Its points, graph and indexes.
         types: Points by value of each type field; the most frequent values.
+        languages: Names by language; the most frequent ones.
     """
 
     manifest: Manifest
     status: CollectionStatus
     types: dict[str, dict[str, int]]
+    languages: dict[str, int]
 
     @property
     def problem(self) -> str | None:
@@ -100,6 +102,7 @@ class CollectionDescription:
             "is_finalized": status.is_finalized,
             "problem": self.problem,
             "types": self.types,
+            "languages": self.languages,
         }
 
 
@@ -189,7 +192,10 @@ def describe_collection(name: str, *, store: StoreLike = None) -> CollectionDesc
         collection = opened.open(name, read_only=True)
         try:
             return CollectionDescription(
-                collection.manifest, collection.status(), collection.type_counts(limit=SHOWN_TYPES)
+                collection.manifest,
+                collection.status(),
+                collection.type_counts(limit=SHOWN_TYPES),
+                collection.language_counts(limit=SHOWN_TYPES),
             )
         finally:
             collection.close()

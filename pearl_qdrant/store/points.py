@@ -54,6 +54,7 @@ def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) 
                 predicted_type=kind.predicted_types[row] if kind else None,
                 type_probability=kind.type_probabilities[row] if kind else None,
                 popularity=entity.popularity,
+                language=entity.languages.get(name),
                 extra=entity.extra,
             )
         )
@@ -96,6 +97,7 @@ def plain_points(kb: str, entities: Iterable[Entity]) -> list[NamePoint]:
             types=entity.types,
             description=entity.description,
             popularity=entity.popularity,
+            language=entity.languages.get(name),
             extra=entity.extra,
         )
         for entity, name in names_of(entities)
@@ -115,6 +117,7 @@ def entity_from_points(points: Sequence[NamePoint]) -> Entity:
         description=first.description,
         extra=dict(first.extra),
         popularity=first.popularity,
+        languages={p.name: p.language for p in points if p.language is not None},
     )
 
 

@@ -23,7 +23,7 @@ from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.rows import NameRows
-from pearl_qdrant.store.schema import FACET_FIELDS, Checkpoint, Manifest, NamePoint, point_id
+from pearl_qdrant.store.schema import FACET_FIELDS, LANGUAGE_FIELD, Checkpoint, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import (
     IsMatch,
     MakeSlipQuery,
@@ -90,11 +90,22 @@ class PointFilter:
         entity_ids: The point has one of these entity ids; empty: no condition.
         names: The point has one of these names; empty: no condition.
         types: The point has one of these types, as in `NamePoint.filter_types`; empty: no condition.
+        languages: The name has one of these languages, or none is stated for it; empty: no condition.
     """
 
     entity_ids: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+
+
+_NO_SINGLE_LANGUAGE = ("mul", "und", "zxx")
+"""ISO 639 codes of names that are of several languages, of an unknown one and of none."""
+
+
+def _with_any(languages: Sequence[str]) -> tuple[str, ...]:
+    """The values that pass a filter by language; empty for no filter."""
+    return (*keep_valid(languages), *_NO_SINGLE_LANGUAGE) if languages else ()
 
 
 class Collection(ABC):
@@ -202,7 +213,7 @@ class Collection(ABC):
         valid_types = keep_valid(types)
         if types and not valid_types:
             return [[] for _ in range(len(vectors))]
-        return search_dense(self._engine(tuple(valid_types), limit), vectors, limit=limit)
+        return search_dense(self._engine(PointFilter(types=tuple(valid_types)), limit), vectors, limit=limit)
 
     def search_hybrid(
         self,
@@ -212,6 +223,7 @@ class Collection(ABC):
         limit: int,
         lexical_limit: int,
         types: Sequence[str] = (),
+        languages: Sequence[str] = (),
         is_match: IsMatch | None = None,
         keys: SparseRows | None = None,
         slips: MakeSlipQuery | None = None,
@@ -227,6 +239,8 @@ class Collection(ABC):
             lexical_limit: Find at most this many names by n-grams for each query; > 0. Of names with an equal n-gram
                 score, the first by id.
             types: As in `search`.
+            languages: Keep only names in one of these languages, and those for which the base states no single one.
+                Empty: no filter.
             is_match: If it is true for a name that shares a key, the query is searched by keys and quickly by vector;
                 if for one that slips find, by keys and slips alone.
             keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them.
@@ -247,7 +261,7 @@ class Collection(ABC):
             return [[] for _ in range(len(vectors))]
         return search_hybrid(
             # The caller wants `lexical_limit` names. `limit` is a little larger, and is cut to what is allowed.
-            self._engine(tuple(valid_types), lexical_limit),
+            self._engine(PointFilter(types=tuple(valid_types), languages=_with_any(languages)), lexical_limit),
             vectors,
             lexical,
             limit=limit,
@@ -258,9 +272,17 @@ class Collection(ABC):
         )
 
     def find(
-        self, *, entity_ids: Sequence[str] = (), names: Sequence[str] = (), types: Sequence[str] = (), limit: int
+        self,
+        *,
+        entity_ids: Sequence[str] = (),
+        names: Sequence[str] = (),
+        types: Sequence[str] = (),
+        languages: Sequence[str] = (),
+        limit: int,
     ) -> list[NamePoint]:
         """Find points by exact entity id or exact name (at least one must be given), ordered by point id.
+
+        `types` and `languages` are those of `search_hybrid`.
 
         Raises:
             ValueError: If neither is given, or `limit` is not positive.
@@ -276,7 +298,7 @@ class Collection(ABC):
         # A condition takes a limited number of values: one filter for each pair of parts. If no id or no name is
         # valid, there is no part, so no filter, and nothing is found.
         pages = [
-            self._scroll(PointFilter(id_part, name_part, valid_types), page)
+            self._scroll(PointFilter(id_part, name_part, valid_types, _with_any(languages)), page)
             for id_part, name_part in product(self._cut(entity_ids), self._cut(names))
         ]
         return list(islice(merge(*pages, key=lambda point: point.id), limit))
@@ -332,6 +354,10 @@ class Collection(ABC):
         """
         return {field: self._count_values(field, limit) for field in FACET_FIELDS}
 
+    def language_counts(self, limit: int = 1000) -> dict[str, int]:
+        """Count names by language, most frequent first; names without a stated language do not count."""
+        return self._count_values(LANGUAGE_FIELD, limit)
+
     def has_type(self, name: str) -> bool:
         """Whether any point passes a filter for this type; always exact, while `type_counts` may be cut."""
         valid = tuple(keep_valid([name]))
@@ -383,8 +409,8 @@ class Collection(ABC):
         """
 
     @abstractmethod
-    def _engine(self, types: tuple[str, ...], n_wanted: int) -> SearchEngine:
-        """Return the engine for searches under a type filter; without types there is no filter.
+    def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
+        """Return the engine for searches under a filter.
 
         Raises:
             StoreRejectedError: If a query may not return `n_wanted` points.

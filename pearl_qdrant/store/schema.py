@@ -30,13 +30,16 @@ LEXICAL = "lexical"
 FILTER_FIELD = "filter_types"
 """Payload field of the type filter, `NamePoint.filter_types`. A filter over three fields took ten times as long."""
 
-INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FILTER_FIELD)
+LANGUAGE_FIELD = "language"
+"""Payload field of the language of a name, which is also filtered."""
+
+INDEXED_FIELDS = ("entity_id", "name", "kb_types", "types", "predicted_type", FILTER_FIELD, LANGUAGE_FIELD)
 """Keyword payload indexes. They are made before the graph: Qdrant links the graph only for fields indexed by then."""
 
 FACET_FIELDS = ("kb_types", "types", "predicted_type")
 """Type fields that are counted by value."""
 
-MANIFEST_VERSION = 3
+MANIFEST_VERSION = 4
 
 # Any fixed namespace works, but it must never change: all point ids depend on it.
 _NAMESPACE = uuid.UUID("8f9e1a52-6a0b-5d43-9a57-2d1f0c1b7e11")
@@ -83,6 +86,7 @@ class NamePoint:
         predicted_type: Second part of `phrase_type`.
         type_probability: Marginal probability of `predicted_type` over the lexical classes, in [0, 1].
         popularity: As in `records.Entity`; not in the payload if it is None.
+        language: Code of the language of `name`, in lower case; None, and not in the payload, if the base states none.
         extra: Further fields of the reader; never one of the names above.
     """
 
@@ -99,6 +103,7 @@ class NamePoint:
     predicted_type: str | None = None
     type_probability: float | None = None
     popularity: float | None = None
+    language: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -134,6 +139,8 @@ class NamePoint:
             payload["type_probability"] = self.type_probability
         if self.popularity is not None:
             payload["popularity"] = self.popularity
+        if self.language is not None:
+            payload[LANGUAGE_FIELD] = self.language
         return payload
 
     @classmethod
@@ -148,7 +155,7 @@ class NamePoint:
             parsed = msgspec.convert(given, _Payload)
         except msgspec.ValidationError as error:
             raise ManifestError(collection, f"the payload of a point is not valid: {error}") from error
-        extra = {key: str(value) for key, value in given.items() if key not in _OWN_FIELDS}
+        extra = {key: str(value) for key, value in given.items() if key not in OWN_FIELDS}
         return cls(**msgspec.structs.asdict(parsed), extra=extra)
 
     @classmethod
@@ -180,6 +187,7 @@ class _Payload(msgspec.Struct, gc=False):
     predicted_type: str | None = None
     type_probability: float | None = None
     popularity: float | None = None
+    language: str | None = None
 
 
 class _PlainPayload(_Payload, forbid_unknown_fields=True, gc=False):
@@ -189,7 +197,8 @@ class _PlainPayload(_Payload, forbid_unknown_fields=True, gc=False):
 
 
 _read_plain = msgspec.json.Decoder(_PlainPayload).decode
-_OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))
+OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))
+"""Keys of a payload that no further field may have."""
 
 
 class Checkpoint(BaseModel):

@@ -154,7 +154,10 @@ TRIPLES = [
     (T + "a", "http://www.w3.org/1999/02/22-rdf-syntax-ns#type", "<http://xmlns.com/foaf/0.1/Person>"),
     (T + "b", "http://xmlns.com/foaf/0.1/name", '"Toy Works"@en'),
 ]
-PEOPLE = [Entity(T + "a", "Anna Toy", ('A "T" ä',), ("Person",), ("PERSON",)), Entity(T + "b", "Toy Works")]
+PEOPLE = [
+    Entity(T + "a", "Anna Toy", ('A "T" ä',), ("Person",), ("PERSON",), languages={'A "T" ä': "en"}),
+    Entity(T + "b", "Toy Works", languages={"Toy Works": "en"}),
+]
 
 
 def rows(end: str = " .") -> str:
@@ -170,29 +173,31 @@ SYNTAXES = {
     "Turtle": "# toys\n" + PREFIXES + 't:a foaf:name """Anna Toy""" ;\n foaf:nick \'A "T" ä\'@en ;\n a foaf:Person .\n'
     't:b foaf:name "Toy Works"@en .',
     "Turtle without prefixes": "<http://toy.example/a> a <http://xmlns.com/foaf/0.1/Person> ; foaf:name 'Anna Toy' ;\n"
-    ' foaf:nick "A \\"T\\" ä" . <http://toy.example/b> foaf:name "Toy Works" .',
+    ' foaf:nick "A \\"T\\" ä"@en . <http://toy.example/b> foaf:name "Toy Works"@EN .',
     "SPARQL prefixes": 'PREFIX f: <http://xmlns.com/foaf/0.1/>\nBASE <http://toy.example/>\n<a> f:name "Anna Toy" ;'
-    'f:nick "A \\"T\\" ä" ; a f:Person . <b> f:name "Toy Works" .',
-    "TriG": PREFIXES + 't:g { t:a foaf:name "Anna Toy" ; foaf:nick "A \\"T\\" ä" ; a foaf:Person } '
-    '{ t:b foaf:name "Toy Works" }',
+    'f:nick "A \\"T\\" ä"@en ; a f:Person . <b> f:name "Toy Works"@en .',
+    "TriG": PREFIXES + 't:g { t:a foaf:name "Anna Toy" ; foaf:nick "A \\"T\\" ä"@en ; a foaf:Person } '
+    '{ t:b foaf:name "Toy Works"@en }',
     "RDF/XML": '<?xml version="1.0" encoding="UTF-8"?>\n<!-- people -->\n<rdf:RDF '
     'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:f="http://xmlns.com/foaf/0.1/" xml:base="http://toy.example/x">'
     '<f:Person rdf:about="a"><f:name>Anna Toy</f:name><f:nick xml:lang="en">A "T" &#228;</f:nick></f:Person>'
-    '<rdf:Description rdf:about="b" f:name="Toy Works"/></rdf:RDF>\n<!-- end -->',
+    '<rdf:Description rdf:about="b" xml:lang="en" f:name="Toy Works"/></rdf:RDF>\n<!-- end -->',
     "JSON-LD": json.dumps(
         {
             "@context": {"f": "http://xmlns.com/foaf/0.1/", "t": T},
             "@graph": [
-                {"@id": "t:a", "@type": "f:Person", "f:name": "Anna Toy", "f:nick": 'A "T" ä'},
+                {"@id": "t:a", "@type": "f:Person", "f:name": "Anna Toy",
+                 "f:nick": {"@value": 'A "T" ä', "@language": "en"}},
                 {"@id": "t:b", "f:name": {"@value": "Toy Works", "@language": "en"}},
             ],
         }
     ),
     "JSON-LD list": json.dumps(
         [
-            {"@id": T + "a", "http://xmlns.com/foaf/0.1/name": "Anna Toy", "http://xmlns.com/foaf/0.1/nick": 'A "T" ä',
+            {"@id": T + "a", "http://xmlns.com/foaf/0.1/name": "Anna Toy",
+             "http://xmlns.com/foaf/0.1/nick": {"@value": 'A "T" ä', "@language": "en"},
              "@type": "http://xmlns.com/foaf/0.1/Person"},
-            {"@id": T + "b", "http://xmlns.com/foaf/0.1/name": "Toy Works"},
+            {"@id": T + "b", "http://xmlns.com/foaf/0.1/name": {"@value": "Toy Works", "@language": "en"}},
         ]
     ),
 }  # fmt: skip

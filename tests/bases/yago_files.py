@@ -52,8 +52,9 @@ PARIS = Entity(
     ("GPE",),
     "capital of France",
     {"wikidata_id": "Q90"},
+    languages={"Paris": "en", "City of Light": "en"},
 )
-ELVIS = Entity("Elvis_Presley", "Elvis Presley", (), ("Person",), ("PERSON",))
+ELVIS = Entity("Elvis_Presley", "Elvis Presley", (), ("Person",), ("PERSON",), languages={"Elvis Presley": "en"})
 CAFE = Entity("Caf_u00e9___u0028_bar_u0029_", "Café (bar)", (), ("Place",), ("LOC",))
 VILLAGE = Entity("Tiny_Village_Q7", "Tiny Village", (), ("City", "AdministrativeArea", "Place"), ("GPE",))
 

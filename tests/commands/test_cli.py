@@ -82,6 +82,31 @@ def test_ingest_says_in_words_what_happened(run: Run, base: Path, model: Path) -
     assert again[0] == "base: 4 entities with 8 names, stored before"
 
 
+def test_names_keep_the_language_of_their_base(run: Run, tmp_path: Path, model: Path) -> None:
+    """It is shown, chooses which names are found, and is mended by an update."""
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    triples = f'<u:bank> {label} "bank"@en . <u:bench> {label} "Bank"@de . <u:sofa> {label} "Sofa"@en .'
+    base = tmp_path / "things.ttl"
+    base.write_text(triples)
+    languages = ("--language", "en", "--language", "de")
+    assert run("ingest", str(base), *languages, "--model", str(model)).status == 0
+
+    def linked(mention: str, *options: str) -> list[object]:
+        (link,) = run("link", mention, "--json", "--threshold", "0", "--limit", "1", *options).lines()
+        (best,) = link["candidates"]
+        return [best["entity_id"], best["language"]]
+
+    assert linked("bank", "--name-language", "de") == ["u:bench", "de"]
+    assert linked("Bank", "--name-language", "en") == ["u:bank", "en"]
+    assert run("collections", "show", "things", "--json").lines()[0]["languages"] == {"en": 2, "de": 1}
+    assert "languages  en 2, de 1" in run("collections", "show", "things").out
+    assert run("entities", "show", "u:bench", "--json").lines()[0]["languages"] == {"Bank": "de"}
+    base.write_text(triples.replace('"Sofa"@en', '"Sofa"@de'))
+    report = run("ingest", str(base), *languages, "--model", str(model), "--update", "--json").lines()[0]
+    assert (report["changed"], report["added"]) == (1, 0)
+    assert run("collections", "show", "things", "--json").lines()[0]["languages"] == {"de": 2, "en": 1}
+
+
 def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
     """A linked mention shows its entity; JSON has every documented field."""
     words = loaded("link", "nytimes.com", "--threshold", "0")
@@ -99,7 +124,7 @@ def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
         list(candidates[0])
         == (
             "entity_id kb canonical_name name kb_types types phrase_type type_probability description popularity "
-            "dense_score lexical_score score probability tie"
+            "dense_score lexical_score score probability tie language"
         ).split()
     )
 

@@ -162,6 +162,21 @@ def test_alternate_names_belong_to_the_places_beside_them(tmp_path: Path) -> Non
     assert list(read(cities, names)) == ["1"]
     assert list(read(names, languages=("fi", "en"))["1"].names()) == ["Lelula", "Toyburg City"]
     assert list(read(names, languages=("fi",))["1"].names()) == ["Lelula"]
+    assert read(cities, names)["1"].languages == {"Toyburg City": "en", "Lelula": "fi"}
+
+
+@pytest.mark.parametrize("name, languages", [
+    ("edges.tsv", {"Toyland Anna": "en", "Anna of Toyland": "en"}), ("yagoLabels.tsv", {"Toy Town": "eng", "Toyburg": "eng"}),
+    ("query.tsv", {"Anna": "en", "Ann": "en", "Annie": "en"}), ("query.csv", {}),
+])  # fmt: skip
+def test_names_have_the_language_that_is_written_beside_them(
+    tmp_path: Path, name: str, languages: dict[str, str]
+) -> None:
+    """A tag as in 'text'@en is the language of the name; a table without tags states none."""
+    path = tmp_path / name
+    path.write_text(CASES[name][1], encoding="utf-8")
+
+    assert next(iter(read(path).values())).languages == languages
 
 
 @pytest.mark.parametrize("form", ["folder", "zip", "files"])

@@ -46,6 +46,7 @@ WOOD = Entity(
     (),
     "A toy made of wood.",
     {"wikidata_id": "Q7", "notation": "T1"},
+    languages={"wooden toy": "en", "toy of wood": "en", "woodn toy": "en", "timber toy": "en-gb"},
 )
 
 
@@ -55,9 +56,9 @@ def test_a_thesaurus_is_read() -> None:
     wood, toy, kite, doll = read(SKOS, report=report)
 
     assert wood == WOOD
-    assert toy == Entity(T + "c0", "toy", (), (T + "scheme",), (), None, {"alt_ids": T + "c4"})
+    assert toy == Entity(T + "c0", "toy", (), (T + "scheme",), (), None, {"alt_ids": T + "c4"}, languages={"toy": "en"})
     assert (kite.canonical_name, kite.kb_types) == ("kite", (T + "c0", T + "scheme"))
-    assert doll == Entity(T + "c3", "nukke", ("nukki",), (), (), None, {"language": "fi"})
+    assert doll == Entity(T + "c3", "nukke", ("nukki",), languages={"nukke": "fi", "nukki": "fi"})
     assert report.filtered == {"not_a_term": 2, "obsolete": 1, "other_language": 3, "blank_node": 1}
     assert report.notes[0].endswith("base: Turtle, thesaurus (SKOS)")
     assert report.notes[1] == "1 entities have no name in these languages; they keep one in another language"
@@ -66,22 +67,31 @@ def test_a_thesaurus_is_read() -> None:
 @pytest.mark.parametrize(
     "languages, names, language",
     [
-        ((), ["wooden toy", "toy of wood", "woodn toy", "timber toy"], None),
-        (("fi",), ["puulelu"], None),
-        (("fi", "en"), ["puulelu", "wooden toy", "toy of wood", "woodn toy", "timber toy"], None),
+        ((), ["wooden toy", "toy of wood", "woodn toy", "timber toy"], "en"),
+        (("fi",), ["puulelu"], "fi"),
+        (("fi", "en"), ["puulelu", "wooden toy", "toy of wood", "woodn toy", "timber toy"], "fi"),
         (("sv", "EN"), ["wooden toy", "toy of wood", "woodn toy", "timber toy"], "en"),
-        (("en-GB",), ["timber toy"], None),
-        (("fi", "all"), ["puulelu", "wooden toy", "toy of wood", "timber toy", "Holzspielzeug", "woodn toy"], None),
-        (("*",), ["wooden toy", "toy of wood", "woodn toy", "timber toy", "puulelu", "Holzspielzeug"], None),
+        (("en-GB",), ["timber toy"], "en-gb"),
+        (("fi", "all"), ["puulelu", "wooden toy", "toy of wood", "timber toy", "Holzspielzeug", "woodn toy"], "fi"),
+        (("*",), ["wooden toy", "toy of wood", "woodn toy", "timber toy", "puulelu", "Holzspielzeug"], "en"),
     ],
 )
-def test_languages_decide_the_names(languages: tuple[str, ...], names: list[str], language: str | None) -> None:
+def test_languages_decide_the_names(languages: tuple[str, ...], names: list[str], language: str) -> None:
     """The first language gives the canonical name, others are aliases, and those not asked for are left out."""
     wood = read(SKOS, languages=languages)[0]
 
     assert sorted(wood.names()) == sorted(names)
     assert wood.canonical_name == names[0]
-    assert wood.extra.get("language") == language
+    assert wood.languages[wood.canonical_name] == language
+    assert set(wood.languages) == set(wood.names())
+
+
+def test_a_name_of_several_languages_has_the_first_requested_one() -> None:
+    """Else the first that the base states; without a tag it has none."""
+    text = PREFIXES + 't:a rdfs:label "Anna"@fr, "Anna"@fi, "Anna", "Ännchen"@DE, "Anja" .'
+
+    assert read(text, languages=("fi", "fr", "de"))[0].languages == {"Anna": "fi", "Ännchen": "de"}
+    assert read(text, languages=("de", "all"))[0].languages == {"Anna": "fr", "Ännchen": "de"}
 
 
 def test_a_name_without_a_language_comes_after_the_requested_ones() -> None:
@@ -148,11 +158,13 @@ def test_general_vocabularies_are_known() -> None:
     report = ReadReport(max_errors=0)
     anna, book, town = read(text, report=report)
 
-    assert anna == Entity(T + "1", "Anna", ("Anna T.", "Annie"), ("Person",), ("PERSON",))
+    english = dict.fromkeys(("Anna", "Anna T.", "Annie"), "en")
+    assert anna == Entity(T + "1", "Anna", ("Anna T.", "Annie"), ("Person",), ("PERSON",), languages=english)
     assert book == Entity(
         T + "2", "Toy Book", (), (T + "Maker", T + "Company", "Organization"), ("ORG",), "About toys."
     )
-    assert town == Entity(T + "3", "Toyville", (), ("City",), ("GPE",), None, {"wikidata_id": "Q3"})
+    assert (town.canonical_name, town.extra) == ("Toyville", {"wikidata_id": "Q3"})
+    assert (town.kb_types, town.types) == (("City",), ("GPE",))
     assert report.filtered == {"not_a_term": 1, "no_name": 1, "other_language": 1}
 
 
@@ -205,7 +217,7 @@ def test_labels_that_are_nodes_are_followed() -> None:
     """
     )
 
-    assert read(text) == [Entity(T + "c", "toy", ("plaything",))]
+    assert read(text) == [Entity(T + "c", "toy", ("plaything",), languages={"toy": "en", "plaything": "en"})]
 
 
 def test_classes_can_be_chosen() -> None:
@@ -368,7 +380,7 @@ def test_wikidata_is_read_as_from_json(tmp_path: Path) -> None:
         ({"classes": ("person",)}, "not the id of a class: person"),
     ]
 
-    assert read(text) == [Entity("Q5", "human")]
+    assert read(text) == [Entity("Q5", "human", languages={"human": "en"})]
     for option, message in options:
         with pytest.raises((InputError, OptionError), match=message):
             read(text, **option)

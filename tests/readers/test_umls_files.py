@@ -58,6 +58,7 @@ def test_every_form_of_a_release_gives_the_same_entities(tmp_path: Path, form: s
         None,
         {"sab": "MADEUP,OTHER", "srl": "0"},
         2.0,  # as many sources
+        {"Heart scare": "en", "Heart fright": "en"},
     )
     assert entities[DRUG].kb_types[:3] == ("T109", "Organic Chemical", "A1.4.1.2.1")
     assert entities[DRUG].kb_types.count("CHEM") == entities[DRUG].kb_types.count("A1") == 1
@@ -306,6 +307,20 @@ def test_semantic_types_need_their_file(tmp_path: Path) -> None:
 def test_languages_are_given_as_one_likes(given: str, code: str) -> None:
     """ISO 639-1, 639-2 and UMLS's own codes are understood."""
     assert umls_language(given) == code
+
+
+def test_a_name_has_the_language_of_its_atom(tmp_path: Path) -> None:
+    """As ISO 639-1 has it where it has a code; of several languages the first requested one."""
+    rows = [
+        atom(HEART, "Sydän", "A1", LAT="FIN"),
+        atom(HEART, "Cor", "A2", LAT="LAT"),
+        atom(HEART, "Cor", "A3", LAT="SPA"),
+    ]
+    (first,) = read_rows(tmp_path, rows, languages=("fi", "LAT", "es"))
+    (second,) = read_rows(tmp_path, rows, languages=("es", "LAT", "fi"))
+
+    assert first.languages == {"Sydän": "fi", "Cor": "lat"}
+    assert second.languages == {"Sydän": "fi", "Cor": "es"}
 
 
 @pytest.mark.parametrize("options", [{"languages": ("english",)}, {"srl_max": -1}])

@@ -143,8 +143,16 @@ def test_truthy_triples_give_the_same_entities(encode: Any) -> None:
     report = ReadReport(max_errors=0)
 
     assert read_truthy(encode(TRUTHY.encode()), report) == [
-        Entity("Q7", 'Ada "Example" Ä', ("A. Example", "Ada"), ("Q5", "Q215627"), ("PERSON",), "made-up writer"),
-        Entity("Q5", "human", (), ("Q215627",), ("PERSON",)),
+        Entity(
+            "Q7",
+            'Ada "Example" Ä',
+            ("A. Example", "Ada"),
+            ("Q5", "Q215627"),
+            ("PERSON",),
+            "made-up writer",
+            languages={'Ada "Example" Ä': "en", "A. Example": "en", "Ada": "mul"},
+        ),
+        Entity("Q5", "human", (), ("Q215627",), ("PERSON",), languages={"human": "en"}),
     ]
     assert {key: report.filtered[key] for key in ("not_an_item", "no_label", "wikimedia_internal")} == {
         "not_an_item": 1,
@@ -264,6 +272,7 @@ def test_an_item_is_an_entity() -> None:
         "made-up writer",
         {"sitelinks": "2"},
         2.0,
+        {"Ada Example": "en", "A. Example": "en", "Ada": "mul"},
     )
 
 
@@ -275,7 +284,7 @@ def test_a_class_is_an_entity_with_the_classes_above_it() -> None:
 
 
 def test_languages_fall_back_in_order() -> None:
-    """The requested languages in order, then mul, then English; another language of the name is noted."""
+    """The requested languages in order, then mul, then English; each name has its own."""
     rows = dump(
         ADA,
         item(1, {"de": "Eins", "mul": "Un", "en": "One"}),
@@ -287,12 +296,13 @@ def test_languages_fall_back_in_order() -> None:
     report = ReadReport()
     entities = read(rows, ReadOptions(languages=("fi", "DE")), report)
 
-    assert [(list(e.names()), e.extra.get("language")) for e in entities] == [
-        (["Ada Esimerkki", "Ada"], None),
-        (["Eins", "Un"], "de"),
-        (["Un", "I"], "mul"),
-        (["One", "1", "eins"], "en"),
+    assert [list(e.languages.items()) for e in entities] == [
+        [("Ada Esimerkki", "fi"), ("Ada", "mul")],
+        [("Eins", "de"), ("Un", "mul")],
+        [("Un", "mul"), ("I", "mul")],
+        [("One", "en"), ("1", "en"), ("eins", "de")],
     ]
+    assert [list(e.names()) for e in entities] == [list(e.languages) for e in entities]
     assert report.filtered == {"no_label": 2}
     assert entities[0].description == "made-up writer"
 
@@ -314,7 +324,7 @@ def test_empty_maps_may_be_lists() -> None:
     """A dump may write an empty map as []."""
     row = item(1, aliases={}, claims=[], sitelinks=[], descriptions=[]) | {"aliases": []}
 
-    assert read(dump(row)) == [Entity("Q1", "name 1", extra={"sitelinks": "0"}, popularity=0.0)]
+    assert read(dump(row)) == [Entity("Q1", "name 1", (), (), (), None, {"sitelinks": "0"}, 0.0, {"name 1": "en"})]
     assert read(dump(row, item(2) | {"labels": []}), report=(report := ReadReport()))
     assert report.filtered == {"no_label": 1}
 

@@ -66,7 +66,7 @@ def test_a_zip_is_read_as_its_folder_is(tmp_path: Path) -> None:
 
 def test_yago_4_is_joined_from_its_files(tmp_path: Path) -> None:
     """Names, types, classes and Wikidata ids are joined from files in different orders; others are excluded."""
-    elvis = Entity("Elvis_Presley", "Elvis Presley", (), ("Person",), ("PERSON",), None, {"wikidata_id": "Q303"})
+    elvis = replace(ELVIS, extra={"wikidata_id": "Q303"})
 
     assert sorted(read(write(tmp_path, YAGO_4)), key=repr) == [elvis, PARIS]
 
@@ -95,8 +95,9 @@ def test_languages_are_chosen_in_their_order(tmp_path: Path) -> None:
 
     assert list(paris.names()) == ["Paris", "París", "Ville Lumière", "City of Light"]
     assert paris.kb_types == PARIS.kb_types
-    assert (elvis, cafe, village) == (replace(ELVIS, extra={"language": "en"}), CAFE, VILLAGE)
-    assert nowhere == Entity("Nowhere", "Nulle part")
+    assert paris.languages == {"Paris": "fr", "París": "es", "Ville Lumière": "fr", "City of Light": "en"}
+    assert (elvis, cafe, village) == (ELVIS, CAFE, VILLAGE)
+    assert nowhere == Entity("Nowhere", "Nulle part", languages={"Nulle part": "fr"})
 
 
 def test_several_labels_make_one_canonical_name(tmp_path: Path) -> None:
@@ -109,12 +110,14 @@ def test_several_labels_make_one_canonical_name(tmp_path: Path) -> None:
     ]
     for i, order in enumerate((rows, rows[::-1])):
         folder = write(tmp_path / str(i), {"yago-facts.ttl": turtle("\n".join(order))})
-        assert read(folder) == [Entity("A", "a", ("b", "0"))]
+        assert read(folder) == [Entity("A", "a", ("b", "0"), languages={"a": "en", "b": "en"})]
     alternates = (
         'yago:B schema:alternateName "y"@en\nyago:B schema:alternateName "x"@en\nyago:B schema:alternateName " "@en'
     )
 
-    assert read(write(tmp_path / "c", {"yago-facts.ttl": turtle(alternates)})) == [Entity("B", "x", ("y",))]
+    assert read(write(tmp_path / "c", {"yago-facts.ttl": turtle(alternates)})) == [
+        Entity("B", "x", ("y",), languages={"x": "en", "y": "en"})
+    ]
 
 
 def test_what_is_no_entity_is_left_out(tmp_path: Path) -> None:

@@ -44,6 +44,20 @@ def test_options_of_the_linker_count(client: TestClient) -> None:
     assert (nil["entity_id"], nil["nil_reason"]) == (None, "below_threshold")
 
 
+def test_languages_choose_the_names(client: TestClient) -> None:
+    """A name in another language is not found; one without a language is. Answers show the language of the name."""
+    found, other = (
+        client.post("/v1/link", json={"mentions": ["Big Apple"], "languages": [code], "threshold": 0}).json()
+        for code in ("en", "fi")
+    )
+    refused = client.post("/v1/link", json={"mentions": ["Big Apple"], "languages": ["en"] * 5})
+
+    assert [found["links"][0]["candidates"][0][key] for key in ("name", "language")] == ["Big Apple", "en"]
+    assert {one["language"] for one in other["links"][0]["candidates"]} == {None}
+    assert (refused.status_code, refused.json()["where"]) == (422, "languages")
+    assert client.get("/v1/entities/base/nyc").json()["languages"] == {"Big Apple": "en"}
+
+
 def test_a_list_adapts_the_decision_to_itself(service_settings: ServiceSettings) -> None:
     """With `adapt` the answer says what was estimated, and its `nil_bias` counts in later requests; few mentions are
     refused.

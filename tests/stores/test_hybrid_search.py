@@ -70,6 +70,31 @@ def test_each_search_has_its_own_limit(collection: Collection) -> None:
     assert len(hybrid(collection, [1.0], "kobenhavn", limit=3, lexical_limit=1)) == 4
 
 
+def test_a_filter_by_language_keeps_names_without_one(collection: Collection) -> None:
+    """By vector, by spelling and by the name itself; a name of several languages passes too."""
+    names = [
+        ("1", "Genf", "de"),
+        ("2", "Geneva", "en"),
+        ("3", "Genève", "fr"),
+        ("4", "Genf VD", None),
+        ("5", "GE", "mul"),
+    ]
+    put(collection, *((point(key, name, language=code), [1.0, float(key) / 10]) for key, name, code in names))
+
+    def names_in(*languages: str, types: tuple[str, ...] = ()) -> set[str]:
+        options = {"limit": 9, "lexical_limit": 9, "types": types, "languages": languages}
+        (hits,) = collection.search_hybrid(unit([1.0]), ngram_rows(["Genf"]), **options)
+        return {hit.point.name for hit in hits}
+
+    assert names_in("de") == {"Genf", "Genf VD", "GE"}
+    assert names_in("fr", "en", types=("ORG",)) == {"Geneva", "Genève", "Genf VD", "GE"}
+    assert names_in("\ud800") == {"Genf VD", "GE"}
+    assert names_in("de", types=("GPE",)) == set()
+    assert len(names_in()) == 5
+    assert collection.find(names=["Geneva", "GE"], languages=("de",), limit=9) == [point("5", "GE", language="mul")]
+    assert collection.language_counts() == {"de": 1, "en": 1, "fr": 1, "mul": 1}
+
+
 def test_the_type_filter_holds_for_spelling_too(collection: Collection) -> None:
     """Neither search finds a name of another type."""
     put(collection, *cities())

@@ -31,7 +31,8 @@ def test_what_is_written_comes_back_whole(collection: Collection) -> None:
         lexical_class="NP",
         predicted_type="ORG",
         type_probability=0.97,
-        extra={"language": "en"},
+        language="en",
+        extra={"source": "dump"},
     )
     put(collection, (full, [1.0]))
 

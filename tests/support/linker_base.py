@@ -17,7 +17,7 @@ from pearl_qdrant.store.server.store import ServerStore
 ENTITIES = [
     Entity("nyt", "The New York Times", ("NYTimes", "nytimes.com"), ("ORG", "newspaper"), ("ORG",), "A newspaper"),
     Entity("nyp", "New York Post", ("nypost.com",), ("ORG", "newspaper"), ("ORG",)),
-    Entity("nyc", "New York", ("Big Apple", "NYC"), ("GPE", "city"), ("GPE",)),
+    Entity("nyc", "New York", ("Big Apple", "NYC"), ("GPE", "city"), ("GPE",), languages={"Big Apple": "en"}),
     Entity("nys", "New York State", ("New York",), ("GPE", "state"), ("GPE",)),
     Entity("mi", "myocardial infarction", ("heart attack",), ("disease",), ("OTHER",)),
     Entity("paper", "\U0001f5de", ("rolled paper",), ("symbol",)),

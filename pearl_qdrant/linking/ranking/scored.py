@@ -109,6 +109,7 @@ class ScoredEntity:
             type_probability=point.type_probability,
             description=point.description,
             popularity=point.popularity,
+            language=point.language,
             dense_score=self.name.dense,
             lexical_score=self.name.lexical,
             score=self.logit,
@@ -155,6 +156,7 @@ class LinkQuery:
         is_filter: Whether only entities of these types are searched; otherwise the types are a feature.
         is_typed: Whether the mention's predicted type counts.
         names_first: Whether a mention that is a name has no other candidates.
+        languages: Only names in these languages, and those without a language, are searched; empty for all.
     """
 
     limit: int
@@ -162,6 +164,7 @@ class LinkQuery:
     is_filter: bool = True
     is_typed: bool = True
     names_first: bool = False
+    languages: tuple[str, ...] = ()
 
     @property
     def filter(self) -> tuple[str, ...]:

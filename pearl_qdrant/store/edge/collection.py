@@ -232,10 +232,11 @@ class EdgeCollection(Collection):
     def _check_open(self) -> None:
         _ = self._folder  # raises if it is closed
 
-    def _engine(self, types: tuple[str, ...], n_wanted: int) -> SearchEngine:
+    def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
         folder = self._folder
-        query_filter = to_filter(PointFilter(types=types))
-        narrow = query_filter is not None and is_narrow(folder, query_filter)
+        query_filter = to_filter(point_filter)
+        # The graph has extra links for types alone.
+        narrow = query_filter is not None and not point_filter.languages and is_narrow(folder, query_filter)
         return SearchEngine(
             run=partial(run_queries, folder, query_filter=query_filter, is_narrow=narrow),
             read=self._reader(),

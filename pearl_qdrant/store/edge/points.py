@@ -18,7 +18,7 @@ from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.keys import stored_rows
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.points import check_vectors, invalid_payload
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, Manifest, NamePoint
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LANGUAGE_FIELD, LEXICAL, Manifest, NamePoint
 
 BATCH_POINTS = 1000
 """Points in one update. Edge holds the interpreter lock for its 50 ms."""
@@ -109,6 +109,8 @@ def edge_payload(point: NamePoint) -> dict[str, Any]:
     }
     if point.predicted_type is not None:
         payload["predicted_type"] = str(point.predicted_type)
+    if point.language is not None:
+        payload[LANGUAGE_FIELD] = str(point.language)
     for key, values in (
         ("kb_types", point.kb_types),
         ("types", point.types),

@@ -10,6 +10,7 @@ from qdrant_edge import (
     FieldCondition,
     Filter,
     HasIdCondition,
+    IsEmptyCondition,
     MatchAny,
     QuantizationSearchParams,
     Query,
@@ -24,7 +25,7 @@ from pearl_qdrant.store.edge.folder import CollectionFolder
 from pearl_qdrant.store.edge.points import payload_fields
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.protocol import PointFilter
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LANGUAGE_FIELD, LEXICAL
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 
 NARROW_SHARE = 0.15
@@ -44,7 +45,12 @@ def to_filter(point_filter: PointFilter | None) -> Filter | None:
         "name": point_filter.names,
         FILTER_FIELD: point_filter.types,
     }
-    must = [FieldCondition(field, match=MatchAny(list(values))) for field, values in wanted.items() if values]
+    must: list[FieldCondition | Filter] = [
+        FieldCondition(field, match=MatchAny(list(values))) for field, values in wanted.items() if values
+    ]
+    if point_filter.languages:
+        one_of = FieldCondition(LANGUAGE_FIELD, match=MatchAny(list(point_filter.languages)))
+        must.append(Filter(should=[one_of, IsEmptyCondition(LANGUAGE_FIELD)]))
     return Filter(must=[*must]) if must else None
 
 

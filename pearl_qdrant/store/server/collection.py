@@ -240,14 +240,14 @@ class ServerCollection(Collection):
         if self._closed:
             raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
 
-    def _engine(self, types: tuple[str, ...], n_wanted: int) -> SearchEngine:
+    def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
         self._limits.check_query(n_wanted, self._name)
         return SearchEngine(
             run=partial(
                 run_queries,
                 self._connection,
                 self._physical,
-                query_filter=to_filter(PointFilter(types=types)),
+                query_filter=to_filter(point_filter),
                 quantization=self._manifest.quantization,
                 limits=self._limits,
             ),

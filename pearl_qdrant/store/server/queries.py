@@ -17,7 +17,7 @@ from qdrant_client import models
 
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import PointFilter
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LEXICAL, Quantization
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LANGUAGE_FIELD, LEXICAL, Quantization
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.limits import Limits, at_most
@@ -66,6 +66,10 @@ def to_filter(point_filter: PointFilter | None) -> models.Filter | None:
         for field, values in wanted.items()
         if values
     ]
+    if point_filter.languages:
+        one_of = models.FieldCondition(key=LANGUAGE_FIELD, match=models.MatchAny(any=list(point_filter.languages)))
+        none = models.IsEmptyCondition(is_empty=models.PayloadField(key=LANGUAGE_FIELD))
+        must.append(models.Filter(should=[one_of, none]))
     return models.Filter(must=must) if must else None
 
 
