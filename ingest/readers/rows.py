@@ -322,9 +322,9 @@ class RowReader:
         names.sort(key=lambda one: one[0])
         unique = self._report.bound_names(id_, list(dict.fromkeys(name for _, name, _ in names)))
         kb_types, types = self._types_of(tuple(native))
-        languages: dict[str, str] = {}
+        languages, kept = dict[str, str](), set(unique)
         for _, name, language in sorted(names, key=lambda one: one[0][1]):  # the wanted languages first
-            if language and name in unique:
+            if language and name in kept:
                 languages.setdefault(name, language)
         return Entity(id_, unique[0], unique[1:], kb_types, types, description, languages=languages)
 
