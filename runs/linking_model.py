@@ -72,15 +72,15 @@ PER_KIND = 250
 PER_SMALL_KIND = 60
 WEIGHTS = {
     "real": (2.0, 20.0),
-    "world": (1.5, 8.0),
+    "world": (1.5, 12.0),
     "autofj": (3.0, 6.0),
     "biomedical": (1.5, 0.5),
     "general": (2.0, 1.0),
     "everyday": (3.0, 8.0),
-    "small": (1.5, 13.0),
-    "absent": (0.0, 3.0),
+    "small": (1.5, 10.0),
+    "absent": (0.0, 2.0),
     "near": (0.0, 1.5),
-    "cut": (0.5, 1.0),
+    "cut": (0.5, 1.5),
     "list": (0.5, 0.7),
 }
 """Weights of each sort of task, in the ranking and in the decision, divided among its bases."""
