@@ -2,8 +2,9 @@
 
 Trigger words decide, in the manner of NegEx (Chapman et al. 2001) and ConText (Harkema et al. 2009). A trigger holds
 for mentions after it (`denies`), before it (`was ruled out`) or both, in its sentence, up to a word that ends its scope
-(`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list.
-Longer triggers win over those inside them: `no increase` is none. Where several hold, the first of `PRECEDENCE` does.
+(`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list. Some
+hold only for a mention that they touch (`neg`). Longer triggers win over those inside them: `no increase` is none.
+Where several hold, the first of `PRECEDENCE` does.
 
 The table of triggers (`assertion_triggers.tsv`) is English. `read_triggers` reads one for another language.
 """
