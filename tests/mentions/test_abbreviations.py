@@ -109,13 +109,13 @@ def marked(line: str) -> tuple[str, list[tuple[int, int]], list[str]]:
 
 
 def test_the_sentences_are_understood() -> None:
-    """Of 505 sentences, at least 98 % are right, all mentions of each."""
+    """Of 905 sentences all but 14 are right, all mentions of each."""
     lines = [marked(x) for x in SENTENCES.read_text(encoding="utf-8").splitlines() if not x.startswith("#")]
     said = [[one for one, _ in english_triggers().assertions(text, places)] for text, places, _ in lines]
 
     right = sum(found == wanted for found, (_, _, wanted) in zip(said, lines, strict=True))
-    assert len(lines) == 505
-    assert right >= 0.98 * len(lines)
+    assert len(lines) == 905
+    assert right >= len(lines) - 14
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,13 @@ def test_a_table_is_checked(tmp_path: Path, row: str, message: str) -> None:
 
 
 def test_a_table_has_classes_and_what_must_follow(tmp_path: Path) -> None:
-    """A class stands for its words, a number for any; what follows a bar is no part of the trigger."""
+    """A class stands for its words, a number or a year for any; what follows a bar is no part of the trigger; `next`
+    triggers hold only for a mention that they touch.
+    """
     path = tmp_path / "table.tsv"
     rows = ["class\tkin\tMutter|Vater", "other_person\tforward\t{kin}", "none\tboth\t{kin} | sagt"]
-    rows += ["historical\tbackward\tvor {number} Jahren", "negated\tforward\tnicht"]
+    rows += ["historical\tbackward\tvor {number} Jahren", "historical\tbackward\tim Jahr {year}"]
+    rows += ["negated\tforward\tnicht", "negated\tnext backward\tnegativ", "possible\tnext forward\tfraglich"]
     path.write_text("\n".join(rows), encoding="utf-8")
 
     def said(text: str) -> list[tuple[str, str | None]]:
@@ -196,6 +199,12 @@ def test_a_table_has_classes_and_what_must_follow(tmp_path: Path) -> None:
     assert said("Die Mutter hat Gicht.") == [("other_person", "Mutter")]
     assert said("Die Mutter sagt, er habe nicht Gicht.") == [("negated", "nicht")]
     assert said("Gicht vor 12 Jahren") == [("historical", "vor 12 Jahren")]
+    assert said("Gicht im Jahr 2012") == [("historical", "im Jahr 2012")]
+    assert said("Gicht im Jahr 12") == [("affirmed", None)]
+    assert said("Gicht negativ") == [("negated", "negativ")]
+    assert said("Gicht, Kulturen negativ") == [("affirmed", None)]
+    assert said("Fraglich Gicht") == [("possible", "Fraglich")]
+    assert said("Fraglich Husten, Gicht") == [("affirmed", None)]
 
 
 def test_a_definition_is_a_form_of_the_name_too() -> None:

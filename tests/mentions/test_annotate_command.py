@@ -156,7 +156,7 @@ def test_the_command_says_what_the_text_says_of_a_mention(loaded: Run, tmp_path:
     table.write_text("negated\tsideways\tkein\n", encoding="utf-8")
     wrong = loaded("Kein heart attack.", "--triggers", str(table))
     assert wrong.status == 1
-    assert "german.tsv:1: the direction is 'sideways'. Give forward, backward or both" in wrong.err
+    assert "german.tsv:1: the direction is 'sideways'. Give forward, backward, both, next forward or next" in wrong.err
 
 
 def test_a_file_may_have_spans_and_markup(loaded: Run, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 Trigger words decide, in the manner of NegEx (Chapman et al. 2001) and ConText (Harkema et al. 2009). A trigger holds
 for mentions after it (`denies`), before it (`was ruled out`) or both, in its sentence, up to a word that ends its scope
-(`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list.
-Longer triggers win over those inside them: `no increase` is none. Where several hold, the first of `PRECEDENCE` does.
+(`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list. Some
+hold only for a mention that they touch (`neg`). Longer triggers win over those inside them: `no increase` is none.
+Where several hold, the first of `PRECEDENCE` does.
 
 The table of triggers (`assertion_triggers.tsv`) is English. `read_triggers` reads one for another language.
 """
@@ -35,8 +36,9 @@ SENTENCE_END = re.compile(
 _BLANK = " \t\r\n\v\f\x1e\xa0\u2060\ufeff"  # around a sentence; the word joiner covers markup
 _LIST = frozenset(", / and or nor".split())
 _KINDS = ("class", "none", "end", *PRECEDENCE)
-_DIRECTIONS = ("forward", "backward", "both")
-_NUMBER = "{number}"
+_DIRECTIONS = ("forward", "backward", "both", "next forward", "next backward")
+_TRIGGER_TOKEN = re.compile(r"\{\w+\}|" + _TOKEN.pattern)
+_YEAR = re.compile(r"(19|20)\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +116,14 @@ class Triggers:
     def _at(
         self, words: list[str], is_mention: list[bool], sentence_of: list[int], i: int
     ) -> tuple[_Trigger, ...] | None:
-        known = [self._by_first.get(words[i], {}), self._by_first.get(_NUMBER, {}) if words[i].isdigit() else {}]
-        for n in range(min(self._longest, len(words) - i), 0, -1):
-            for some in known:
-                if not some or sentence_of[i + n - 1] != sentence_of[i] or any(is_mention[i : i + n]):
-                    continue
-                form = tuple(words[i : i + n])
-                rules = some.get(form) or some.get(tuple(_NUMBER if word.isdigit() else word for word in form))
-                if rules:
+        numbers = [_number(word) for word in words[i : i + self._longest]]
+        if words[i] not in self._by_first and numbers[0] not in self._by_first:
+            return None
+        for n in range(len(numbers), 0, -1):
+            if sentence_of[i + n - 1] != sentence_of[i] or any(is_mention[i : i + n]):
+                continue
+            for form in (tuple(words[i : i + n]), tuple(numbers[:n])):
+                if rules := self._by_first.get(form[0], {}).get(form):
                     return tuple(rules)
         return None
 
@@ -148,7 +150,9 @@ class Triggers:
                 between = words[one.end : first] if direction == "forward" else words[after : one.first]
                 if _reaches(between if direction == "forward" else between[::-1]):
                     for rule in one.rules:
-                        if rule.direction in (direction, "both"):
+                        if rule.direction in (direction, "both") or (
+                            not between and rule.direction == f"next {direction}"
+                        ):
                             said.setdefault(rule.kind, one)
         for kind in PRECEDENCE:
             if kind in said:
@@ -174,12 +178,15 @@ def _sentence_numbers(text: str, starts: Sequence[int]) -> list[int]:
 
 
 def _tokens(text: str) -> list[str]:
-    """The tokens of a trigger; {number} is one."""
-    pieces = text.lower().replace("’", "'").split(_NUMBER)
-    tokens = _TOKEN.findall(pieces[0])
-    for piece in pieces[1:]:
-        tokens += [_NUMBER, *_TOKEN.findall(piece)]
-    return tokens
+    """The tokens of a trigger; {number} and {year} are one each."""
+    return _TRIGGER_TOKEN.findall(text.lower().replace("’", "'"))
+
+
+def _number(word: str) -> str:
+    """A word, or what stands for it in triggers if it is in digits."""
+    if not word.isdigit():
+        return word
+    return "{year}" if _YEAR.fullmatch(word) else "{number}"
 
 
 def _forms(text: str, classes: dict[str, list[str]]) -> Iterator[str]:
@@ -211,7 +218,7 @@ def _parse(lines: Sequence[str], path: str) -> Triggers:
         if cells[0] != "class" and cells[1] not in _DIRECTIONS:
             raise FormatError(path, number, f"the direction is {cells[1]!r}. Give {_one_of(_DIRECTIONS)}")
         rows.append((cells[0], cells[1], cells[2]))
-    names = {direction for kind, direction, _ in rows if kind == "class"} | {"number"}
+    names = {direction for kind, direction, _ in rows if kind == "class"} | {"number", "year"}
     for _, _, text in rows:
         if unknown := set(re.findall(r"\{(\w+)\}", text)) - names:
             raise FormatError(path, 1, f"{text!r} has a class that no row defines: {', '.join(sorted(unknown))}")
