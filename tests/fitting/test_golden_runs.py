@@ -104,12 +104,11 @@ TEXT = "The New York Times of the city. Heart attack, aspirin and the post. Unit
 WORDS_GOLDEN_RUNS = tuple("aspirin attack banana carbon castle cattle dragon engine forest garden hammer heart".split())
 FITS: dict[str, dict[str, Any]] = {
     "adamw": {"dropout": True, "evaluate_every": 3},
-    "cached": {"cache_gradients": True, "objective": "multi-similarity", "schedule": "cosine"},
+    "cached": {"cache_gradients": True, "schedule": "cosine"},
     "adam": {"optimizer": "adam", "mask": "none", "freeze_words": False, "decay": 0.9, "decay_every": 2},
 }
 REQUESTS: dict[str, dict[str, Any]] = {
     "teacher": {"teacher": "base", "distil": "corpus", "distil_misspelt": 0.5},
-    "ulr": {"misad_weight": 30.0, "mlm_weight": 0.5, "texts": "text.txt", "text_batch": 4, "dropout": True},
     "paper": {"paper_settings": True, "hard_negatives": "corpus/hard_negative.txt"},
 }
 
@@ -144,7 +143,7 @@ def make_stages(folder: Path) -> dict[str, Any]:
     base = as_sentence_transformers(make_bert(folder / "base"))
     write_corpus(folder / "corpus")
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
-    paths = ("texts", "distil", "hard_negatives", "teacher")
+    paths = ("distil", "hard_negatives", "teacher")
     made: dict[str, Any] = {}
     for name, changes in REQUESTS.items():
         located = {key: str(folder / value) if key in paths else value for key, value in changes.items()}
@@ -152,7 +151,7 @@ def make_stages(folder: Path) -> dict[str, Any]:
         known |= {"batch_size": 16, "device": "cpu", "precision": "fp32", "micro_batch": 8, "seed": 2}
         fit_model(FitRequest(**{**known, **located}))
         made[f"fit-{name}"] = rows_of(folder / f"fit-{name}" / "training")
-    for name, more in (("plain", {}), ("hold", {"hold": 2.0, "mlm_on_rest": True, "schedule": "constant"})):
+    for name, more in (("plain", {}), ("hold", {"hold": 2.0, "schedule": "constant"})):
         known = {"base": base, "out": folder / f"ulr-{name}", "texts": folder / "text.txt", "steps": 5}
         known |= {"batch_size": 4, "head_steps": 2, "device": "cpu", "precision": "fp32"}
         train_ulr(UlrRequest(**{**known, **more}))
