@@ -103,7 +103,7 @@ GOLDEN = Path(__file__).with_name("golden_runs.json")
 TEXT = "The New York Times of the city. Heart attack, aspirin and the post. United states of the heart.\n" * 6
 WORDS_GOLDEN_RUNS = tuple("aspirin attack banana carbon castle cattle dragon engine forest garden hammer heart".split())
 FITS: dict[str, dict[str, Any]] = {
-    "adamw": {"dropout": True, "evaluate_every": 3},
+    "adamw": {"dropout": True},
     "cached": {"cache_gradients": True, "schedule": "cosine"},
     "adam": {"optimizer": "adam", "mask": "none", "freeze_words": False, "decay": 0.9, "decay_every": 2},
 }
@@ -124,10 +124,10 @@ def make_figures(folder: Path) -> dict[str, Any]:
     bert = make_bert(folder / "bert")
     made: dict[str, Any] = {}
     for name, changes in FITS.items():
-        scored = {"evaluate": lambda step, network: {"norm": float(network.type_head.weight.norm())}}
-        settings = config(**{"evaluate_every": 2, **changes})
-        fit(new_network(bert), open_tokenizer(bert), maker(), settings, folder / name, **scored)  # type: ignore[arg-type]
-        made[name] = [rows_of(folder / name), (folder / name / "evaluation.csv").read_text()]
+        network = new_network(bert)
+        fit(network, open_tokenizer(bert), maker(), config(**changes), folder / name)
+        assert network.type_head is not None
+        made[name] = [rows_of(folder / name), float(network.type_head.weight.detach().norm())]
     encoder = make_character_encoder(bert)
     targets = Targets(
         WORDS_GOLDEN_RUNS, np.random.default_rng(0).normal(size=(len(WORDS_GOLDEN_RUNS), 10)).astype(np.float32)

@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, fast_precision, network_width
-from pearl_qdrant.encoder.tokens import NameTokenizer
-from pearl_qdrant.phrase_types import PHRASE_TYPES
+from pearl_qdrant.encoder.runtime.torch_runtime import fast_precision
 from training.batches import BatchDataset, BatchMaker, PairBatch, TokenisedBatch, load_batches
 from training.finetune.losses import (
     Keys,
@@ -41,26 +38,6 @@ Teacher = Callable[[Sequence[str]], torch.Tensor]
 
 MAX_TOKENS, MICRO_BATCH = 64, 640
 """How a `NetworkTeacher` reads phrases that come without token ids."""
-
-
-def live_encoder(network: PearlNetwork, base: BaseModel) -> Encoder:
-    """Wrap the network in its present state as an encoder, to evaluate it between two steps."""
-    config = base.config
-    info = ModelInfo(
-        name=config.name,
-        weights_hash="",
-        dim=network_width(network),
-        pooling=config.pooling,
-        prefix=config.prefix,
-        has_head=network.type_head is not None,
-        device=str(device_of(network)),
-        precision="fp32",
-        runtime="torch",
-    )
-    tokenizer = NameTokenizer(base.folder, max_length=config.max_length, prefix=config.prefix)
-    # Any label may have been learnt by now.
-    never_seen = np.zeros(len(PHRASE_TYPES), dtype=np.bool_) if info.has_head else None
-    return TorchEncoder(network, tokenizer, info=info, never_seen=never_seen)
 
 
 def as_teacher(encoder: Encoder) -> Teacher:
@@ -107,10 +84,6 @@ def read_alike(first: BaseModel, second: BaseModel) -> bool:
     return texts[0] == texts[1] and first.config.prefix == second.config.prefix
 
 
-Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
-"""Scores by name of a network after a step. The network is in evaluation mode and must be left unchanged."""
-
-
 @dataclass(frozen=True, slots=True)
 class PairRecord(StepRecord):
     """Figures of one step: losses in nats before their weights, one minus the mean cosine of the plain phrases, and the
@@ -133,9 +106,9 @@ def fit(  # long: all arguments of a run are documented here
     resume: bool = True,
     teacher: Teacher | None = None,
     distil_from: Teacher | None = None,
-    evaluate: Evaluate | None = None,
     prefix: str = "",
     max_seconds: float | None = None,
+    on_step: Callable[[PairRecord], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Fine-tune `network` in place, on the device where it is. Returns the steps done, `config.steps` unless the time
@@ -147,17 +120,11 @@ def fit(  # long: all arguments of a run are documented here
         maker: Makes the batches; its shard is this process's.
         teacher: Another encoder that decides which phrases mean the same (GIST).
         distil_from: The encoder that the maker's plain phrases are distilled from.
-        evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         prefix: Text before each phrase, as when the model is used.
-        folder, resume, max_seconds, clock: As in `TrainingLoop`.
+        folder, resume, max_seconds, on_step, clock: As in `TrainingLoop`.
     """
     for_teacher = any(isinstance(one, NetworkTeacher) for one in (teacher, distil_from))
     dataset = BatchDataset(maker, tokenizer, config.max_tokens, config.micro_batch, prefix, for_teacher)
-
-    def scores(step: int) -> Mapping[str, float]:
-        network.eval()
-        with torch.random.fork_rng(), torch.no_grad():
-            return {} if evaluate is None else evaluate(step, network)
 
     done = TrainingLoop(
         name="fit",
@@ -167,9 +134,8 @@ def fit(  # long: all arguments of a run are documented here
         resume=resume,
         save_every=config.save_every,
         save_seconds=config.save_seconds,
-        evaluate=None if evaluate is None else scores,
-        evaluate_every=config.evaluate_every,
         max_seconds=max_seconds,
+        on_step=on_step,
         shard=maker.shard,
         clock=clock,
     ).run()

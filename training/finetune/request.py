@@ -25,7 +25,7 @@ from training.options import (
     project,
 )
 
-_MAY_CHANGE = frozenset({"save_every", "save_seconds", "evaluate_every", "workers"})
+_MAY_CHANGE = frozenset({"save_every", "save_seconds", "workers"})
 """Settings that do not affect what is learnt, so that a run may resume with other values."""
 
 
@@ -97,7 +97,6 @@ class FitConfig(FitSettings):
         micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding. See
             `default_micro_batch`.
         save_seconds: Seconds between two saved states, at most, plus one step.
-        evaluate_every: Steps between evaluations; 0 evaluates only at the end.
     """
 
     steps: Count
@@ -111,7 +110,6 @@ class FitConfig(FitSettings):
     freeze_words: bool = True
     micro_batch: Count = 64
     save_seconds: Rate = 300.0
-    evaluate_every: Natural = 0
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -191,9 +189,6 @@ class FitRequest(FitSettings):
             spelling.
         train_words: Train the word embeddings too.
         micro_batch: Phrases per forward pass; by default 64 on a CPU and the whole batch on a GPU.
-        evaluation_data: Folder of evaluation sets, or hub, to measure between the steps.
-        evaluation_tasks: Only these tasks.
-        evaluate_every: Steps between evaluations, if there is `evaluation_data`.
         name: Name of the model; by default that of the folder `out`.
         pooling: Instead of the base model's own.
         prefix: Text before each phrase, instead of the base model's own.
@@ -223,9 +218,6 @@ class FitRequest(FitSettings):
     distil_misspelt: Share = _BATCHES.misspelt_plain
     train_words: bool = False
     micro_batch: Count | None = None
-    evaluation_data: str | None = None
-    evaluation_tasks: tuple[str, ...] = ()
-    evaluate_every: Count = 1000
     name: str | None = None
     pooling: Literal["mean", "cls"] | None = None
     prefix: str | None = None
@@ -250,8 +242,6 @@ class FitRequest(FitSettings):
         if self.paper_settings and fixed:
             named = ", ".join(f"'{name}'" for name in fixed)
             raise OptionError("paper_settings", f"'paper_settings' fixes {named}. Leave out the one or the other.")
-        if self.evaluation_tasks and not self.evaluation_data:
-            raise OptionError("evaluation_tasks", "'evaluation_tasks' needs 'evaluation_data'.")
         for name in ("distil_misspelt", "distil_weight"):
             if name in given and not self.distil:
                 raise OptionError(name, f"'{name}' needs 'distil'.")
@@ -268,7 +258,6 @@ class FitRequest(FitSettings):
             steps=steps,
             freeze_words=not self.train_words,
             micro_batch=self.micro_batch or default_micro_batch(device, cached=self.cache_gradients),
-            evaluate_every=self.evaluate_every if self.evaluation_data else 0,
         )
         return replace(config, **PAPER) if self.paper_settings else config
 

@@ -56,8 +56,6 @@ _fit_options = options_of(
     flags={
         "batch_size": "--batch",
         "n_negatives": "--negatives",
-        "evaluation_data": "--evaluate",
-        "evaluation_tasks": "--evaluate-task",
     },
 )
 
