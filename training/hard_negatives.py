@@ -382,7 +382,7 @@ def mine_negatives(
     """Find phrases that are spelled almost like a phrase and mean something else, and write them to a file.
 
     Args:
-        out: hard_negative.txt, or JSON Lines if the name ends in .jsonl; its folder is created if absent.
+        out: hard_negative.txt; its folder is created if absent.
         phrases, aliases, min_count, max_errors: As for `read_training_files`.
         model: Encoder whose lowest cosines are kept.
         teacher: Encoder that decides what means the same; by default `model`.
