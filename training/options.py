@@ -331,15 +331,11 @@ class NgramOptions:
     Attributes:
         field: Field of JSON Lines that holds the text.
         max_words: Words of the longest n-gram. ULR, section 4: 6.
-        min_count: N-grams that occur less often are skipped; in a document for `scope` "document".
+        min_count: N-grams that occur less often are skipped.
         threshold: Only n-grams with a higher PMI are kept, in nats.
         max_per_document: Distinct n-grams that a document keeps, those of the highest PMI. ULR, section 4: 3,000.
         factor: "length" divides the PMI by the number of words, as in ULR, section 3.1; "none" does not, as in the
             published code.
-        scope: "corpus" counts over all documents, as in ULR, section 3.1; "document" counts within each document, as
-            in the published code.
-        punctuation: "skip" joins words over punctuation marks, as ULR does when it removes them; "break" does not.
-        keep_case: Words that differ only in case are different words.
         entities: Files of names, one a line, plain or compressed, whose mentions are marked as n-grams whatever their
             PMI.
         max_sequence_words: Longer sentences are cut. ULR reads 128 tokens.
@@ -354,9 +350,6 @@ class NgramOptions:
     threshold: Annotated[float, Within()] = 3.0
     max_per_document: Annotated[int, Within(1, 1 << 32)] = 3000
     factor: Literal["length", "none"] = "length"
-    scope: Literal["corpus", "document"] = "corpus"
-    punctuation: Literal["skip", "break"] = "skip"
-    keep_case: bool = False
     entities: Paths = ()
     max_sequence_words: Annotated[int, Within(2, 1 << 16)] = 128
     limit: Count | None = None

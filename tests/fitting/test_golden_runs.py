@@ -47,8 +47,8 @@ from training.training_loop import read_log
 WORDS = "river north lake stone bridge market garden castle forest harbour".split()
 NGRAMS: dict[str, tuple[dict[str, Any], str]] = {
     "corpus": ({}, "34831540d2dfbcb8"),
-    "document": ({"scope": "document", "factor": "none", "min_count": 1}, "51683c9b74aa6e4d"),
-    "blocks": ({"block_words": 40, "punctuation": "break", "max_per_document": 5}, "588725653d5a72e4"),
+    "factor": ({"factor": "none", "min_count": 1}, "2dfa37a2acf0b25f"),
+    "blocks": ({"block_words": 40, "max_per_document": 5}, "88a3006cae6e9cbb"),
 }
 """Options beside those of all, and the start of the digest of the files."""
 

@@ -115,7 +115,6 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
     \b
     pearl-qdrant train ngrams articles.jsonl.gz ngrams/
     pearl-qdrant train ngrams wiki.txt.zst ngrams/ --entities titles.txt --threshold 4
-    pearl-qdrant train ngrams articles.jsonl.gz published/ --factor none --scope document --min-count 1
     """
     from tqdm import tqdm
 
