@@ -300,7 +300,6 @@ class MiningConfig:
         neighbours: Neighbours compared on each side in each sorted order; 0 leaves only edit distance 2.
         max_share: Edit distance of a candidate divided by the length of the longer phrase, at most; in (0, 1].
         max_cosine: A candidate with a higher teacher cosine means the same and is skipped.
-        different_type: Only candidates whose known phrase types have none in common with the phrase's.
         threads: Threads of rapidfuzz.
     """
 
@@ -309,7 +308,6 @@ class MiningConfig:
     neighbours: Natural = 8
     max_share: PositiveShare = 0.5
     max_cosine: Annotated[float, Within(-1, 1)] = 0.9
-    different_type: bool = False
     threads: Count = 2
 
     def __post_init__(self) -> None:

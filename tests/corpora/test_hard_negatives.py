@@ -16,7 +16,7 @@ from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import OptionError
-from training.examples.example import Phrase, fold_phrase, one_class
+from training.examples.example import Phrase, fold_phrase
 from training.examples.files import read_negatives, write_hard_negatives
 from training.hard_negatives import FloatArray, edit_pairs, mine_hard_negatives
 from training.options import MiningConfig
@@ -157,17 +157,6 @@ def test_short_phrases_are_not_alike_for_being_short() -> None:
     assert mined(phrases, angles, max_share=0.2)["carbon"] == ["carton"]
     assert "us" not in mined(phrases, angles, max_share=0.2)
     assert set(mined(phrases, angles, max_share=1.0, neighbours=0)["us"]) == {"uk", "nz"}
-
-
-def test_negatives_of_another_type_can_be_demanded() -> None:
-    """With the option, only phrases known to be of another phrase type are kept."""
-    angles = {"Paris": 0.0, "Parks": 90.0, "Paros": 100.0, "Pares": 90.0}
-    person, place = one_class("NP", ["PERSON"]), one_class("VP", ["GPE"])
-    phrases = [Phrase("Paris", (), place), Phrase("Parks", (), person), Phrase("Paros", (), place), Phrase("Pares")]
-
-    found = mined(phrases, angles, different_type=True)
-    assert found == {"Paris": ["Parks"], "Parks": ["Paris"]}
-    assert len(mined(phrases, angles)["Paris"]) == 3
 
 
 def test_mining_has_nothing_to_say_about_nothing() -> None:

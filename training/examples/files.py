@@ -538,7 +538,7 @@ def as_phrases(examples: Iterable[Example]) -> Iterator[Phrase]:
     for example in examples:
         entities = (example.entity,) if example.entity else ()
         for name in (example.name, *example.others):
-            yield Phrase(name, entities, example.allowed)
+            yield Phrase(name, entities)
 
 
 def index_by_name(examples: Iterable[Example]) -> dict[str, Example]:
