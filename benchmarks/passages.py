@@ -1,4 +1,4 @@
-"""Measures `annotate`: precision and recall, passages a minute, and offsets in random Unicode.
+"""Measures `annotate`: precision and recall, and passages a minute.
 
     pearl-qdrant ingest examples/sample_base.tsv --store STORE
     python benchmarks/passages.py --store STORE
@@ -9,19 +9,14 @@ quality   of span and entity together, on the passages of passages.txt. The odds
           third row is the usual alternative: the longest names of the base, ignoring case, from left to right.
 speed     passages of 100 words a minute, one after the other, with nothing shared between them.
 book      words a second of one long text (--text), and how the memory of the process grows with it.
-offsets   random texts over all of Unicode, lone surrogates included: `text[start:end]` is the mention, spans do not
-          overlap, and no combining mark is cut off. The linker here knows every string.
 """
 
 from __future__ import annotations
 
-import random
 import re
 import resource
-import sys
 import time
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +26,6 @@ from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.tokens import as_name
-from pearl_qdrant.records import Candidate, Link
 
 PASSAGES = Path(__file__).parent / "passages.txt"
 BASE = Path(__file__).parent.parent / "examples" / "sample_base.tsv"
@@ -173,68 +166,18 @@ def book(linker: EntityLinker, text: str, *, workers: int) -> str:
     )
 
 
-class Everything:
-    """A linker for which every string is an entity, with some probability."""
-
-    def link_batch(
-        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
-    ) -> Iterator[Link]:
-        """Each mention by itself."""
-        for mention in mentions:
-            probability = 0.5 + (hash(mention) % 499) / 1000
-            candidate = Candidate(mention, "all", mention, mention, score=probability, probability=probability)
-            yield Link(mention, mention, mention, probability, None, (candidate,))
-
-
-ALPHABETS = [
-    "abc XYZ .,;()'-/&\n",
-    "e\u0301 o\u0308\u0323 n\u0303A\u030a",
-    "👩‍🔬🇩🇪🏽❤️1️⃣ ",
-    "العربيةעברית\u200f\u200e ",
-    "北京東京タワーですกรุงเทพ서울은ၷြန်",
-    "\r\n\t\x00\x0b\x85\u2028\u200b\ufeff ",
-    "\ud800\udfff\U0010ffff\ue000",
-    "IL-2 p53 (TNF) tumor necrosis factor (TNF) AC/DC U.S. C++ $1 5% ",
-]
-
-
-def random_text(generator: random.Random) -> str:
-    """A text of up to 120 pieces from a few alphabets, with occasional random code points."""
-    chosen = [*generator.sample(ALPHABETS, generator.randint(1, 4)), " "]
-    pieces = []
-    for _ in range(generator.randint(0, 120)):
-        if generator.random() < 0.05:
-            pieces.append(chr(generator.randrange(sys.maxunicode + 1)))
-        elif generator.random() < 0.05:
-            pieces.append(generator.choice(chosen))
-        else:
-            pieces.append(generator.choice(generator.choice(chosen)))
-    return "".join(pieces)
-
-
-def check_offsets(text: str) -> int:
-    """Annotate a text with `Everything`; returns the number of mentions.
-
-    Raises:
-        ValueError: If an offset is wrong.
-    """
-    at = 0
-    found = annotate(Everything(), text, threshold=0.1, include_nil=True)
-    for mention in found:
-        is_cut = mention.end < len(text) and unicodedata.category(text[mention.end]).startswith("M")
-        if not at <= mention.start < mention.end or text[mention.start : mention.end] != mention.text or is_cut:
-            raise ValueError(f"{mention} of {text!r}")
-        looked_up = mention.long_form or as_name(mention.text)
-        if mention.link.mention != looked_up:
-            raise ValueError(f"{mention.link.mention!r} was looked up for {mention.text!r} in {text!r}")
-        at = mention.end
-    return len(found)
-
-
-def measure(
-    store: str, collection: str, *, n_passages: int, errors: bool, only: str | None, text: Path | None, workers: int
+@click.command()
+@click.option("--store", required=True, help="Where the sample base was ingested.")
+@click.option("--collection", default="sample_base", show_default=True)
+@click.option("--passages", "n_passages", default=50, show_default=True, help="Passages for the speed.")
+@click.option("--errors", is_flag=True, help="Show the errors in the development half.")
+@click.option("--only", type=click.Choice(["quality", "speed", "book"]))
+@click.option("--text", type=click.Path(exists=True, path_type=Path), help="A long text, for `book`.")
+@click.option("--workers", default=1, show_default=True, help="Processes, for `book`.")
+def main(
+    store: str, collection: str, n_passages: int, errors: bool, only: str | None, text: Path | None, workers: int
 ) -> None:
-    """Measure quality and speed with a base."""
+    """Measure `annotate`."""
     gold = read_gold()
     with EntityLinker.open(collection, store=store) as linker:
         if text is not None:
@@ -249,34 +192,6 @@ def measure(
                 click.echo(peer.line(f"{name}, exact names"))
         if only in (None, "speed"):
             click.echo(f"{speed(linker, gold, n_passages=n_passages):,.0f} passages of {WORDS} words a minute")
-
-
-@click.command()
-@click.option("--store", required=True, help="Where the sample base was ingested.")
-@click.option("--collection", default="sample_base", show_default=True)
-@click.option("--passages", "n_passages", default=50, show_default=True, help="Passages for the speed.")
-@click.option("--texts", default=10_000, show_default=True, help="Random texts.")
-@click.option("--errors", is_flag=True, help="Show the errors in the development half.")
-@click.option("--only", type=click.Choice(["quality", "speed", "book", "offsets"]))
-@click.option("--text", type=click.Path(exists=True, path_type=Path), help="A long text, for `book`.")
-@click.option("--workers", default=1, show_default=True, help="Processes, for `book`.")
-def main(
-    store: str,
-    collection: str,
-    n_passages: int,
-    texts: int,
-    errors: bool,
-    only: str | None,
-    text: Path | None,
-    workers: int,
-) -> None:
-    """Measure `annotate`."""
-    if only != "offsets":
-        measure(store, collection, n_passages=n_passages, errors=errors, only=only, text=text, workers=workers)
-    if only in (None, "offsets"):
-        generator = random.Random(0)
-        n_mentions = sum(check_offsets(random_text(generator)) for _ in range(texts))
-        click.echo(f"{texts:,} random texts, {n_mentions:,} mentions: every offset right")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,22 @@
 """Measures the speed and the memory of each reader.
 
     python benchmarks/readers.py --megabytes 100
-    python benchmarks/readers.py --base umls --form plain --umls-rows 5000000
+    python benchmarks/readers.py --base umls --megabytes 550
 
 Each base is generated in its real format (`generators/`) in a temporary folder. A process on one core then reads it
-once, as the scan before a load does. Columns of the table: decompressed MB (10^6 bytes, all files of the base) a second
-of wall clock; rows used and entities a second; processor seconds, and entities in one of them; RssAnon in MB before, at
-its highest (sampled every 50,000 entities), and at the end. Wikidata's dump is read twice, for the classes and for the
+once, as the scan before a load does. Columns of the table: MB (10^6 bytes, all files of the base) a second of wall
+clock; rows used and entities a second; processor seconds, and entities in one of them; RssAnon in MB before, at its
+highest (sampled every 50,000 entities), and at the end. Wikidata's dump is read twice, for the classes and for the
 entities: one line each.
 The tables (TSV, CSV, JSON, JSON Lines, Parquet, xlsx) have the same rows, so that entities a second can be compared.
-Peers read the same files: `pandas.read_csv` of MRCONSO.RRF in chunks (columns, not entities), `json.loads` of each line
-of the dump (no entities either), and decompression alone, which is the upper limit.
+Peers read the same files: `pandas.read_csv` of MRCONSO.RRF in chunks (columns, not entities), and `json.loads` of each
+line of the dump (no entities either).
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
 import multiprocessing
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -36,7 +33,6 @@ from memory import status_mb
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source
 from ingest.readers.wikidata import WikidataReader
 
 MAKERS: dict[str, Callable[[Path, int], None]] = {
@@ -58,9 +54,6 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
     "wikidata": make_dump,
     "wikidata-truthy": make_truthy,
 }
-FORMS = ("plain", "gz", "bz2")
-FORMS_OF = {"wikidata": FORMS, "parquet": FORMS[:1], "xlsx": FORMS[:1]}  # these compress themselves
-GZIP_LEVEL = 6
 SAMPLE_ENTITIES = 50_000
 
 
@@ -112,11 +105,6 @@ def read_classes(folder: Path) -> Measure:
     return found
 
 
-def decode(folder: Path) -> Measure:
-    """Reading and decompression alone."""
-    return timed(lambda _: sum(len(chunk) for path in files(folder) for chunk in Source(path).chunks()))
-
-
 def read_pandas(folder: Path) -> Measure:
     """Peer of the UMLS reader."""
     import pandas  # type: ignore[import-untyped]
@@ -151,36 +139,20 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def passes(base: str, form: str) -> Iterator[tuple[str, Callable[[Path], Measure]]]:
-    """The passes to measure for a base in a form, with their headings."""
-    if form != "plain":
-        yield f"{base}, decoder alone", decode
+def passes(base: str) -> Iterator[tuple[str, Callable[[Path], Measure]]]:
+    """The passes to measure for a base, with their headings."""
     if base == "wikidata":
         yield f"{base}, classes (first pass)", read_classes
     yield f"{base}, entities", read_entities
     if base == "umls":
         yield f"{base}, peer pandas.read_csv", read_pandas
-    elif base == "wikidata" and form == "plain":
+    elif base == "wikidata":
         yield f"{base}, peer json.loads", read_json
 
 
-def compress(folder: Path, form: str) -> Path:
-    """The same files, compressed, in a neighbouring folder."""
-    target = folder.with_name(f"{folder.name}-{form}")
-    target.mkdir()
-    for path in files(folder):
-        copy = target / f"{path.name}.{form}"
-        with (
-            path.open("rb") as raw,
-            gzip.open(copy, "wb", GZIP_LEVEL) if form == "gz" else bz2.open(copy, "wb") as packed,
-        ):
-            shutil.copyfileobj(raw, packed, 1 << 20)
-    return target
-
-
-def show(heading: str, form: str, n_bytes: int, found: Measure) -> None:
+def show(heading: str, n_bytes: int, found: Measure) -> None:
     """Print a line of the table."""
-    cells = [heading, form, f"{n_bytes / found.seconds / 1e6:.1f}"]
+    cells = [heading, f"{n_bytes / found.seconds / 1e6:.1f}"]
     cells += [f"{count / found.seconds:,.0f}" if count else "" for count in (found.rows, found.entities)]
     cells += [
         f"{found.cpu_seconds:.2f}",
@@ -191,45 +163,23 @@ def show(heading: str, form: str, n_bytes: int, found: Measure) -> None:
 
 
 @click.command()
-@click.option("--megabytes", default=100, show_default=True, help="Size of each base's main file, decompressed.")
-@click.option("--umls-rows", type=int, help="Rows of MRCONSO.RRF instead of a size.")
+@click.option("--megabytes", default=100, show_default=True, help="Size of each base's main file.")
 @click.option("--base", type=click.Choice(list(MAKERS)), multiple=True, help="Bases to read; all by default.")
-@click.option(
-    "--form", type=click.Choice(FORMS), multiple=True, help="Forms to read; default: all, bz2 for Wikidata only."
-)
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Folder for the generated bases.")
-def main(
-    megabytes: int, umls_rows: int | None, base: tuple[str, ...], form: tuple[str, ...], folder: Path | None
-) -> None:
-    """Generate bases, read them in each form, and print a table."""
-    heads = (
-        "reader",
-        "form",
-        "MB/s",
-        "rows/s",
-        "entities/s",
-        "processor s",
-        "entities",
-        "RssAnon before, highest, last (MB)",
-    )
+def main(megabytes: int, base: tuple[str, ...], folder: Path | None) -> None:
+    """Generate bases, read them, and print a table."""
+    heads = "reader|MB/s|rows/s|entities/s|processor s|entities|RssAnon before, highest, last (MB)".split("|")
     click.echo(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     # One process for each pass, so that no pass inherits the memory of another.
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        for name in base or MAKERS:
-            plain = Path(scratch) / name
-            if name == "umls" and umls_rows:
-                make_umls(plain, umls_rows)
-            else:
-                MAKERS[name](plain, megabytes * 1_000_000)
-            n_bytes = sum(path.stat().st_size for path in files(plain))
-            for kind in form or FORMS_OF.get(name, FORMS[:2]):
-                place = plain if kind == "plain" else compress(plain, kind)
-                for heading, work in passes(name, kind):
-                    with context.Pool(1) as pool:
-                        show(heading, kind, n_bytes, pool.apply(work, (place,)))
-            for kind in ("", *(f"-{form}" for form in FORMS)):
-                shutil.rmtree(plain.with_name(name + kind), ignore_errors=True)
+    for name in base or MAKERS:
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / name
+            MAKERS[name](made, megabytes * 1_000_000)
+            n_bytes = sum(path.stat().st_size for path in files(made))
+            for heading, work in passes(name):
+                with context.Pool(1) as pool:
+                    show(heading, n_bytes, pool.apply(work, (made,)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/sentences.py --data base.tsv
     python benchmarks/sentences.py --data base.tsv --entities 15000 --store STORE --errors
-    python benchmarks/sentences.py --data base.tsv --base-case capitals --text wikipedia.jsonl.gz
+    python benchmarks/sentences.py --data base.tsv --text wikipedia.jsonl.gz
 
 Each name has 2 to 8 words and belongs to a single entity. The rows:
 
@@ -230,17 +230,10 @@ def choose_names(owners: dict[str, set[tuple[str, str]]], generator: random.Rand
     return long_names, words
 
 
-def sample_rows(path: Path, target: Path, n: int, generator: random.Random, case: str) -> Path:
-    """Write the header and at most `n` random rows of a table, their names and aliases in a letter case."""
+def sample_rows(path: Path, target: Path, n: int, generator: random.Random) -> Path:
+    """Write the header and at most `n` random rows of a table."""
     header, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    columns = header.rstrip("\n").split("\t")
-    change = {"own": str, "small": str.lower, "capitals": str.upper}[case]
-    chosen = generator.sample(rows, n) if len(rows) > n else rows
-    with target.open("w", encoding="utf-8") as file:
-        file.write(header)
-        for row in chosen:
-            cells = zip(columns, row.rstrip("\n").split("\t"), strict=False)
-            file.write("\t".join(change(v) if c in ("name", "aliases") else v for c, v in cells) + "\n")
+    target.write_text("".join([header, *(generator.sample(rows, n) if len(rows) > n else rows)]), encoding="utf-8")
     return target
 
 
@@ -287,7 +280,6 @@ def has_collection(store: str, collection: str) -> bool:
 @click.option("--skip", default=0, show_default=True, help="Names to leave out first: those that another run had.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--store", help="Folder to keep the collection in; a temporary one by default.")
-@click.option("--base-case", type=click.Choice(["own", "small", "capitals"]), default="own", show_default=True)
 @click.option("--text", type=click.Path(exists=True, path_type=Path), help="JSON Lines, gzip, for `no name`.")
 @click.option("--only", help="Only kinds whose name starts like this.")
 @click.option("--errors", is_flag=True, help="Show every sentence with an error.")
@@ -298,7 +290,6 @@ def main(
     skip: int,
     seed: int,
     store: str | None,
-    base_case: str,
     text: Path | None,
     only: str | None,
     errors: bool,
@@ -306,8 +297,8 @@ def main(
     """Measure `annotate` on names in sentences."""
     with tempfile.TemporaryDirectory() as folder:
         generator = random.Random(seed)
-        base = sample_rows(data, Path(folder) / data.name, entities, generator, base_case)
-        collection = f"{data.stem}-{entities}-{seed}-{base_case}"
+        base = sample_rows(data, Path(folder) / data.name, entities, generator)
+        collection = f"{data.stem}-{entities}-{seed}"
         if not has_collection(store or folder, collection):
             load_base(base, collection, store=store or folder, restart=True)
         owners = read_names(base)

@@ -97,7 +97,6 @@ ROWS = (
     Row("no spellings of phrases", augment=words_and_letters),
     Row("no other names as positives", aliases=False),
     Row("false negatives not masked", config=replace(CONFIG, mask="none")),
-    Row("multi-similarity loss", config=replace(CONFIG, objective="multi-similarity")),
 )
 
 

@@ -395,11 +395,8 @@ def report(label: str, documents: Sequence[Document], model: DocumentModel) -> N
 @click.option("--task", "names", multiple=True, type=click.Choice(list(TASKS)), default=list(TASKS), show_default=True)
 @click.option("--train-documents", default=300, show_default=True, help="Training documents of a corpus, at most.")
 @click.option("--documents", default=60, show_default=True, help="Development documents of a corpus, at most.")
-@click.option("--ablation", is_flag=True, help="Fit without each part, too.")
 @click.option("--write", is_flag=True, help="Replace the coefficients of the package.")
-def main(
-    data: Path, work: Path, names: Sequence[str], train_documents: int, documents: int, ablation: bool, write: bool
-) -> None:
+def main(data: Path, work: Path, names: Sequence[str], train_documents: int, documents: int, write: bool) -> None:
     """Fit, and print what is right in the development parts."""
     work.mkdir(parents=True, exist_ok=True)
     train: list[Document] = []
@@ -423,24 +420,10 @@ def main(
             set_all(develop, scored, model, without)
             report(setting, develop, model)
         click.echo(json.dumps(fitted))
-        if ablation:
-            _ablation(train, develop, scored)
     if write:
         path = Path(__file__).parents[1] / "pearl_qdrant" / "linking" / "documents" / "documents.json"
         fitted |= {"tasks": list(names), "mentions": sum(len(document.gold) for document in train)}
         path.write_text(json.dumps(fitted, indent=2) + "\n", "utf-8")
-
-
-def _ablation(train: Sequence[Document], develop: Sequence[Document], scored: dict[str, ScoredMention]) -> None:
-    """Print what is right with names and one part more, and with all parts but one."""
-    every = frozenset(PARTS)
-    runs = [("names alone", every), *((f"{part} alone", every - {part}) for part in PARTS)]
-    for learned in (frozenset(("learned names",)), frozenset[str]()):
-        runs += [(f"all without {', '.join(sorted(learned | {p}))}", learned | {p}) for p in PARTS if p not in learned]
-    for label, without in runs:
-        model = fit(train, scored, without)
-        set_all(develop, scored, model, without)
-        report(label, develop, model)
 
 
 def _rounded(model: DocumentModel) -> dict[str, dict[str, float]]:

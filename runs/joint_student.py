@@ -205,7 +205,7 @@ def finish(
         write_network(Path(work) / "torch", opened.network, opened.config.model_copy(update=updates), transformer=plain)
         click.echo(export_checkpoint(Path(work) / "torch", out))
     if sources is not None and data is not None:
-        scores = fit_text_head(out, out, load_sources(sources)[0], data)
+        scores = fit_text_head(out, load_sources(sources)[0], data)
         percent = {name: f"{100 * value:.1f}" for name, value in scores.items() if name.startswith("type_")}
         card = CARD.read_text("utf-8").format(**{**scores, **percent, "pieces": len(tensors[WORDS])})
         (out / "README.md").write_text(card, encoding="utf-8")

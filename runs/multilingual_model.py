@@ -12,8 +12,8 @@ r"""The recipe of a multilingual encoder: 6 layers of multilingual-e5-small, wit
     python runs/multilingual_model.py measure JOINT TEACHER --baseline EN
     python runs/multilingual_model.py link JOINT TEACHER EN
 
-WORLD is the folder `pearl-mini-world` of the shipped models, JOINT the folder `pearl-mini`; E5 is a folder of
-multilingual-e5-small (MIT, 12 layers). `multilingual/names.py` says where the names come from and
+WORLD and EN, which `runs/pearl_mini_en.py` makes, are the members of JOINT, the teacher of the shipped model; E5 is a
+folder of multilingual-e5-small (MIT, 12 layers). `multilingual/names.py` says where the names come from and
 which packages that needs, `multilingual/data.py` what a batch has, docs/experiments/multilingual.md the figures.
 
 The student has the first and last three layers of E5, and reads names without E5's prefix "query: ", which takes three
@@ -63,7 +63,6 @@ from training.networks.phrase_vectors import pool_phrases
 
 Array = npt.NDArray[np.float32]
 
-CARDS = Path(__file__).parent / "multilingual"
 LAYERS = (0, 1, 2, 9, 10, 11)
 """Layers of E5 that the student starts with: of those tried the nearest to E5 before training."""
 PREFIX = "query: "
@@ -297,8 +296,6 @@ def finish(model: Path, state: Path, sources: Path, out: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         write_network(Path(work) / "torch", opened.network, config, transformer=opened.folder)
         click.echo(export_checkpoint(Path(work) / "torch", out))
-    card = (CARDS / "pearl_mini_world_card.md").read_text("utf-8").format(**trained)
-    (out / "README.md").write_text(card, encoding="utf-8")
 
 
 @main.command()

@@ -1,25 +1,20 @@
-r"""The recipe of the shipped model `pearl-mini-en`, in one stage of large batches, on a GPU.
+r"""The recipe of `pearl-mini-en`, the English teacher of the shipped model, in one stage of large batches, on a GPU.
 
     pearl-qdrant train love BASE LOVE --mimic encoder
     python runs/pearl_mini_en.py prepare --data FOLDER --wordnet FOLDER --out sources.xz
     python runs/pearl_mini_en.py train --base BASE --characters LOVE --sources sources.xz --out RUN
-    python runs/pearl_mini_en.py finish --base BASE --characters LOVE --sources sources.xz \
-        --trained RUN/trained.safetensors --data FOLDER --work WORK --out OUT
-    python runs/pearl_mini_en.py share --model OUT --out GROWN
-    python runs/pearl_mini_en.py head --model GROWN --sources sources.xz --data FOLDER --out SHIPS
+    python runs/pearl_mini_en.py finish --base BASE --characters LOVE --trained RUN/trained.safetensors --out OUT
 
 BASE is a folder of all-MiniLM-L6-v2 (Apache-2.0), --wordnet the `dict` folder of WordNet 3.0, --data a folder with
 `kb/general.tsv`, `kb/biomedical/*.tsv`, `context/`, `alias_pairs/*.tsv` and `typed_names/onto_typed_names.tsv` (TSV
 with a header: id, name, aliases; alias, id, canonical; name, onto_type), and `text/enwiki_sample.jsonl.gz` (JSON Lines
-with a field `text`). The model card names the sources.
+with a field `text`).
 
 A step has 1,024 pairs: NT-Xent with GIST's teacher, the type loss, distillation of plain phrases (some of them
 misspelt), and the character encoder. SIGTERM stops the run; the same command resumes it. The trained tensors are
 written as float16 to `trained.safetensors`; word embeddings are frozen. `mini_en/sources.py` has the sources,
-docs/experiments/large-batches.md the figures.
-
-`share` lets the share of the characters grow with the tokens that continue a word (docs/experiments/growing-share.md),
-and `head` fits the type head to it.
+docs/experiments/large-batches.md the figures. In the finished model the share of the characters grows with the tokens
+that continue a word (docs/experiments/growing-share.md).
 """
 
 from __future__ import annotations
@@ -28,6 +23,7 @@ import json
 import logging
 import lzma
 import random
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +31,6 @@ from typing import Any, TypeVar
 
 import click
 import torch
-from mini_en.finish import write_head, write_model
-from mini_en.growing_share import grow_share
 from mini_en.sources import all_plain, first_sources, further_sources
 from safetensors.torch import load_file, save_file
 
@@ -45,15 +39,21 @@ from pearl_qdrant.encoder.tokens import open_tokenizer
 from training.augment.draw import augment, augment_or_abbreviate
 from training.batches import BatchMaker, ExampleSource, NeighbourSampler
 from training.examples.example import Example
+from training.export.export_checkpoint import export_checkpoint
 from training.finetune.objective import NetworkTeacher, fit
 from training.finetune.request import FitConfig, default_micro_batch
-from training.networks.checkpoints import average_weights, read_character_encoder
+from training.networks.checkpoints import (
+    average_weights,
+    open_base_model,
+    read_character_encoder,
+    write_network,
+)
 
-TRAINED_SHARE, SHARE = 0.1, 0.05
-"""Share of the cosine of two names that comes from their characters: in training, and in the finished model, where it
-may cost half a point of relatedness on development data."""
+NAME = "pearl-mini-en"
+TRAINED_SHARE = 0.1
+"""Share of the cosine of two names that comes from their characters, in training."""
 GROWING_SHARE = (0.03, 0.25)
-"""The same in the shipped model, in names of whole words and in names all of whose tokens continue a word; chosen on
+"""The same in the finished model, in names of whole words and in names all of whose tokens continue a word; chosen on
 fold 1 of the development suite."""
 PAIRS, RATE, TEMPERATURE = 1024, 1e-4, 0.05
 """Pairs a step, peak learning rate, and temperature of NT-Xent."""
@@ -102,10 +102,11 @@ def config_of(*, steps: int, workers: int, device: str) -> FitConfig:
     )
 
 
-def new_network(base: Path, characters: Path, *, share: float) -> PearlNetwork:
+def new_network(base: Path, characters: Path, *, share: float, continuation_share: float | None = None) -> PearlNetwork:
     """Return the network before training, with a share of the cosine for the characters."""
     phrase_encoder = load_phrase_encoder(base)
     encoder = read_character_encoder(characters, tokenizer_folder=base, share=share)
+    encoder.config = encoder.config.model_copy(update={"continuation_share": continuation_share})
     return PearlNetwork(phrase_encoder, new_type_head(384 + encoder.char_dim), character_encoder=encoder)
 
 
@@ -206,31 +207,18 @@ def train(
 @main.command()
 @path_option("--base")
 @path_option("--characters")
-@path_option("--sources")
 @path_option("--trained")
-@path_option("--data")
-@path_option("--work", is_made=True)
 @path_option("--out", is_made=True)
 @click.option("--ratio", type=float, default=0.7, help="Share of the trained weights in the average.")
-@click.option("--steps", type=int, default=20_000, help="How many steps were taken, for the model card.")
-def finish(
-    base: Path,
-    characters: Path,
-    sources: Path,
-    trained: Path,
-    data: Path,
-    work: Path,
-    out: Path,
-    ratio: float,
-    steps: int,
-) -> None:
-    """Average the trained tensors with the base, fit the type head, and write the checkpoint."""
+@click.option("--steps", type=int, default=20_000, help="How many steps were taken, for the record.")
+def finish(base: Path, characters: Path, trained: Path, out: Path, ratio: float, steps: int) -> None:
+    """Average the trained tensors with the base, and write the checkpoint; its type head has learnt nothing."""
     logging.basicConfig(level=logging.INFO)
     torch.manual_seed(0)
-    examples, _ = load_sources(sources)
-    network = new_network(base, characters, share=SHARE)
+    network = new_network(base, characters, share=GROWING_SHARE[0], continuation_share=GROWING_SHARE[1])
     load_trained(network, trained)
     average_weights(load_phrase_encoder(base), network.phrase_encoder, ratio=ratio)
+    opened = open_base_model(str(base), name=NAME)
     how = {
         "base": "sentence-transformers/all-MiniLM-L6-v2",
         "steps": steps,
@@ -239,26 +227,10 @@ def finish(
         "temperature": TEMPERATURE,
         "average_ratio": ratio,
     }
-    write_model(network, examples, base, data, work, out, trained=how)
-
-
-@main.command()
-@path_option("--model")
-@path_option("--out", is_made=True)
-def share(model: Path, out: Path) -> None:
-    """Write a copy of a finished model whose share of the characters grows; its type head is to be fitted again."""
-    least, most = GROWING_SHARE
-    grow_share(model, out, share=least, continuation_share=most)
-
-
-@main.command()
-@path_option("--model")
-@path_option("--sources")
-@path_option("--data")
-@path_option("--out", is_made=True)
-def head(model: Path, sources: Path, data: Path, out: Path) -> None:
-    """Write a copy of a finished model whose type head is fitted again."""
-    write_head(model, out, load_sources(sources)[0], data)
+    with tempfile.TemporaryDirectory() as work:
+        config = opened.config.model_copy(update={"training": how})
+        write_network(Path(work) / "torch", network.eval(), config, transformer=opened.folder)
+        click.echo(export_checkpoint(Path(work) / "torch", out))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-r"""Ablation of both papers' objectives from one start: PEARL, ULR, both, and MLM alone, at the same number of steps.
+r"""Ablation of both papers' objectives from one start: PEARL, ULR, and MLM alone, at the same number of steps.
 
     pearl-qdrant train ngrams FOLDER/text/enwiki_sample.jsonl.gz NGRAMS
     python runs/ulr.py prepare --base BASE --ngrams NGRAMS --data FOLDER --work WORK
-    python runs/ulr.py train mlm ulr held pearl both --ngrams NGRAMS --work WORK --seed 0
+    python runs/ulr.py train mlm ulr held pearl --ngrams NGRAMS --work WORK --seed 0
     python runs/ulr.py train spans --steps 400 --ngrams NGRAMS --work WORK --seed 0
     python runs/ulr.py measure --base BASE --data FOLDER --work WORK --part test
     python runs/ulr.py table --work WORK --part test
 
 BASE is a folder of all-MiniLM-L6-v2, FOLDER has the evaluation sets, `kb/`, `context/` and `text/`. `prepare` writes
 the start, which is BASE with an MLM head that was trained alone, and names with aliases for PEARL. Every run keeps its
-folder in WORK and is not repeated; one that was stopped resumes. `sum` is the start with PEARL's change of the weights
-and half of ULR's, `average` the mean of the start and `spans`.
+folder in WORK and is not repeated; one that was stopped resumes. `average` is the mean of the start and `spans`.
 
 Settings are chosen on `--part development`: analogies of half of the pairs, the questions of GEOGRANNO that the paper's
 set leaves out, and BIRD. `--part test` has the other half of the pairs, the paper's questions, short texts, long names,
@@ -21,7 +20,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +32,6 @@ import torch
 from development_tasks.readers import fold_of
 from mini_en.examples import alias_examples, held_out_aliases, without_strings
 from recipe_tables import read_tsv
-from safetensors.torch import load_file, save_file
 
 from pearl_qdrant import FitRequest, UlrRequest, average_checkpoint, fit_model, train_ulr
 from pearl_qdrant.cells import join_list, split_list
@@ -50,7 +47,7 @@ from training.examples.example import DEVELOPMENT_SPLITS, split_of
 from training.options import EvaluationOptions
 
 Part = Literal["development", "test"]
-VARIANTS = ("mlm", "ulr", "held", "spans", "pearl", "both")
+VARIANTS = ("mlm", "ulr", "held", "spans", "pearl")
 FOLD = {"development": 1, "test": 2}
 GEO_SPLITS = {"development": ("train_nat", "dev_nat"), "test": ("train", "dev")}
 THIN = {"intent/atis.tsv": 4}
@@ -125,7 +122,7 @@ def train_variant(variant: str, work: Path, ngrams: Path, settings: Settings, *,
     if variant in WEIGHTS:
         train_ulr(_ulr_request(variant, work, out, ngrams, settings, seed))
     else:
-        fit_model(_fit_request(variant, work, out, ngrams, settings, seed))
+        fit_model(_fit_request(work, out, settings, seed))
     (out / "done").touch()
 
 
@@ -146,16 +143,7 @@ def _ulr_request(variant: str, work: Path, out: Path, ngrams: Path, settings: Se
     )
 
 
-def _fit_request(variant: str, work: Path, out: Path, ngrams: Path, settings: Settings, seed: int) -> FitRequest:
-    terms: dict[str, Any] = {}
-    if variant == "both":
-        terms = {
-            **ULR,
-            "ngrams": ngrams,
-            "sampling": "random_ngram",
-            "text_batch": settings.sequences,
-            "text_tokens": settings.tokens,
-        }
+def _fit_request(work: Path, out: Path, settings: Settings, seed: int) -> FitRequest:
     return FitRequest(
         base_model=work / "start",
         out=out,
@@ -169,25 +157,7 @@ def _fit_request(variant: str, work: Path, out: Path, ngrams: Path, settings: Se
         precision="fp32",
         device="cpu",
         seed=seed,
-        **terms,
     )
-
-
-def combine(work: Path, *, seed: int, share: float = 0.5) -> None:
-    """Write the start with PEARL's change of the encoder, and a share of ULR's, as the run `sum-SEED`."""
-    start, ulr, pearl = (
-        load_file(work / name / "model.safetensors") for name in ("start", f"ulr-{seed}", f"pearl-{seed}")
-    )
-    out = work / f"sum-{seed}"
-    shutil.copytree(work / f"ulr-{seed}", out, ignore=shutil.ignore_patterns("training", "done"), dirs_exist_ok=True)
-    tensors = {}
-    for name, first in start.items():
-        # A checkpoint of `train fit` has the encoder's own names, without that of its kind before them.
-        inner = name.removeprefix("bert.")
-        changed = share * (ulr[name] - first) + (pearl[inner].float() - first if inner in pearl else 0)
-        tensors[name] = (first + changed).contiguous()
-    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
-    (out / "done").touch()
 
 
 class PartData(FolderData):
@@ -305,8 +275,6 @@ def train(variants: tuple[str, ...], ngrams: Path, work: Path, seed: tuple[int, 
     for one in seed:
         for variant in variants:
             train_variant(variant, work, ngrams, Settings(steps, rate), seed=one)
-        if all((work / f"{name}-{one}" / "done").exists() for name in ("ulr", "pearl")):
-            combine(work, seed=one)
         if (work / f"spans-{one}" / "done").exists():
             average_checkpoint(work / "start", work / f"spans-{one}", work / f"average-{one}")
 
@@ -337,7 +305,7 @@ def table(work: Path, part: Part) -> None:
     read: dict[str, list[dict[str, float]]] = {}
     for path in sorted(work.glob(f"*.{part}.json")):
         read.setdefault(path.name.partition(".")[0].partition("-")[0], []).append(json.loads(path.read_text("utf-8")))
-    columns = [name for name in ("base", *VARIANTS, "sum", "average") if name in read]
+    columns = [name for name in ("base", *VARIANTS, "average") if name in read]
     click.echo("| | " + " | ".join(f"{name} ({len(read[name])})" for name in columns) + " |")
     click.echo("|---" * (len(columns) + 1) + "|")
     for task in read["base"][0]:

@@ -208,13 +208,13 @@ def mine_hard_negatives(
     merged_phrases = list(merged.values())
     near, distances = _find_near_pairs(texts, config)
     _log.info("%d phrases, %d pairs spelled alike", len(texts), len(near))
-    allowed = _find_allowed(merged_phrases, near, config)
+    allowed = _find_allowed(merged_phrases, near)
     pool = _keep_nearest(near[allowed], distances[allowed], config.pool)
     yield from _keep_lowest_cosines(merged_phrases, pool, encode, teacher, config)
 
 
 def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
-    """Merge phrases with the same case-folded text, in alphabetical order; entities and types are united."""
+    """Merge phrases with the same case-folded text, in alphabetical order; their entities are united."""
     merged: dict[str, Phrase] = {}
     for phrase in phrases:
         key = " ".join(phrase.text.casefold().split())
@@ -223,10 +223,8 @@ def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
         before = merged.get(key)
         if before is None:
             merged[key] = phrase
-        elif before.entities != phrase.entities or before.types != phrase.types:
-            entities = tuple(dict.fromkeys((*before.entities, *phrase.entities)))
-            types = tuple(sorted({*before.types, *phrase.types}))
-            merged[key] = Phrase(before.text, entities, types)
+        elif before.entities != phrase.entities:
+            merged[key] = Phrase(before.text, tuple(dict.fromkeys((*before.entities, *phrase.entities))))
     return {key: merged[key] for key in sorted(merged)}
 
 
@@ -267,17 +265,10 @@ def _sorted_neighbours(texts: Sequence[str], width: int) -> Pairs:
     return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1)
 
 
-def _find_allowed(merged_phrases: Sequence[Phrase], pairs: Pairs, config: MiningConfig) -> npt.NDArray[np.bool_]:
-    """Return which pairs may be negatives: no common entity, not equal when folded, of another type if requested."""
+def _find_allowed(merged_phrases: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_]:
+    """Return which pairs may be negatives: no common entity, and not equal when folded."""
     folded = np.array([phrase_key(fold_phrase(phrase.text)) >> 1 for phrase in merged_phrases], dtype=np.int64)
     allowed: npt.NDArray[np.bool_] = folded[pairs[:, 0]] != folded[pairs[:, 1]]
-    if config.different_type:
-        masks = [sum(1 << kind for kind in set(phrase.types)) for phrase in merged_phrases]
-        low = np.array([mask & (1 << 63) - 1 for mask in masks], dtype=np.int64)
-        high = np.array([mask >> 63 for mask in masks], dtype=np.int64)
-        known = (low | high) != 0
-        shared = (low[pairs[:, 0]] & low[pairs[:, 1]]) | (high[pairs[:, 0]] & high[pairs[:, 1]])
-        allowed &= known[pairs[:, 0]] & known[pairs[:, 1]] & (shared == 0)
     both = np.array([bool(phrase.entities) for phrase in merged_phrases], dtype=bool)[pairs].all(axis=1)
     checked = np.flatnonzero(allowed & both)
     allowed[checked[_share_entity(merged_phrases, pairs[checked])]] = False
@@ -382,7 +373,7 @@ def mine_negatives(
     """Find phrases that are spelled almost like a phrase and mean something else, and write them to a file.
 
     Args:
-        out: hard_negative.txt, or JSON Lines if the name ends in .jsonl; its folder is created if absent.
+        out: hard_negative.txt; its folder is created if absent.
         phrases, aliases, min_count, max_errors: As for `read_training_files`.
         model: Encoder whose lowest cosines are kept.
         teacher: Encoder that decides what means the same; by default `model`.

@@ -300,7 +300,6 @@ class MiningConfig:
         neighbours: Neighbours compared on each side in each sorted order; 0 leaves only edit distance 2.
         max_share: Edit distance of a candidate divided by the length of the longer phrase, at most; in (0, 1].
         max_cosine: A candidate with a higher teacher cosine means the same and is skipped.
-        different_type: Only candidates whose known phrase types have none in common with the phrase's.
         threads: Threads of rapidfuzz.
     """
 
@@ -309,7 +308,6 @@ class MiningConfig:
     neighbours: Natural = 8
     max_share: PositiveShare = 0.5
     max_cosine: Annotated[float, Within(-1, 1)] = 0.9
-    different_type: bool = False
     threads: Count = 2
 
     def __post_init__(self) -> None:
@@ -331,15 +329,11 @@ class NgramOptions:
     Attributes:
         field: Field of JSON Lines that holds the text.
         max_words: Words of the longest n-gram. ULR, section 4: 6.
-        min_count: N-grams that occur less often are skipped; in a document for `scope` "document".
+        min_count: N-grams that occur less often are skipped.
         threshold: Only n-grams with a higher PMI are kept, in nats.
         max_per_document: Distinct n-grams that a document keeps, those of the highest PMI. ULR, section 4: 3,000.
         factor: "length" divides the PMI by the number of words, as in ULR, section 3.1; "none" does not, as in the
             published code.
-        scope: "corpus" counts over all documents, as in ULR, section 3.1; "document" counts within each document, as
-            in the published code.
-        punctuation: "skip" joins words over punctuation marks, as ULR does when it removes them; "break" does not.
-        keep_case: Words that differ only in case are different words.
         entities: Files of names, one a line, plain or compressed, whose mentions are marked as n-grams whatever their
             PMI.
         max_sequence_words: Longer sentences are cut. ULR reads 128 tokens.
@@ -354,9 +348,6 @@ class NgramOptions:
     threshold: Annotated[float, Within()] = 3.0
     max_per_document: Annotated[int, Within(1, 1 << 32)] = 3000
     factor: Literal["length", "none"] = "length"
-    scope: Literal["corpus", "document"] = "corpus"
-    punctuation: Literal["skip", "break"] = "skip"
-    keep_case: bool = False
     entities: Paths = ()
     max_sequence_words: Annotated[int, Within(2, 1 << 16)] = 128
     limit: Count | None = None

@@ -2,7 +2,6 @@
 
     state.safetensors    weights, optimizer, and what the run depends on
     log.csv              a row per step
-    evaluation.csv       a row per metric
 
 In several processes, one per GPU, started by torchrun:
 
@@ -26,9 +25,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -37,9 +35,6 @@ from tqdm import tqdm
 from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 from pearl_qdrant.errors import TrainingError
 from training.batches import Shard
-
-_TIMEOUT = timedelta(hours=2)
-"""How long the other processes wait while the first one evaluates."""
 
 
 def shard_of_environment() -> Shard:
@@ -57,7 +52,7 @@ def process_group(device: torch.device) -> Iterator[Shard]:
     on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if on_gpu else "gloo", timeout=_TIMEOUT)
+    distributed.init_process_group("nccl" if on_gpu else "gloo")
     try:
         yield shard
     finally:
@@ -137,55 +132,40 @@ def _is_joined() -> bool:
 _log = logging.getLogger(__name__)
 
 LOG = "log.csv"
-EVALUATION = "evaluation.csv"
 
 
 class RunLog:
     """Writes the log of a run into a folder; on a resume, rows after the saved state (step `done`) are removed."""
 
     def __init__(self, folder: Path, *, done: int, record: type[StepRecord]) -> None:
-        names = [field.name for field in fields(record)]
-        self._steps = _reopen(folder / LOG, names, done)
-        self._scores = _reopen(folder / EVALUATION, ["step", "metric", "value"], done)
+        path, header = folder / LOG, [field.name for field in fields(record)]
+        kept: list[list[str]] = []
+        if done and path.exists():
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = csv.reader(file)
+                next(rows, None)
+                # A kill may have cut the last row short.
+                kept = [row for row in rows if len(row) == len(header) and row[0].isdigit() and int(row[0]) <= done]
+        self._file = path.open("w", encoding="utf-8", newline="")
+        self._write([header, *kept])
 
     def close(self) -> None:
-        """Close both files."""
-        self._steps.close()
-        self._scores.close()
+        """Close the file."""
+        self._file.close()
 
     def step(self, record: StepRecord) -> None:
         """Write the figures of a step."""
-        row = [value if isinstance(value, int) else f"{value:.6g}" for value in asdict(record).values()]
-        _write(self._steps, [row])
+        self._write([[value if isinstance(value, int) else f"{value:.6g}" for value in asdict(record).values()]])
 
-    def scores(self, step: int, scores: Mapping[str, float]) -> None:
-        """Write the scores of an evaluation."""
-        _write(self._scores, [[step, name, f"{value:.6g}"] for name, value in scores.items()])
+    def _write(self, rows: Iterable[Sequence[object]]) -> None:
+        csv.writer(self._file, lineterminator="\n").writerows(rows)
+        self._file.flush()
 
 
 def read_log(folder: Path) -> list[dict[str, float]]:
     """Read the rows of a run's log.csv."""
     with (folder / LOG).open(encoding="utf-8", newline="") as file:
         return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-
-
-def _reopen(path: Path, header: list[str], done: int) -> TextIO:
-    """Open a CSV file to append to; keeps its rows up to a step."""
-    kept: list[list[str]] = []
-    if done and path.exists():
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            next(rows, None)
-            # A kill may have cut the last row short.
-            kept = [row for row in rows if len(row) == len(header) and row[0].isdigit() and int(row[0]) <= done]
-    file = path.open("w", encoding="utf-8", newline="")
-    _write(file, [header, *kept])
-    return file
-
-
-def _write(file: TextIO, rows: Iterable[Sequence[object]]) -> None:
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    file.flush()
 
 
 STATE = "state.safetensors"
@@ -248,9 +228,9 @@ class Objective(ABC):
 class TrainingLoop:
     """A run: the steps of an objective.
 
-    With a folder it writes state.safetensors (to resume), log.csv and evaluation.csv. With several
-    processes (`process_group`) all run the same loop, and the first one writes. On Ctrl-C or SIGTERM a
-    single process finishes its step and writes its state before it stops.
+    With a folder it writes state.safetensors (to resume) and log.csv. With several processes (`process_group`) all run
+    the same loop, and the first one writes. On Ctrl-C or SIGTERM a single process finishes its step and writes its
+    state before it stops.
 
     Attributes:
         name: Of the progress bar.
@@ -260,8 +240,6 @@ class TrainingLoop:
         resume: Resume from the state in `folder`, if there is one; otherwise the state is removed.
         save_every: Steps between two saved states, at most.
         save_seconds: Seconds between two saved states, at most, plus one step.
-        evaluate: Returns scores by name after a step; on the first process.
-        evaluate_every: Steps between two evaluations; 0: none before the end.
         max_seconds: Stop after the first step that ends so late, with the state saved; at least one step is taken. For
             a single process.
         on_step: Called with the figures of each step.
@@ -277,8 +255,6 @@ class TrainingLoop:
     resume: bool = True
     save_every: int = 500
     save_seconds: float = SAVE_SECONDS
-    evaluate: Callable[[int], Mapping[str, float]] | None = None
-    evaluate_every: int = 0
     max_seconds: float | None = None
     on_step: Callable[[Any], None] = lambda _: None
     shard: Shard = field(default_factory=Shard)
@@ -311,17 +287,13 @@ class TrainingLoop:
                 if log is not None:
                     log.step(record)
                 self.on_step(record)
-                is_evaluated = is_last or is_due(done, self.evaluate_every)
-                if log is not None and self.evaluate is not None and is_evaluated:
-                    log.scores(done, self.evaluate(done))
-                # Clock and stop request are read after the evaluation: it may take minutes, and a signal may arrive
-                # meanwhile.
+                # Clock and stop request are read after the call, which may take long.
                 is_overdue = self.clock() - saved_at >= self.save_seconds
-                is_stopping, is_saved = is_late or bool(stop), is_last or is_due(done, self.save_every)
+                is_stopping, is_saved = is_late or bool(stop), is_last or done % self.save_every == 0
                 if log is not None and (is_saved or is_stopping or is_overdue):
                     self._save(done)
                     saved_at = self.clock()
-                if is_evaluated or is_saved:
+                if is_saved:
                     wait_for_all()
                 if is_stopping:
                     break
@@ -385,11 +357,6 @@ def _check(step: int, figures: Mapping[str, float], rate: float) -> None:
         raise TrainingError(
             f"step {step}: the loss is not finite: {shown}. Start over with a learning rate below {rate:g}, or in fp32"
         )
-
-
-def is_due(step: int, every: int) -> bool:
-    """Return whether something that happens every few steps happens after this one; 0 is never."""
-    return every > 0 and step % every == 0
 
 
 def save_state(

@@ -29,9 +29,6 @@ from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.settings import DEFAULT_MODEL
 
-PARTS = ("partial names", "popularity", "types", "passages", "coherence")
-
-
 MOST_WORDS = 12
 """Words of a name that the dictionary tagger finds, at most."""
 
@@ -119,7 +116,6 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--links", help="Table of ids and the ids that they are linked to.")
 @click.option("--corpus", "corpora", multiple=True, default=("aida-dev",), show_default=True)
 @click.option("--documents", "n_documents", default=60, show_default=True, help="Documents of a corpus, at most.")
-@click.option("--ablation", is_flag=True, help="Switch each part off, too, without another fit.")
 @click.option("--learn", "learned", multiple=True, help="Learn the mentions of this corpus, too; may be repeated.")
 @click.option("--context", "has_context", is_flag=True, help="Link each mention alone with its document, too.")
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Encoder that the base is loaded with.")
@@ -133,7 +129,6 @@ def main(
     links: str | None,
     corpora: Sequence[str],
     n_documents: int,
-    ablation: bool,
     learned: Sequence[str],
     has_context: bool,
     model: str,
@@ -153,7 +148,7 @@ def main(
             for corpus in corpora:
                 documents = read_documents(data, corpus, half)[:n_documents]
                 click.echo(f"{corpus}: {len(documents)} documents, {sum(len(d.spans) for d in documents):,} mentions")
-                measure(linker, documents, names, ablation=ablation, has_context=has_context)
+                measure(linker, documents, names, has_context=has_context)
                 if learned:
                     batch = linker.learn(labelled(data, learned), skip_unknown=True, again=True).batch
                     links = (
@@ -187,18 +182,16 @@ def labelled(data: Path, corpora: Sequence[str]) -> list[tuple[str, str | None]]
     ]
 
 
-def in_documents(linker: EntityLinker, label: str, documents: Sequence[Document], without: Sequence[str] = ()) -> None:
+def in_documents(linker: EntityLinker, label: str, documents: Sequence[Document]) -> None:
     """Print the figures of documents, and the time of a mention."""
     start = time.process_time()
-    found = [one for d in documents for one in linker.link_document(d.text, d.spans, without=without)]
+    found = [one for d in documents for one in linker.link_document(d.text, d.spans)]
     seconds = time.process_time() - start
     show(label, documents, [_pair(one.link) for one in found])
     click.echo(f"{'':34}  {1000 * seconds / len(found):.1f} ms of processor time a mention")
 
 
-def measure(
-    linker: EntityLinker, documents: Sequence[Document], names: dict[str, str], *, ablation: bool, has_context: bool
-) -> None:
+def measure(linker: EntityLinker, documents: Sequence[Document], names: dict[str, str], *, has_context: bool) -> None:
     """Print the figures of all ways to link given mentions."""
     mentions = [document.text[start:end] for document in documents for start, end in document.spans]
     of_dictionary = [names.get(mention.casefold()) for mention in mentions]
@@ -206,9 +199,7 @@ def measure(
     distinct = list(dict.fromkeys(mentions))
     alone = dict(zip(distinct, linker.link_batch(distinct), strict=True))
     show("mentions alone", documents, [_pair(alone[mention]) for mention in mentions])
-    runs = [("documents", ()), *((f"documents without {part}", (part,)) for part in PARTS if ablation)]
-    for label, without in runs:
-        in_documents(linker, label, documents, without)
+    in_documents(linker, "documents", documents)
     if has_context:
         links = [
             linker.link(document.text[start:end], context=document.text[max(0, start - AROUND) : end + AROUND])

@@ -12,9 +12,6 @@ base is loaded with the shipped model into a temporary store. Percent of all men
     first      the first candidate is right, of the mentions whose entity is in the base
     ece        expected calibration error of the first candidate's probability
 
---labels N also fits a calibration to N labelled mentions of the set, drawn at random or as `calibrate --ask` asks,
-out of at most 700; the figures are means over 8 draws, of the mentions that are not among the 700.
-
 WRatio is rapidfuzz over all names, with the cutoff that is best for this very set; a dictionary is equal names alone.
 """
 
@@ -32,19 +29,8 @@ from rapidfuzz import fuzz, process
 
 from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.cells import split_list
-from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.linking.calibration.held_out import HeldOut, IntArray, Samples, collect, score_held_out
-from pearl_qdrant.linking.calibration.labels import SPREAD
-from pearl_qdrant.linking.calibration.metrics import calibration_error
-from pearl_qdrant.linking.calibration.platt_scaling import fit
-from pearl_qdrant.linking.ranking.model import Calibration, shipped_model
-from pearl_qdrant.store.open import use_store
 
 CUTOFFS = range(50, 101, 2)
-DRAWS = 8
-POOL = 700
-MOST = 1_500
-"""Mentions that the fits to labels are measured with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,54 +90,13 @@ def by_wratio(data: Curated) -> tuple[int, tuple[float, float, float, float]]:
     return cutoff, best[cutoff]
 
 
-def scored(data: Curated, store: str) -> tuple[Samples, IntArray]:
-    """At most `MOST` mentions, drawn at random, with their candidates; and the number of the entity of each."""
-    rows = np.random.default_rng(0).permutation(len(data.mentions))[:MOST]
-    with use_store(store) as opened:
-        collection = opened.open("curated")
-        mentions = [HeldOut(data.mentions[row]) for row in rows]
-        found = score_held_out(opened, collection, load_encoder(collection.manifest.model), mentions)
-        samples = collect(found, [data.gold[row] for row in rows])
-    keys = [min(data.gold[row], default=data.mentions[row]) for row in rows]
-    return samples, np.unique(keys, return_inverse=True)[1]
-
-
-def with_labels(samples: Samples, groups: IntArray, n: int) -> dict[str, list[tuple[float, float, float]]]:
-    """Right, wrong or absent, and the calibration error, in percent, of each draw: at the defaults and with labels."""
-    found: dict[str, list[tuple[float, float, float]]] = {"defaults": [], f"{n} drawn": [], f"{n} asked": []}
-    for draw in range(DRAWS):
-        rows = np.random.default_rng(draw).permutation(len(samples))
-        pool, rest = rows[:POOL], samples.take(np.sort(rows[POOL:]))
-        doubt = np.abs(samples.take(pool).answers(Calibration()).link_probability - Calibration().threshold)
-        asked = pool[np.argsort(doubt)[: SPREAD * n : SPREAD]]
-        for name, chosen in zip(found, (None, pool[:n], asked), strict=True):
-            calibration, part = Calibration(), rest
-            if chosen is not None:
-                fitted = fit(
-                    samples.take(chosen),
-                    precision=None,
-                    before=calibration,
-                    groups=groups[chosen],
-                    rng=np.random.default_rng(0),
-                    shipped=shipped_model(),
-                )
-                calibration, part = fitted.calibration, rest if fitted.model is None else rest.scored_by(fitted.model)
-            answers = part.answers(calibration)
-            linked = answers.link_probability >= calibration.threshold
-            right = np.where(linked, answers.first_correct, answers.is_nil).mean()
-            wrong = (linked * (1 - answers.first_correct)).mean()
-            found[name].append((100 * right, 100 * wrong, 100 * calibration_error(answers.of_first())))
-    return found
-
-
 def _percent(figures: Sequence[float]) -> str:
     return "  ".join(f"{one:5.1f}" for one in figures)
 
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--labels", type=click.IntRange(min=30), multiple=True, help="Fit to so many labels, too.")
-def main(folders: tuple[Path, ...], labels: tuple[int, ...]) -> None:
+def main(folders: tuple[Path, ...]) -> None:
     """Print the figures of each set."""
     click.echo(f"{'':28}right  wrong  absent  nil")
     for folder in folders:
@@ -163,11 +108,6 @@ def main(folders: tuple[Path, ...], labels: tuple[int, ...]) -> None:
                 bias = linker.adapt(data.mentions).nil_bias
                 links = list(linker.link_batch(data.mentions, nil_bias=bias))
                 click.echo(f"{'':18} adapted   {of_links(links, data.gold)}   NIL {bias:+.2f}")
-            samples = scored(data, store) if labels else None
-            for n in labels if samples else ():
-                for name, draws in with_labels(*samples, n).items():
-                    right, wrong, error = np.mean(draws, axis=0)
-                    click.echo(f"{'':18} {name:10}{right:5.1f}  wrong or absent {wrong:5.1f}   ece {error / 100:.3f}")
         cutoff, figures = by_wratio(data)
         click.echo(f"{'':18} WRatio    {_percent(figures)}   cutoff {cutoff}")
         owners = {name.casefold(): entity for name, entity in reversed(data.names)}

@@ -11,6 +11,7 @@ Relevant are all documents with the entity among their gold mentions; the gold m
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import random
 import re
@@ -26,6 +27,7 @@ from qdrant_client import QdrantClient
 from sentence_transformers import SentenceTransformer
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.cells import split_list
 from pearl_qdrant.integrations.metadata import ENTITY_IDS, document_metadata
 from pearl_qdrant.integrations.retrieval import EntityIndex
 
@@ -128,7 +130,7 @@ def make_questions(
                 with_entity[entity_id].add(row["doc_id"])
     draw, questions, mentioned, others = random.Random(0), [], [], []
     for row in rows(data / "base_mesh.tsv"):
-        aliases = split_names(row["aliases"])
+        aliases = list(split_list(row["aliases"]))
         entity: dict[str, object] = {"id": row["id"], "name": row["name"], "aliases": aliases}
         relevant = with_entity.get(row["id"])
         (mentioned if relevant else others).append(entity)
@@ -155,15 +157,8 @@ def other_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
     """Rows of a table by column."""
-    with path.open(encoding="utf-8") as lines:
-        header = next(lines).rstrip("\n").split("\t")
-        for line in lines:
-            yield dict(zip(header, line.rstrip("\n").split("\t"), strict=False))
-
-
-def split_names(cell: str) -> list[str]:
-    """Names that bars join."""
-    return [re.sub(r"\\(.)", r"\1", one) for one in re.split(r"(?<!\\)\|", cell) if one]
+    with path.open(encoding="utf-8", newline="") as lines:
+        yield from csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def parse() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Load on the service: throughput beside `link_batch` in the process, ten times the load, type-ahead, memory.
+"""Load on the service: throughput beside `link_batch` in the process, and type-ahead.
 
     python benchmarks/service/load.py --store STORE --collection NAME --part PART
 
@@ -8,11 +8,9 @@ time is steadier.
 
     --part link      32 clients for two minutes, each request with 8 mentions that nobody sent before, in turns with
                      `link_batch` in this process (four minutes in all).
-    --part overload  ten times as many clients for two minutes: 429s, memory, and the same answers before and after.
     --part search    16 clients type beginnings of names, a tenth of them with a slip, for a minute with the pauses of
                      fast typists, and for a minute without any. With --serve workers=2 links and searches have an
                      interpreter each.
-    --part mixed     all kinds of request for half an hour: memory after a minute, and at the end.
 
 --seconds N makes a part shorter, to see that it works.
 """
@@ -21,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import time
 from collections import Counter
@@ -151,27 +148,6 @@ def typing(names: list[str], rng: random.Random, collection: str) -> Request:
     return request
 
 
-def mixing(names: list[str], mentions: Iterator[str], rng: random.Random, collection: str, kb: str) -> Request:
-    """Requests of all kinds."""
-    link, search = linking(mentions, 8, collection), typing(names, rng, collection)
-
-    async def request(connection: Connection) -> tuple[Answer, int]:
-        kind = rng.random()
-        if kind < 0.6:
-            return await link(connection)
-        if kind < 0.8:
-            return await search(connection)
-        few = rng.sample(names, 3)
-        text = f"{few[0]} met {few[1]} near {few[2]}."
-        if kind < 0.9:
-            return await connection.request("POST", "/v1/annotate", {"collection": collection, "text": text}), 0
-        spans = [{"start": 0, "end": len(few[0])}]
-        body = {"collection": collection, "text": text, "spans": spans}
-        return await connection.request("POST", "/v1/documents", body), 0
-
-    return request
-
-
 def in_process(linker: EntityLinker, mentions: Iterator[str], seconds: float) -> tuple[float, float]:
     """Mentions a second of `link_batch` in this process, and processor seconds of 1,000 of them."""
     start, cpu, n = time.perf_counter(), time.process_time(), 0
@@ -215,28 +191,6 @@ def measure_links(service: Service, given: argparse.Namespace, names: list[str])
     goal("throughput is at least 0.8 of link_batch", is_met=sum(ratios) / TURNS >= 0.8)
 
 
-def measure_overload(service: Service, given: argparse.Namespace, names: list[str]) -> None:
-    """Ten times the clients: refusals, memory, and answers before and after."""
-    rng = random.Random(1)
-    mentions = mentions_of(names, rng)
-    asked = {"collection": given.collection, "mentions": names[:64]}
-
-    async def ask() -> object:
-        return (await Connection(service.port).request("POST", "/v1/link", asked)).json()
-
-    before = asyncio.run(ask())
-    request = linking(mentions, given.mentions, given.collection)
-    asyncio.run(run_clients(service.port, given.clients, given.seconds / 4, request))
-    memory = service.rss_anon_mb()
-    outcome = asyncio.run(run_clients(service.port, 10 * given.clients, given.seconds, request))
-    after = service.rss_anon_mb()
-    print(f"10 x {given.clients} clients: {outcome.line()}")
-    print(f"RssAnon before {memory:.0f} MB, after {after:.0f} MB: {after / memory:.2f}")
-    goal("answers are 200 and 429 alone, with some of each", is_met=set(outcome.statuses) == {200, 429})
-    goal("memory is at most 1.1 of before", is_met=after <= 1.1 * memory)
-    goal("the same answers as before", is_met=json.dumps(before) == json.dumps(asyncio.run(ask())))
-
-
 def measure_search(service: Service, given: argparse.Namespace, names: list[str]) -> None:
     """Type-ahead at 16 clients."""
     request = typing(names, random.Random(2), given.collection)
@@ -248,28 +202,9 @@ def measure_search(service: Service, given: argparse.Namespace, names: list[str]
         goal("p99 is at most 10 ms", is_met=outcome.at(0.99) <= 0.01)
 
 
-def measure_mixed(service: Service, given: argparse.Namespace, names: list[str]) -> None:
-    """Memory under all kinds of request."""
-    rng = random.Random(3)
-    kb = json.loads(service.get("/v1/collections")[1])["collections"][0]["kb"]
-    request = mixing(names, mentions_of(names, rng), rng, given.collection, kb)
-    first = min(60.0, given.seconds / 4)
-    warming = asyncio.run(run_clients(service.port, given.clients, first, request))
-    memory = service.rss_anon_mb()
-    rest = asyncio.run(run_clients(service.port, given.clients, given.seconds - first, request))
-    after = service.rss_anon_mb()
-    print(f"first {first:.0f} s: {warming.line()}")
-    print(f"then: {rest.line()}")
-    print(
-        f"RssAnon after {first:.0f} s {memory:.0f} MB, after {given.seconds:.0f} s {after:.0f} MB: {after / memory:.2f}"
-    )
-    goal("no error", is_met=set(warming.statuses) | set(rest.statuses) == {200})
-    goal("memory at the end is at most 1.1 of that after a minute", is_met=after <= 1.1 * memory)
+PARTS = {"link": measure_links, "search": measure_search}
 
-
-PARTS = {"link": measure_links, "overload": measure_overload, "search": measure_search, "mixed": measure_mixed}
-
-SECONDS = {"link": 120.0, "overload": 120.0, "search": 60.0, "mixed": 1800.0}
+SECONDS = {"link": 120.0, "search": 60.0}
 """How long each part measures, if nobody says otherwise."""
 
 

@@ -34,15 +34,6 @@ class Service:
         """Processor time so far, of all its processes, in seconds."""
         return sum(sum(one.cpu_times()[:2]) for one in self._all())
 
-    def rss_anon_mb(self) -> float:
-        """Memory that is no mapped file, of all its processes, in MB."""
-        total = 0
-        for one in self._all():
-            for line in Path(f"/proc/{one.pid}/status").read_text().splitlines():
-                if line.startswith("RssAnon:"):
-                    total += int(line.split()[1])
-        return total / 1024
-
     def get(self, path: str) -> tuple[int, bytes]:
         """Status and body of a GET; (0, b"") if nothing answers."""
         try:

@@ -63,7 +63,6 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     metavar="DIR",
     help="Linking: keep loaded bases here for the next run.  [default: not kept]",
 )
-@click.option("--ablation", is_flag=True, help="Linking: also measure the ranking without each of its features.")
 @device_option
 @json_option
 def evaluate(data: str, as_json: bool, **others: Any) -> None:

@@ -1,1 +1,1 @@
-"""Parts of the recipe of the shipped model: what it learns from, and how it is finished."""
+"""Parts of the recipe of the English teacher: what it learns from, and the type head of the shipped model."""

@@ -7,7 +7,6 @@ ships. A name that several texts have may have any of their types (`marginal_typ
 from __future__ import annotations
 
 import random
-import shutil
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -95,17 +94,13 @@ class HeadInput:
         return np.asarray(vectors, dtype=np.float32)
 
 
-def fit_text_head(
-    model: Path, out: Path, sources: list[ExampleSource], data: Path, *, share: float = TEXT_SHARE
-) -> dict[str, Any]:
-    """Write a copy of a finished checkpoint with another type head; returns its scores, for the model card.
+def fit_text_head(model: Path, sources: list[ExampleSource], data: Path) -> dict[str, Any]:
+    """Fit the type head of a finished checkpoint anew, in its folder; returns its scores, for the model card.
 
     Args:
         model: The checkpoint.
-        out: Gets the copy; may be the same folder.
         sources: What the encoder was trained on.
         data: Has the typed names.
-        share: Share of mentions in text among the names that are drawn.
     """
     vectors_of = HeadInput(model)
     names = head_examples(sources, random.Random(2), PER_SOURCE)
@@ -118,23 +113,21 @@ def fit_text_head(
     head = fit_head(
         torch.from_numpy(vectors_of([example.name for example in examples])),
         allowed,
-        weights=torch.cat([(1 - share) * _weights(names), share * _weights(texts)]),
+        weights=torch.cat([(1 - TEXT_SHARE) * _weights(names), TEXT_SHARE * _weights(texts)]),
         epochs=EPOCHS,
         generator=torch.Generator().manual_seed(0),
     )
     scores = _scores(head, vectors_of, data)
-    if out != model:
-        shutil.copytree(model, out)
-    _replace_head(out, head.weight.detach().numpy(), vectors_of.weight)
-    config = read_config(out)
+    _replace_head(model, head.weight.detach().numpy(), vectors_of.weight)
+    config = read_config(model)
     how = {**config.training, **scores}
     # The agreement of 8-bit and full weights was that of the first head.
     how["parity"] = {key: value for key, value in how.get("parity", {}).items() if key != "type_agreement"}
     write_config(
-        out, config.model_copy(update={"label_counts": count_labels(examples), "training": how, "weights_hash": ""})
+        model, config.model_copy(update={"label_counts": count_labels(examples), "training": how, "weights_hash": ""})
     )
-    seal(out)
-    verify(out)
+    seal(model)
+    verify(model)
     return how
 
 

@@ -36,7 +36,6 @@ from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000
 TRAINING_SIZE = 20_000
-DISEASES = "mondo_2026"
 SAME_DISEASES = ("doid_2024", "ordo_2018")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import OptionError
-from training.examples.example import Phrase, fold_phrase, one_class
+from training.examples.example import Phrase, fold_phrase
 from training.examples.files import read_negatives, write_hard_negatives
 from training.hard_negatives import FloatArray, edit_pairs, mine_hard_negatives
 from training.options import MiningConfig
@@ -160,17 +159,6 @@ def test_short_phrases_are_not_alike_for_being_short() -> None:
     assert set(mined(phrases, angles, max_share=1.0, neighbours=0)["us"]) == {"uk", "nz"}
 
 
-def test_negatives_of_another_type_can_be_demanded() -> None:
-    """With the option, only phrases known to be of another phrase type are kept."""
-    angles = {"Paris": 0.0, "Parks": 90.0, "Paros": 100.0, "Pares": 90.0}
-    person, place = one_class("NP", ["PERSON"]), one_class("VP", ["GPE"])
-    phrases = [Phrase("Paris", (), place), Phrase("Parks", (), person), Phrase("Paros", (), place), Phrase("Pares")]
-
-    found = mined(phrases, angles, different_type=True)
-    assert found == {"Paris": ["Parks"], "Parks": ["Paris"]}
-    assert len(mined(phrases, angles)["Paris"]) == 3
-
-
 def test_mining_has_nothing_to_say_about_nothing() -> None:
     """No phrases, one phrase, blank ones, and names that the encoder cannot see give no rows."""
 
@@ -184,11 +172,10 @@ def test_mining_has_nothing_to_say_about_nothing() -> None:
         MiningConfig(kept=40)
 
 
-@pytest.mark.parametrize("name", ["hard_negative.txt", "hard_negative.jsonl"])
-def test_hard_negatives_are_read_as_they_were_written(tmp_path: Path, name: str) -> None:
-    """Both forms come back; a bad row is counted."""
+def test_hard_negatives_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """The rows come back; a bad row is counted."""
     rows = [("New York", ["New Fork", "York"]), ("C__d", ["{e}"])]
-    path = tmp_path / name
+    path = tmp_path / "hard_negative.txt"
     assert write_hard_negatives(path, rows) == 2
     with path.open("a") as file:
         file.write("no negatives\n")
@@ -204,12 +191,12 @@ def test_the_command_mines_from_a_base(tmp_path: Path, run: Run) -> None:
     base = tmp_path / "base.tsv"
     names = [("1", "New York", "nyc"), ("2", "New Fork", ""), ("3", "New Cork", "")]
     base.write_text("id\tname\taliases\n" + "".join("\t".join(row) + "\n" for row in names), encoding="utf-8")
-    out = tmp_path / "made" / "hn.jsonl"
+    out = tmp_path / "made" / "hard_negative.txt"
     bert = make_bert(tmp_path / "bert")
     words = ["--aliases", str(base), "--model", str(bert), "--max-cosine", "1", "--out", str(out)]
     result = run("train", "negatives", *words)
 
     assert result.status == 0, result.err
-    rows = {row["phrase"]: row["negatives"] for row in map(json.loads, out.read_text().splitlines())}
+    rows = {phrase: negatives for phrase, *negatives in (line.split("\t") for line in out.read_text().splitlines())}
     assert set(rows["New York"]) == {"New Fork", "New Cork"}
     assert "nothing to learn from" in run("train", "negatives", "--out", str(out)).err

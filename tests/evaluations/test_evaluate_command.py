@@ -146,7 +146,7 @@ def test_each_string_is_encoded_once_across_tasks(folder: Path) -> None:
     tasks = [task for task in TASKS if "ppdb" not in task.name and "_s" not in task.name]
     report = evaluate(FolderData(folder), EncoderMethod(encoder), [], tasks, OPTIONS)
 
-    assert len(encoder.calls) == len(set(encoder.calls)) > 500
+    assert len(encoder.calls) == len(set(encoder.calls)) > 100
     assert {result.task.name for result in report.results} == {task.name for task in tasks} - set(report.skipped)
 
 
@@ -162,7 +162,7 @@ def test_tasks_without_data_are_skipped_and_named(folder: Path) -> None:
     }
     text = report_as_text(report)
     assert "bc5cdr: no pearl_bench/bc5cdr.tsv" in text
-    for head in ("PPDB by pair", "Turney", "AutoFJ typos", "Twitter-S", "ATIS-L", "balanced", "PEARL-small (paper)"):
+    for head in ("PPDB by pair", "Turney", "AutoFJ typos", "Twitter-S", "ATIS-L", "natural", "PEARL-small (paper)"):
         assert head in text
     assert "letters above jaccard" in text
 

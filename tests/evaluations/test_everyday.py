@@ -61,7 +61,7 @@ def test_exact_lookup_links_names_of_one_entity() -> None:
         Asked(""),
     ]
 
-    assert ExactNames().link(asked, BASE) == ["mi", None, "ny", None, None, None]
+    assert list(ExactNames().answer(asked, BASE).entity_ids) == ["mi", None, "ny", None, None, None]
 
 
 @pytest.mark.parametrize("peer", [ExactThenFuzzy("WRatio"), ExactThenFuzzy("ratio"), Tfidf()], ids=lambda one: one.name)
@@ -72,7 +72,7 @@ def test_a_similar_name_is_linked_above_the_best_cutoff(peer: Peer) -> None:
     gone = [Asked("thyroiditis", None, ("th",)), Asked("thyroidits", None, ("th",))]
     asked = [one for one in (*slips, *foreign, *gone) for _ in range(2)]  # one in each half
 
-    assert peer.link(asked, BASE)[::2] == ["mi", "asp", "mi", None, None, None, None, None]
+    assert peer.answer(asked, BASE).entity_ids[::2] == ("mi", "asp", "mi", None, None, None, None, None)
     found = peer.answer(asked, BASE)
     assert len(found.cutoffs) == 2
     assert found.milliseconds > 0
@@ -81,8 +81,8 @@ def test_a_similar_name_is_linked_above_the_best_cutoff(peer: Peer) -> None:
 def test_a_name_of_two_entities_is_nil_for_every_peer() -> None:
     """Nobody can say which one is meant."""
     for peer in everyday_peers():
-        assert peer.link([Asked("New York", "ny"), Asked("Aspirin", "asp")] * 2, BASE)[0] is None
-        assert peer.link([], BASE) == []
+        assert peer.answer([Asked("New York", "ny"), Asked("Aspirin", "asp")] * 2, BASE).entity_ids[0] is None
+        assert peer.answer([], BASE).entity_ids == ()
 
 
 def test_the_best_cutoff_has_the_most_right_minus_wrong() -> None:

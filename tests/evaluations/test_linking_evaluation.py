@@ -11,11 +11,9 @@ from cli_runner import Run
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import FormatError, OptionError
-from pearl_qdrant.linking.ranking.features import FEATURES
-from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.records import Entity
 from training.evaluation.data import FolderData
-from training.evaluation.linking.methods import Ablation, Dense, Fusion, Linker, LoadedBases
+from training.evaluation.linking.methods import Dense, Linker, LoadedBases
 from training.evaluation.linking.peers import peers
 from training.evaluation.linking.sets import (
     Base,
@@ -167,7 +165,7 @@ def test_tied_entities_share_the_point() -> None:
     assert rank_entities([]) == Ranking((), 0)
 
 
-@pytest.mark.parametrize("name", ["exact", "rapidfuzz", "tfidf", "lexical"])
+@pytest.mark.parametrize("name", ["exact", "rapidfuzz", "tfidf"])
 def test_peers_find_similar_strings(name: str) -> None:
     """They find a name in another case and punctuation unless it is excluded; namesakes are tied."""
     entities = (Entity("1", "Alpha beta"), Entity("2", "gamma delta", ("Alpha beta",)), Entity("3", "unlike"))
@@ -186,27 +184,6 @@ def test_peers_find_similar_strings(name: str) -> None:
     assert not {"1", "2"} & set(none.ids)
 
 
-def test_fusion_adds_reciprocal_ranks() -> None:
-    """First and second place in two methods beat first place in one."""
-
-    class Fixed:
-        """A method with one answer."""
-
-        name, supports = "fixed", frozenset({"linking"})
-
-        def __init__(self, *ids: str) -> None:
-            self.ids = ids
-
-        def rank(self, one: LinkingSet) -> list[Ranking]:
-            return [Ranking(self.ids, 1)]
-
-    methods = [Fixed("a", "b"), Fixed("b", "c")]
-
-    (fused,) = Fusion(methods).rank(LinkingSet(Base("b", ()), (), ()))  # type: ignore[arg-type]
-
-    assert fused == Ranking(("b", "a", "c"), 1)
-
-
 @pytest.mark.slow
 def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, model: Path) -> None:
     """Excluded names are not found, the report has all figures, and a kept base is not loaded again."""
@@ -215,8 +192,7 @@ def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, mod
     tasks = [task for task in LINKING_TASKS if task.name in ("linking_doid", "linking_autofj")]
     with LoadedBases(tmp_path / "bases", progress=lines.append) as bases:
         linker = Linker(encoder, bases)
-        dense = Dense(encoder, bases, name="dense")
-        others = [peers()[0], dense, Fusion([dense, peers()[-1]]), Ablation(linker, "lexical")]
+        others = [peers()[0], Dense(encoder, bases, name="dense")]
         report = evaluate(FolderData(folder), linker, others, tasks, EVERY_SPLIT)
         again = Linker(encoder, bases, name="again").rank(ontology(folder, "canonical"))
 
@@ -232,18 +208,6 @@ def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, mod
     assert "Linking, canonical names only" in report_as_text(report)
 
 
-def test_an_ablation_scores_the_same_candidates_with_other_coefficients(folder: Path, model: Path) -> None:
-    """Without a feature whose coefficient is 0, nothing changes, ties included."""
-    encoder = load_encoder(str(model), device="cpu")
-    one = ontology(folder, "canonical")
-    with LoadedBases(None) as bases:
-        linker = Linker(encoder, bases)
-        unchanged = Ablation(linker, "wanted_type")  # no type was requested
-
-        assert [a.ids[0] for a in unchanged.rank(one)] == [r.ids[0] for r in linker.rank(one)]
-        assert [a.n_tied for a in unchanged.rank(one)] == [r.n_tied for r in linker.rank(one)]
-
-
 def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> None:
     """`--task linking` selects all of them; without `--task`, none of them runs."""
     assert find_tasks((LINKING,)) == LINKING_TASKS
@@ -253,8 +217,8 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
 
 @pytest.mark.slow
 def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
-    """`evaluate --task linking_doid --json` has the figure, its details, peers and ablations."""
-    words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid", "--ablation", "--mentions", "3"]
+    """`evaluate --task linking_doid --json` has the figure, its details and peers."""
+    words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid", "--mentions", "3"]
     splits = [word for number in range(10) for word in ("--split", str(number))]
 
     done = run("evaluate", *words, *splits, "--nil-share", "0.5", "--json")
@@ -262,9 +226,7 @@ def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None
     assert done.status == 0, done.err
     task = json.loads(done.out)["tasks"]["linking_doid"]
     assert task["n"] == 3
-    assert {"exact", "rapidfuzz", "tfidf", "lexical", "dense", "rrf"} < task["baselines"].keys()
-    used = [name for name, value in zip(FEATURES, shipped_model().features, strict=True) if value]
-    assert {f"without {name}" for name in used} <= task["baselines"].keys()
+    assert task["baselines"].keys() == {"exact", "rapidfuzz", "tfidf", "dense"}
     assert "ece_50%" in task["details"]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
@@ -26,15 +25,11 @@ from training.evaluation.run import evaluate, report_as_text
 from training.evaluation.tasks import find_tasks
 from training.evaluation.tasks.classification import f1, matthews
 from training.evaluation.tasks.entity_types import (
-    balanced_names,
     held_out_names,
     score_predictions,
-    training_keys,
-    unseen_number_names,
 )
 from training.evaluation.tasks.retrieval import found_within, plain_question, read_questions
 from training.examples.example import name_key, split_of
-from training.examples.numbers import number_names
 
 ANALOGIES = "ulr_analogy/analogies.tsv"
 COLUMNS = "kind level relation a b c d_gold distractors"
@@ -346,27 +341,6 @@ def test_only_names_of_the_test_split_are_used(folder: Path) -> None:
     assert names
     assert all(split_of(name_key(name)) == 9 for name, _ in names)
     assert all(kinds == {"ORG"} for _, kinds in names)
-
-
-def test_rules_for_rare_types_share_no_name_with_the_training_rules() -> None:
-    """There are 100 names or more of MONEY, ORDINAL, PERCENT and TIME each, none with a key from training."""
-    made = unseen_number_names(200, random.Random(0), seen=training_keys())
-    other_draw = {name_key(name) for name, _ in number_names(5_000, random.Random(7))}
-
-    assert set(made) == {"MONEY", "ORDINAL", "PERCENT", "TIME"}
-    for names in made.values():
-        assert len(names) >= 100
-        assert len({name_key(name) for name in names}) == len(names)
-        assert not other_draw & {name_key(name) for name in names}
-
-
-def test_a_balanced_sample_fills_rare_types(folder: Path) -> None:
-    """The sample has the four types that rules make, though the table has none of them."""
-    chosen = balanced_names(held_out_names(FolderData(folder)), random.Random(0))
-    kinds = [kind for _, found in chosen for kind in found]
-
-    assert all(kinds.count(kind) >= 100 for kind in ("MONEY", "ORDINAL", "PERCENT", "TIME"))
-    assert kinds.count("ORG") <= 200
 
 
 def test_a_name_with_two_types_counts_for_either() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from fit_cases import config, losses_of, maker, new_network, open_tokenizer
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from training.finetune.objective import fit
 from training.training_loop import deferred_stop
 
@@ -30,12 +29,8 @@ def run_steps(bert: Path) -> Callable[..., None]:
     tokenizer = open_tokenizer(bert)
 
     def run(folder: Path, happens: Happens = bool, **words: Any) -> None:
-        def evaluate(step: int, _: PearlNetwork) -> Mapping[str, float]:
-            happens(step)
-            return {}
-
-        settings = config(save_every=500, evaluate_every=1)
-        fit(new_network(bert), tokenizer, maker(), settings, folder, evaluate=evaluate, **words)
+        settings = config(save_every=500)
+        fit(new_network(bert), tokenizer, maker(), settings, folder, on_step=lambda row: happens(row.step), **words)
 
     return run
 

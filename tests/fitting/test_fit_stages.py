@@ -147,12 +147,12 @@ def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: P
 
 
 def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: Run) -> None:
-    """Names of one entity of a base are positives; a plain encoder and the multi-similarity loss work too."""
+    """Names of one entity of a base are positives; a plain encoder works too."""
     base, out = tmp_path / "base.tsv", tmp_path / "refreshed"
     rows = "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
     base.write_text(f"id\tname\ttypes\taliases\n{rows}", encoding="utf-8")
     done = run(
-        *("train", "fit", "--base-model", str(bert), "--aliases", str(base), "--objective", "multi-similarity"),
+        *("train", "fit", "--base-model", str(bert), "--aliases", str(base)),
         *("--steps", "3", "--batch", "16", "--cache-gradients", "--name", "mine", "--out", str(out)),
         *("--distil", str(write_corpus(tmp_path / "corpus")), "--distil-misspelt", "0.5"),
     )

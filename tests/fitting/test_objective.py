@@ -19,7 +19,6 @@ from training.finetune.losses import (
     Keys,
     closer_than_positive,
     marginal_type_loss,
-    multi_similarity,
     nt_xent,
     same_meaning,
 )
@@ -83,29 +82,6 @@ def test_the_type_loss_is_cross_entropy_with_one_label_and_marginal_with_several
     by_hand = -(torch.log(p[0, 4] + p[0, 23]) + torch.log(p[1, 7])) / 2
     assert marginal_type_loss(logits, several).item() == pytest.approx(by_hand.item(), rel=1e-5)
     assert marginal_type_loss(logits, torch.zeros(3, 95, dtype=torch.bool)).item() == 0
-
-
-def test_multi_similarity_equals_its_naive_loop() -> None:
-    """The loss of SapBERT, with its mining, is what the formula says row by row."""
-    rows = torch.randn(8, 6, generator=generator(3))
-    label = torch.tensor([0, 0, 0, 1, 1, 2, 2, 3])
-    positive = (label[:, None] == label[None, :]) & ~torch.eye(8, dtype=torch.bool)
-    negative = label[:, None] != label[None, :]
-    unit = rows / rows.norm(dim=1, keepdim=True)
-    similarity = (unit @ unit.T).tolist()
-    total = 0.0
-    for i in range(8):
-        near = [similarity[i][j] for j in range(8) if positive[i, j]]
-        far = [similarity[i][j] for j in range(8) if negative[i, j]]
-        pulled = [s for s in near if s - 0.2 < max(far)]
-        pushed = [s for s in far if near and s + 0.2 > min(near)]
-        total += math.log(1 + sum(math.exp(-(s - 0.5)) for s in pulled))
-        total += math.log(1 + sum(math.exp(60 * (s - 0.5)) for s in pushed)) / 60
-    loss = multi_similarity(rows, rows, positive=positive, negative=negative)
-
-    assert loss.item() == pytest.approx(total / 8, rel=1e-4)
-    nothing = torch.zeros(8, 8, dtype=torch.bool)
-    assert multi_similarity(rows, rows, positive=nothing, negative=nothing).item() == 0
 
 
 def maker(examples: list[Example], **changes: object) -> BatchMaker:
@@ -203,18 +179,6 @@ def test_plain_phrases_are_distilled_and_nothing_else() -> None:
     assert losses.total.item() == pytest.approx(alone.total.item() + 0.5)
     with pytest.raises(ValueError, match="cannot be distilled"):
         batch_losses(vectors, batch, None, config, distil_from=lambda names: torch.ones(2, 9))
-
-
-def test_in_batch_synonyms_are_positives_of_the_multi_similarity_loss() -> None:
-    """Two names of one entity in a batch pull each other, though they are not a pair."""
-    examples = [Example("alpha", (), "1"), Example("first letter", (), "1"), Example("beta", (), "2")]
-    batch = maker(examples).make(1)
-    vectors = torch.randn(6, 8, generator=generator(2)).requires_grad_()
-    config = FitConfig(steps=1, objective="multi-similarity", type_weight=0.0)
-    joined = batch_losses(vectors, batch, None, config).contrastive
-    apart = batch_losses(vectors, replace(batch, entities=np.array([1, 2, 3])), None, config).contrastive
-
-    assert joined != apart
 
 
 def test_the_paper_settings_mask_nothing_and_decay_as_in_the_paper() -> None:

@@ -79,9 +79,7 @@ def test_a_model_is_fitted_and_resumes(bert: Path, base: Path, tmp_path: Path) -
     "changes, option, message",
     [
         ({"paper_settings": True, "temperature": 1.0}, "paper_settings", "'paper_settings' fixes 'temperature'"),
-        ({"evaluation_tasks": ("types",)}, "evaluation_tasks", "needs 'evaluation_data'"),
         ({"distil_weight": 1.0}, "distil_weight", "needs 'distil'"),
-        ({"evaluation_data": "data", "evaluation_tasks": ("none",)}, "evaluation_tasks", "none"),
         ({"aliases": ()}, "phrases", "nothing to learn from"),
     ],
 )

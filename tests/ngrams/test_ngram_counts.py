@@ -22,7 +22,6 @@ from training.ngrams.find_ngrams import find_ngrams
 from training.options import NgramOptions
 
 Factor = Literal["length", "none"]
-Scope = Literal["corpus", "document"]
 Place = tuple[int, int, int]
 """A sequence, and the first and last word of a span, the last one excluded."""
 
@@ -122,36 +121,6 @@ def test_counts_pmi_and_spans_are_those_of_a_naive_count(
     )
 
 
-@settings(max_examples=8, deadline=None)
-@given(documents=CORPORA, min_count=st.integers(1, 2))
-def test_counts_within_documents_are_those_of_each_document_alone(
-    tmp_path_factory: pytest.TempPathFactory, documents: list[list[list[str]]], min_count: int
-) -> None:
-    """As in the published code, other documents do not matter."""
-    folder = tmp_path_factory.mktemp("ngrams")
-    options = NgramOptions(scope="document", factor="none", min_count=min_count, threshold=0.1234567)
-    find_ngrams(write_documents(folder / "in.txt", documents), folder / "out", options)
-
-    expected = {
-        (number, ngram): value
-        for number, document in enumerate(documents)
-        for ngram, value in naive_scores([document], options).items()
-    }
-    lines = (folder / "out" / "ngrams.tsv").read_text("utf-8").splitlines()[1:]
-    rows = {}
-    for ngram, count, pmi, number in (line.split("\t") for line in lines):
-        rows[int(number), tuple(ngram.split())] = int(count), float(pmi)
-    assert rows.keys() == expected.keys()
-    assert all(rows[key] == pytest.approx(expected[key], abs=1e-6) for key in rows)
-    in_documents = [(number, words) for number, document in enumerate(documents) for words in document]
-    assert places(folder / "out").keys() == {
-        (number, start, start + len(ngram))
-        for number, (document, words) in enumerate(in_documents)
-        for start, ngram in naive_ngrams(words, 6)
-        if (document, ngram) in expected
-    }
-
-
 def test_a_document_keeps_its_best_ngrams(tmp_path: Path) -> None:
     """Of more n-grams than allowed, a document keeps those of highest PMI; the table still has all."""
     words = "one two three four one two five six one two seven eight three four".split()
@@ -195,7 +164,6 @@ def test_a_word_has_one_number_however_many_are_remembered(monkeypatch: pytest.M
     assert len(numbers) <= 2
     assert first[0] == first[4] == first[5]
     assert len(set(first)) == 4
-    assert WordNumbers(keep_case=True)["Cafe"] != WordNumbers(keep_case=True)["cafe"]
 
 
 def test_a_span_says_where_it_is(tmp_path: Path) -> None:
@@ -211,8 +179,6 @@ def test_a_span_says_where_it_is(tmp_path: Path) -> None:
         ]
         assert [one.words for one in corpus] == [5, 4]
         assert corpus[0].spans == (NgramSpan(12, 25, 2, corpus[0].spans[0].pmi),)
-    find_ngrams(path, tmp_path / "broken", NgramOptions(min_count=2, threshold=0, punctuation="break"))
-    assert read_rows(tmp_path / "broken") == {}
 
 
 TEXT = "The New York Times of New York"

@@ -77,7 +77,7 @@ def test_names_are_marked_whatever_their_pmi(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text(
         "mayor of New York\nof New\nNEW YORK\nparis\nS\u00e3o  Paulo!\n\n", encoding="utf-8"
     )
-    options = NgramOptions(min_count=2, threshold=0.0, entities=tmp_path / "names.txt", punctuation="break")
+    options = NgramOptions(min_count=2, threshold=0.0, entities=tmp_path / "names.txt")
     report = find_ngrams(write_texts(tmp_path / "a.txt"), tmp_path / "out", options)
 
     with NgramCorpus(tmp_path / "out") as corpus:
@@ -143,7 +143,7 @@ def test_a_full_disk_is_reported_and_left_as_it_was(tmp_path: Path) -> None:
         (NgramOptions(max_per_document=0), "max_per_document"),
         (NgramOptions(limit=0), "limit"),
         (NgramOptions(threshold=float("nan")), "threshold"),
-        (NgramOptions(scope="word"), "scope"),  # type: ignore[arg-type]
+        (NgramOptions(factor="word"), "factor"),  # type: ignore[arg-type]
     ],
 )
 def test_an_option_out_of_range_is_named(tmp_path: Path, options: NgramOptions, name: str) -> None:

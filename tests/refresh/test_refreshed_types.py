@@ -13,8 +13,6 @@ from tiny_models import make_bert, make_pearl
 from pearl_qdrant.encoder.checkpoint import read_config, write_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.finetune.objective import live_encoder
-from training.networks.checkpoints import open_base_model
 
 NAMES = ["new york", "heart attack", "aspirin"]
 
@@ -105,14 +103,3 @@ def test_averaging_says_what_became_of_the_type_head(run: Run, start: Path, tmp_
     assert "type head is that of" in averaged.err
     assert "train head" in averaged.err
     assert "every type" in averaged.err
-
-
-def test_types_can_be_measured_while_training(start: Path) -> None:
-    """Between two steps the network gives type probabilities, as it will when it is written."""
-    base = open_base_model(str(start), name="live")
-    encoder = live_encoder(base.network, base)
-
-    found = encoder.encode(NAMES).type_probabilities
-    assert encoder.info.has_head
-    assert found is not None
-    assert found.sum(axis=1) == pytest.approx(1, abs=1e-5)

@@ -145,13 +145,8 @@ def test_other_families_are_refused(tmp_path: Path) -> None:
         open_base(tmp_path)
 
 
-WAYS: list[tuple[Any, bool, bool, int]] = [
-    ("mean", False, False, 2),
-    ("cls", True, False, 5),
-    ("max", False, True, 1),
-    ("mean", True, True, 3),
-]
-"""Pooling, whether the sum is scaled, whether the rest has masks, sequences per pass."""
+WAYS: list[tuple[Any, bool, int]] = [("mean", False, 2), ("cls", True, 5), ("max", False, 1), ("mean", True, 3)]
+"""Pooling, whether the sum is scaled, sequences per pass."""
 
 QUICK = {("bert", 0), ("bert", 1), ("bert", 2), ("albert", 3), ("electra", 1)}
 """Kinds of encoder and ways that every run of the tests has: each kind and each way."""
@@ -179,12 +174,10 @@ def reference(model: Any, views: list[Views], *, pooling: str, renormalise: bool
         surprises += [-log_chances[i, t] for i, t in zip(view.masked, view.targets, strict=True)]
         if view.part is None:
             continue
-        rest, rest_chances = run(view.rest)
-        total = run(view.part)[0] + rest
+        total = run(view.part)[0] + run(view.rest)[0]
         if renormalise:
             total = total / total.norm()
         errors += [((total - whole) ** 2).sum() / len(whole)]
-        surprises += [-rest_chances[i, t] for i, t in zip(view.rest_masked, view.rest_targets, strict=True)]
     return torch.stack(errors).mean(), torch.stack(surprises).mean()
 
 
@@ -197,12 +190,12 @@ def reference(model: Any, views: list[Views], *, pooling: str, renormalise: bool
     ],
 )
 def test_losses_and_gradients_equal_a_naive_computation(
-    folders: Callable[[str], Path], kind: str, way: tuple[Any, bool, bool, int]
+    folders: Callable[[str], Path], kind: str, way: tuple[Any, bool, int]
 ) -> None:
     """Losses and the gradient of every weight are those of the formula, however a batch is divided."""
-    folder, (pooling, renormalise, on_rest, micro_batch) = folders(kind), way
+    folder, (pooling, renormalise, micro_batch) = folders(kind), way
     base = open_base(folder, pooling=pooling)
-    views = views_of(base, on_rest=on_rest)
+    views = views_of(base)
     settings = config(
         pooling=pooling, renormalise=renormalise, misad_weight=30.0, mlm_weight=0.5, micro_batch=micro_batch
     )
@@ -285,7 +278,7 @@ def test_one_term_alone_can_be_trained(folders: Callable[[str], Path]) -> None:
     assert (backward(network, bare, config()).mlm, backward(network, whole, config()).misad) == (0, 0)
     network.zero_grad()
     network.encoder.requires_grad_(False)
-    losses = backward(network, views_of(base, on_rest=True), config(), head_only=True)
+    losses = backward(network, views_of(base), config(), head_only=True)
     assert (losses.misad, losses.n_spans) == (0, 0)
     assert losses.mlm == pytest.approx(backward(network, whole, config()).mlm)
     assert all(parameter.grad is None for parameter in network.encoder.parameters())

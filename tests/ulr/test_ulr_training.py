@@ -55,7 +55,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def learn(base: UlrBase, folder: Path, settings: UlrConfig, **changes: Any) -> list[dict[str, float]]:
     """A run on the sentences; returns its log."""
-    masking = open_masking(base.tokenizer, share=0.15, on_rest=settings.mlm_on_rest)
+    masking = open_masking(base.tokenizer, share=0.15)
     fit_ulr(base.network, UlrData(TextSequences(SENTENCES), base.tokenizer, masking), settings, folder, **changes)
     return read_log(folder)
 
@@ -206,7 +206,7 @@ def test_a_sequence_without_ngrams_has_the_mlm_loss_alone(bert: Path, tmp_path: 
     """MiSAD is a mean over the sequences that have an n-gram."""
     base = open_base(bert)
     marked = [MarkedSequence(SENTENCES[0], (NgramSpan(4, 12, 2, 3.0),), 11), MarkedSequence(SENTENCES[1], (), 6)]
-    data = UlrData(marked, base.tokenizer, open_masking(base.tokenizer, share=0.2, on_rest=False))
+    data = UlrData(marked, base.tokenizer, open_masking(base.tokenizer, share=0.2))
     fit_ulr(base.network, data, config(steps=1, sampling="random_ngram", batch_size=2), tmp_path)
 
     (row,) = read_log(tmp_path)

@@ -82,7 +82,7 @@ def test_the_parts_of_a_sequence_have_its_tokens(tokenizer: Tokenizer) -> None:
     """N-gram and rest share the tokens, and each has the frame of special tokens; the n-gram is never masked."""
     (sequence,) = tokenise(tokenizer, ["the new york times of heart"], prefix="", max_tokens=40)
     span = sequence.token_span((4, 12))
-    masking = open_masking(tokenizer, share=0.9, on_rest=True)
+    masking = open_masking(tokenizer, share=0.9)
     views = [make_views(sequence, span, masking, np.random.default_rng(seed)) for seed in range(30)]
 
     assert {words(tokenizer, view.part or []) for view in views} == {"[CLS] new york [SEP]"}
@@ -90,20 +90,16 @@ def test_the_parts_of_a_sequence_have_its_tokens(tokenizer: Tokenizer) -> None:
     assert {place for view in views for place in view.masked} == {1, 4, 5, 6}
     for view in views:
         assert len(view.masked) == round(0.9 * 4)
-        assert [sequence.ids[i] for i in view.masked] == view.targets == view.rest_targets
-        assert [view.rest[i] for i in view.rest_masked] == [view.whole[i] for i in view.masked]
-        assert view.rest == view.whole[:2] + view.whole[4:]
+        assert [sequence.ids[i] for i in view.masked] == view.targets
+        assert words(tokenizer, view.rest) == "[CLS] the times of heart [SEP]"
     seen = [token for view in views for token in words(tokenizer, view.whole).split()]
     assert seen.count("[MASK]") > 60
-    plain = make_views(sequence, span, open_masking(tokenizer, share=0.9, on_rest=False), np.random.default_rng(0))
-    assert words(tokenizer, plain.rest) == "[CLS] the times of heart [SEP]"
-    assert plain.rest_masked == plain.rest_targets == []
 
 
 def test_masked_tokens_are_replaced_as_in_bert(tokenizer: Tokenizer) -> None:
     """Of the masked tokens 80 in 100 become [MASK], 10 another token, none a special one, and 10 stay."""
     (sequence,) = tokenise(tokenizer, [" ".join(["heart"] * 100)], prefix="", max_tokens=200)
-    masking = open_masking(tokenizer, share=0.5, on_rest=False)
+    masking = open_masking(tokenizer, share=0.5)
     rng = np.random.default_rng(0)
     found = [
         view.whole[i] for view in (make_views(sequence, None, masking, rng) for _ in range(40)) for i in view.masked
@@ -153,7 +149,7 @@ def test_a_text_without_tokens_is_harmless(tokenizer: Tokenizer) -> None:
     (sequence,) = tokenise(tokenizer, [""], prefix="", max_tokens=40)
 
     assert sequence.token_span((0, 1)) is None
-    view = make_views(sequence, None, open_masking(tokenizer, share=0.5, on_rest=True), np.random.default_rng(0))
+    view = make_views(sequence, None, open_masking(tokenizer, share=0.5), np.random.default_rng(0))
     assert (words(tokenizer, view.whole), view.masked) == ("[CLS] [SEP]", [])
 
 
@@ -162,4 +158,4 @@ def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path) -> None:
     base = open_base(make_bert(tmp_path / "bert"))
     text = base.tokenizer.to_str().replace("[MASK]", "[NONE]")
     with pytest.raises(ModelError, match=r"neither \[MASK\] nor <mask>"):
-        open_masking(Tokenizer.from_str(text), share=0.1, on_rest=False)
+        open_masking(Tokenizer.from_str(text), share=0.1)

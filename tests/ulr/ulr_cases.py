@@ -79,11 +79,11 @@ def config(**changes: Any) -> UlrConfig:
     return replace(known, **changes)
 
 
-def views_of(base: UlrBase, *, on_rest: bool = False, seed: int = 0) -> list[Views]:
+def views_of(base: UlrBase, *, seed: int = 0) -> list[Views]:
     """The sentences with an n-gram each, but for the last one."""
     import numpy as np
 
-    masking = open_masking(base.tokenizer, share=0.3, on_rest=on_rest)
+    masking = open_masking(base.tokenizer, share=0.3)
     sequences = tokenise(base.tokenizer, SENTENCES, prefix=base.prefix, max_tokens=40)
     spans = [(4, 12), (0, 12), (7, 13), (4, 15)]
     chosen = [one.token_span(span) for one, span in zip(sequences, spans, strict=False)]

@@ -14,11 +14,9 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import MissingDataError, OptionError, SettingsError
 from pearl_qdrant.installing import install_command
-from pearl_qdrant.linking.ranking.features import FEATURES
-from pearl_qdrant.linking.ranking.model import shipped_model
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.data import REPOSITORY, Data, FolderData, HubData, OwnBase
-from training.evaluation.linking.methods import Ablation, Dense, EverydayLinker, Fusion, Linker, LoadedBases
+from training.evaluation.linking.methods import Dense, EverydayLinker, Linker, LoadedBases
 from training.evaluation.linking.peers import everyday_peers, peers
 from training.evaluation.methods import Bm25Method, EncoderMethod, Method, StringMethod
 from training.evaluation.run import Report, evaluate
@@ -43,7 +41,6 @@ def evaluate_model(  # long: its arguments, and what they mean
     baselines: Sequence[str] = (),
     options: EvaluationOptions | None = None,
     bases: Path | None = None,
-    ablation: bool = False,
     device: str = DEFAULT_DEVICE,
     progress: Callable[[str], None] = _log.info,
 ) -> Report:
@@ -56,7 +53,6 @@ def evaluate_model(  # long: its arguments, and what they mean
         baselines: Other models, ``jaccard``, ``tfidf`` or ``bm25`` (question retrieval only); none: these three.
         options: How they are measured.
         bases: Linking: folder that keeps loaded bases for the next run.
-        ablation: Linking: also measure the ranking without each of its features.
         device: auto, cpu, cuda or cuda:N.
         progress: Called with a line when a task starts or is skipped.
 
@@ -83,7 +79,7 @@ def evaluate_model(  # long: its arguments, and what they mean
         loaded = stack.enter_context(LoadedBases(bases, progress=progress)) if needs_bases else None
         for kind, some in of_kind.items():
             if some:
-                methods = _methods(kind, encoder, loaded, [*dict.fromkeys(baselines)], device, ablation=ablation)
+                methods = _methods(kind, encoder, loaded, [*dict.fromkeys(baselines)], device)
                 reports.append(evaluate(source, methods[0], methods[1:], some, options, progress=progress))
     report = Report(
         reports[0].model,
@@ -97,7 +93,7 @@ def evaluate_model(  # long: its arguments, and what they mean
 
 
 def _methods(
-    kind: str, encoder: Encoder, loaded: LoadedBases | None, baselines: Sequence[str], device: str, *, ablation: bool
+    kind: str, encoder: Encoder, loaded: LoadedBases | None, baselines: Sequence[str], device: str
 ) -> list[Method]:
     """The model as a method of a kind of tasks, then what it is compared with."""
     if kind == "phrases" or loaded is None:
@@ -108,14 +104,10 @@ def _methods(
         return [EncoderMethod(encoder), *others]
     if kind == "everyday":
         return [EverydayLinker(encoder, loaded), *everyday_peers()]
-    linker, strings, dense = Linker(encoder, loaded), peers(), Dense(encoder, loaded, name="dense")
-    methods: list[Method] = [linker, *strings, dense, Fusion([dense, strings[-1]])]
+    linker = Linker(encoder, loaded)
     models = [name for name in baselines if name not in (*_STRING_METHODS, linker.name)]
-    methods += [Dense(load_encoder(name, device=device), loaded, name=name) for name in models]
-    if ablation:
-        used = [name for name, value in zip(FEATURES, shipped_model().features, strict=True) if value]
-        methods += [Ablation(linker, name) for name in used]
-    return methods
+    others = [Dense(load_encoder(name, device=device), loaded, name=name) for name in models]
+    return [linker, *peers(), Dense(encoder, loaded, name="dense"), *others]
 
 
 def check_installed() -> None:

@@ -36,12 +36,10 @@ class Phrase:
     Attributes:
         text: As it is used in training.
         entities: Ids of the entities that it names; empty if unknown.
-        types: Indices into `PHRASE_TYPES` that are right; empty if unknown.
     """
 
     text: str
     entities: tuple[str, ...] = ()
-    types: tuple[int, ...] = ()
 
 
 def fold_phrase(text: str) -> str:

@@ -5,7 +5,7 @@
     phrase_with_etype.txt   phrase <TAB> entity type; beside a freq_phrase.txt it has the types of those phrases
     token_aug.jsonl         {"phrase": ..., "synonyms": [...]}
     phrase_aug.jsonl        {"phrase": ..., "aug": [...]}
-    hard_negative.txt       phrase <TAB> negative ..., or JSON Lines {"phrase": ..., "negatives": [...]}
+    hard_negative.txt       phrase <TAB> negative ...
     entities.jsonl          {"entity": "kb:id", "names": [...], "types": [...]}     ours: the entities of bases
     typed names             TSV with a header, or phrase <TAB> entity type
 
@@ -15,7 +15,6 @@ accept any compression that `ingest` knows, count the rows that they skip by rea
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import unicodedata
@@ -91,13 +90,7 @@ class _VariantRow(msgspec.Struct):
     synonyms: list[str] | None = None
 
 
-class _NegativesRow(msgspec.Struct):
-    phrase: str
-    negatives: list[str]
-
-
 _VARIANTS: msgspec.json.Decoder[_VariantRow] = msgspec.json.Decoder(_VariantRow)
-_NEGATIVES: msgspec.json.Decoder[_NegativesRow] = msgspec.json.Decoder(_NegativesRow)
 _ENTITY: msgspec.json.Decoder[EntityRow] = msgspec.json.Decoder(EntityRow)
 _OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -214,19 +207,12 @@ def parse_entity(line: str | bytes) -> EntityRow | None:
 
 def read_negatives(path: StrPath, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
     """Yield phrases with their hard negatives."""
-    return _read(path, report, lambda line: parse_negatives(line) or NOT_A_ROW)
 
-
-def parse_negatives(line: str) -> tuple[str, list[str]] | None:
-    """Parse a row of either form into phrase and negatives; None if it is neither."""
-    if not line.startswith("{"):
+    def parse(line: str) -> tuple[str, list[str]] | str:
         phrase, *negatives = line.rstrip("\r\n").split("\t")
-        return (phrase, negatives) if phrase.strip() and negatives else None
-    try:
-        row = _NEGATIVES.decode(line)
-    except msgspec.DecodeError:
-        return None
-    return row.phrase, row.negatives
+        return (phrase, negatives) if phrase.strip() and negatives else NOT_A_ROW
+
+    return _read(path, report, parse)
 
 
 def read_typed_names(path: StrPath, report: ReadReport) -> Iterator[tuple[str, str]]:
@@ -345,17 +331,11 @@ def encode_row(row: Any) -> str:
 
 
 def write_hard_negatives(path: Path, rows: Iterable[tuple[str, list[str]]]) -> int:
-    """Write hard_negative.txt, or JSON Lines if the name ends in .jsonl; returns the number of rows.
-
-    In the first form, tabs and line breaks within a phrase become spaces.
-    """
+    """Write hard_negative.txt; returns the number of rows. Tabs and line breaks within a phrase become spaces."""
     n_rows = 0
     with whole_file(path, errors="surrogatepass") as file:
         for phrase, negatives in rows:
-            if path.suffix == ".jsonl":
-                file.write(json.dumps({"phrase": phrase, "negatives": negatives}, ensure_ascii=False) + "\n")
-            else:
-                file.write("\t".join(" ".join(name.split()) for name in (phrase, *negatives)) + "\n")
+            file.write("\t".join(" ".join(name.split()) for name in (phrase, *negatives)) + "\n")
             n_rows += 1
     return n_rows
 
@@ -558,7 +538,7 @@ def as_phrases(examples: Iterable[Example]) -> Iterator[Phrase]:
     for example in examples:
         entities = (example.entity,) if example.entity else ()
         for name in (example.name, *example.others):
-            yield Phrase(name, entities, example.allowed)
+            yield Phrase(name, entities)
 
 
 def index_by_name(examples: Iterable[Example]) -> dict[str, Example]:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import CheckpointError, OptionError
+from pearl_qdrant.errors import CheckpointError
 from training.augment.draw import open_augmenter
 from training.batches import BatchMaker, new_batch_maker, plan_steps
 from training.examples.example import Example, count_labels, entity_types_of
 from training.examples.files import read_negatives, read_training_files
-from training.finetune.objective import Evaluate, NetworkTeacher, Teacher, as_teacher, fit, live_encoder, read_alike
+from training.finetune.objective import NetworkTeacher, Teacher, as_teacher, fit, read_alike
 from training.finetune.request import FitConfig, FitRequest, FitResult
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
-from training.options import EvaluationOptions, TrainingEvents, as_paths, refuse_overwriting
+from training.options import TrainingEvents, as_paths, refuse_overwriting
 from training.training_loop import local_device, process_group, shard_of_environment, wait_for_all
-from training.ulr.objective import UlrTerms, open_terms
 
 TRAINING = "training"
 """Folder within the checkpoint's folder for state and log."""
@@ -54,8 +52,6 @@ def fit_model(  # long: its arguments, and the run with all of its options
         request.base_model,
         *as_paths(request.phrases),
         request.character_encoder,
-        *as_paths(request.texts),
-        request.ngrams,
     )
     events = events or TrainingEvents()
     out, device = Path(request.out), local_device(find_device(request.device))
@@ -74,11 +70,7 @@ def fit_model(  # long: its arguments, and the run with all of its options
     if base.has_trained_head and config.type_weight > 0:
         _report_types(base, examples, events)
     teacher, distil_from = _open_teachers(request, base, str(device), distils=bool(plain))
-    with ExitStack() as stack:
-        terms, asked = None, request.ulr_request()
-        if asked is not None:
-            terms = open_terms(base, asked, steps=steps, dropout=config.dropout, events=events, stack=stack)
-        shard = stack.enter_context(process_group(device))
+    with process_group(device) as shard:
         negatives = (
             None
             if request.hard_negatives is None
@@ -99,8 +91,6 @@ def fit_model(  # long: its arguments, and the run with all of its options
             shard=shard,
         )
         base.network.to(device)
-        if terms is not None:
-            terms.head.to(device)
         done = fit(
             base.network,
             base.tokenizer,
@@ -110,24 +100,19 @@ def fit_model(  # long: its arguments, and the run with all of its options
             resume=not request.restart,
             teacher=teacher,
             distil_from=distil_from,
-            terms=terms,
-            evaluate=_evaluator(request, base),
             prefix=base.config.prefix,
             max_seconds=max_seconds,
         )
         if shard.rank == 0:
-            described = _describe(base, examples, config, maker, terms)
+            described = _describe(base, examples, config, maker)
             write_network(out, base.network.cpu(), described, transformer=base.folder)
         wait_for_all()
     return FitResult(out, done, len(examples), shard.rank == 0)
 
 
-def _describe(
-    base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker, terms: UlrTerms | None
-) -> PearlConfig:
+def _describe(base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker) -> PearlConfig:
     """pearl.json of the fine-tuned network, with the record of this run."""
-    ulr = {} if terms is None else terms.identity()
-    record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), **ulr, "examples": len(examples)}}
+    record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), "examples": len(examples)}}
     counts = base.config.label_counts
     if config.type_weight > 0:
         # The head has not lost what it learnt before this run; a plain encoder's counts are all 0.
@@ -182,26 +167,3 @@ def _open_teacher(model: str, request: FitRequest, base: BaseModel, device: str)
                 return NetworkTeacher(found.network, found.tokenizer, device=device)
     # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was requested.
     return as_teacher(load_encoder(model, device="auto" if request.device == "auto" else device))
-
-
-def _evaluator(request: FitRequest, base: BaseModel) -> Evaluate | None:
-    """Return what scores the network on the evaluation's tasks, with one seed and without baselines."""
-    if request.evaluation_data is None:
-        return None
-    from training.evaluation.data import FolderData, HubData
-    from training.evaluation.methods import EncoderMethod
-    from training.evaluation.run import evaluate
-    from training.evaluation.tasks import find_tasks
-
-    try:
-        tasks = find_tasks(tuple(request.evaluation_tasks))
-    except ValueError as error:
-        raise OptionError("evaluation_tasks", str(error)) from error
-    data = HubData() if request.evaluation_data == "hub" else FolderData(Path(request.evaluation_data))
-
-    def scores(step: int, network: Any) -> dict[str, float]:
-        method = EncoderMethod(live_encoder(network, base), name=base.config.name)
-        report = evaluate(data, method, [], tasks, EvaluationOptions(n_seeds=1))
-        return {result.task.name: result.outcomes[method.name].value for result in report.results}
-
-    return scores

@@ -1,4 +1,4 @@
-"""The losses of PEARL and SapBERT; false negatives are masked, unknown lexical classes are summed out.
+"""The losses of PEARL; false negatives are masked, unknown lexical classes are summed out.
 
 L = L_CL + weight * L_CE                                                       Eq. 4
 
@@ -58,46 +58,6 @@ def nt_xent(
     return nn.functional.cross_entropy(logits.masked_fill(blocked, MASKED_LOGIT), partner)
 
 
-_ALPHA, _BETA, _BASE, _MARGIN = 1.0, 60.0, 0.5, 0.2
-"""Of the multi-similarity loss: weights of the similarities of positives and negatives, the similarity that is
-subtracted, and the margin of the mining, in cosine."""
-
-
-def multi_similarity(rows: Tensor, columns: Tensor, *, positive: Tensor, negative: Tensor) -> Tensor:
-    """Multi-similarity loss with online mining: all names of an entity are positives of each other.
-
-    Mining: a positive counts unless it is closer than the row's closest negative by more than the margin. A negative
-    counts unless it is farther than the row's farthest positive by more than the margin. Returns mean over the rows,
-    (); a row without any pair left counts as 0.
-
-    Args:
-        rows: Phrase vectors, (r, dim), any norm.
-        columns: Vectors that they are compared with, (c, dim), any norm.
-        positive: (r, c) bool: the column is of the same entity, and not the row itself.
-        negative: (r, c) bool: the column is of another entity.
-
-    Source:
-        Wang et al. (2019), with the constants of SapBERT (Liu et al. 2021), which mines by Euclidean distance.
-    """
-    similarity = nn.functional.normalize(rows, dim=-1) @ nn.functional.normalize(columns, dim=-1).T
-    with torch.no_grad():
-        infinity = float("inf")
-        closest_negative = similarity.masked_fill(~negative, -infinity).amax(dim=1, keepdim=True)
-        farthest_positive = similarity.masked_fill(~positive, infinity).amin(dim=1, keepdim=True)
-        positive = positive & (similarity - _MARGIN < closest_negative)
-        negative = negative & (similarity + _MARGIN > farthest_positive)
-    pulled = _log1p_sum_exp(-_ALPHA * (similarity - _BASE), positive) / _ALPHA
-    pushed = _log1p_sum_exp(_BETA * (similarity - _BASE), negative) / _BETA
-    return (pulled + pushed).mean()
-
-
-def _log1p_sum_exp(exponents: Tensor, chosen: Tensor) -> Tensor:
-    """Return log(1 + sum of e^x over the chosen columns), (r,), without overflow."""
-    kept = exponents.masked_fill(~chosen, MASKED_LOGIT)
-    one = torch.zeros_like(kept[:, :1])
-    return torch.cat([one, kept], dim=1).logsumexp(dim=1)
-
-
 def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
     """Cross entropy against a set of phrase types: minus the log of the probability of the set.
 
@@ -154,26 +114,17 @@ class Keys:
     negatives: Tensor
 
 
-def same_entity(keys: Keys) -> Tensor:
-    """Return (2n, 2n + m) bool: row and column are names of one known entity, or one pair."""
-    n = len(keys.entities)
-    known = keys.entities != NO_KEY
-    pairs = (keys.entities[:, None] == keys.entities[None, :]) & known[:, None]
-    pairs = pairs | torch.eye(n, dtype=torch.bool, device=pairs.device)
-    negatives = (keys.entities[:, None] == keys.negative_entities[None, :]) & known[:, None]
-    return _expand(pairs, negatives)
-
-
 def same_meaning(keys: Keys) -> Tensor:
-    """Return (2n, 2n + m) bool: row and column are of one entity, or their pairs share a string."""
-    strings = (keys.anchors, keys.positives)
-    pairs = torch.zeros(len(keys.entities), len(keys.entities), dtype=torch.bool, device=keys.entities.device)
-    negatives = torch.zeros(len(keys.entities), len(keys.negatives), dtype=torch.bool, device=keys.entities.device)
-    for left in strings:
-        for right in strings:
+    """Return (2n, 2n + m) bool: row and column are of one known entity, or one pair, or their pairs share a string."""
+    n, known = len(keys.entities), keys.entities[:, None] != NO_KEY
+    pairs = (keys.entities[:, None] == keys.entities[None, :]) & known
+    pairs |= torch.eye(n, dtype=torch.bool, device=pairs.device)
+    negatives = (keys.entities[:, None] == keys.negative_entities[None, :]) & known
+    for left in (keys.anchors, keys.positives):
+        for right in (keys.anchors, keys.positives):
             pairs |= left[:, None] == right[None, :]
         negatives |= left[:, None] == keys.negatives[None, :]
-    return same_entity(keys) | _expand(pairs, negatives)
+    return torch.cat([pairs.repeat(2, 2), negatives.repeat(2, 1)], dim=1)
 
 
 def closer_than_positive(vectors: Tensor, n_pairs: int, *, floor: float = 0.0) -> Tensor:
@@ -189,8 +140,3 @@ def closer_than_positive(vectors: Tensor, n_pairs: int, *, floor: float = 0.0) -
     partner = torch.arange(2 * n_pairs, device=vectors.device).roll(n_pairs)
     own = cosines.gather(1, partner[:, None]).clamp(min=floor)
     return cosines > own
-
-
-def _expand(pairs: Tensor, negatives: Tensor) -> Tensor:
-    """Expand masks of pairs, (n, n), and of pairs and negatives, (n, m), to all rows and columns."""
-    return torch.cat([pairs.repeat(2, 2), negatives.repeat(2, 1)], dim=1)

@@ -2,8 +2,6 @@
 
     each step: draw pairs -> encode all views -> L = L_CL + type_weight x L_CE over all processes -> step
 
-The terms of ULR, on sequences of their own, add their gradient before the step.
-
 Cost: one step of 256 pairs of 8 tokens through 6 layers of 384 takes about 2 s on two cores in fp32.
 """
 
@@ -15,22 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, fast_precision, network_width
-from pearl_qdrant.encoder.tokens import NameTokenizer
-from pearl_qdrant.phrase_types import PHRASE_TYPES
+from pearl_qdrant.encoder.runtime.torch_runtime import fast_precision
 from training.batches import BatchDataset, BatchMaker, PairBatch, TokenisedBatch, load_batches
 from training.finetune.losses import (
     Keys,
     closer_than_positive,
-    multi_similarity,
     nt_xent,
-    same_entity,
     same_meaning,
     summed_distillation,
     summed_type_loss,
@@ -39,33 +32,12 @@ from training.finetune.request import FitConfig
 from training.networks.checkpoints import BaseModel
 from training.networks.phrase_vectors import MicroBatch, PhraseVectors, device_of, find_precision, micro_batches
 from training.training_loop import Objective, StepRecord, TrainingLoop, gather_rows, sum_over_processes
-from training.ulr.objective import UlrTerms
 
 Teacher = Callable[[Sequence[str]], torch.Tensor]
 """Encodes phrases as vectors, (n, dim), L2-normalised, without gradients."""
 
 MAX_TOKENS, MICRO_BATCH = 64, 640
 """How a `NetworkTeacher` reads phrases that come without token ids."""
-
-
-def live_encoder(network: PearlNetwork, base: BaseModel) -> Encoder:
-    """Wrap the network in its present state as an encoder, to evaluate it between two steps."""
-    config = base.config
-    info = ModelInfo(
-        name=config.name,
-        weights_hash="",
-        dim=network_width(network),
-        pooling=config.pooling,
-        prefix=config.prefix,
-        has_head=network.type_head is not None,
-        device=str(device_of(network)),
-        precision="fp32",
-        runtime="torch",
-    )
-    tokenizer = NameTokenizer(base.folder, max_length=config.max_length, prefix=config.prefix)
-    # Any label may have been learnt by now.
-    never_seen = np.zeros(len(PHRASE_TYPES), dtype=np.bool_) if info.has_head else None
-    return TorchEncoder(network, tokenizer, info=info, never_seen=never_seen)
 
 
 def as_teacher(encoder: Encoder) -> Teacher:
@@ -112,10 +84,6 @@ def read_alike(first: BaseModel, second: BaseModel) -> bool:
     return texts[0] == texts[1] and first.config.prefix == second.config.prefix
 
 
-Evaluate = Callable[[int, PearlNetwork], Mapping[str, float]]
-"""Scores by name of a network after a step. The network is in evaluation mode and must be left unchanged."""
-
-
 @dataclass(frozen=True, slots=True)
 class PairRecord(StepRecord):
     """Figures of one step: losses in nats before their weights, one minus the mean cosine of the plain phrases, and the
@@ -128,15 +96,6 @@ class PairRecord(StepRecord):
     phrases: int
 
 
-@dataclass(frozen=True, slots=True)
-class PairUlrRecord(PairRecord):
-    """Figures of one step with the terms of ULR, before their weights, and the sequences with an n-gram."""
-
-    misad: float
-    mlm: float
-    spans: int
-
-
 def fit(  # long: all arguments of a run are documented here
     network: PearlNetwork,
     tokenizer: Any,
@@ -147,10 +106,9 @@ def fit(  # long: all arguments of a run are documented here
     resume: bool = True,
     teacher: Teacher | None = None,
     distil_from: Teacher | None = None,
-    terms: UlrTerms | None = None,
-    evaluate: Evaluate | None = None,
     prefix: str = "",
     max_seconds: float | None = None,
+    on_step: Callable[[PairRecord], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Fine-tune `network` in place, on the device where it is. Returns the steps done, `config.steps` unless the time
@@ -162,30 +120,22 @@ def fit(  # long: all arguments of a run are documented here
         maker: Makes the batches; its shard is this process's.
         teacher: Another encoder that decides which phrases mean the same (GIST).
         distil_from: The encoder that the maker's plain phrases are distilled from.
-        terms: MiSAD and MLM of the network's phrase encoder, with the weights of `config`.
-        evaluate: Called every `config.evaluate_every` steps and at the end, on the first process.
         prefix: Text before each phrase, as when the model is used.
-        folder, resume, max_seconds, clock: As in `TrainingLoop`.
+        folder, resume, max_seconds, on_step, clock: As in `TrainingLoop`.
     """
     for_teacher = any(isinstance(one, NetworkTeacher) for one in (teacher, distil_from))
     dataset = BatchDataset(maker, tokenizer, config.max_tokens, config.micro_batch, prefix, for_teacher)
 
-    def scores(step: int) -> Mapping[str, float]:
-        network.eval()
-        with torch.random.fork_rng(), torch.no_grad():
-            return {} if evaluate is None else evaluate(step, network)
-
     done = TrainingLoop(
         name="fit",
-        objective=PairObjective(network, dataset, config, teacher, distil_from, terms),
+        objective=PairObjective(network, dataset, config, teacher, distil_from),
         steps=config.steps,
         folder=folder,
         resume=resume,
         save_every=config.save_every,
         save_seconds=config.save_seconds,
-        evaluate=None if evaluate is None else scores,
-        evaluate_every=config.evaluate_every,
         max_seconds=max_seconds,
+        on_step=on_step,
         shard=maker.shard,
         clock=clock,
     ).run()
@@ -194,7 +144,9 @@ def fit(  # long: all arguments of a run are documented here
 
 
 class PairObjective(Objective):
-    """Contrastive loss, type loss and distillation over batches of pairs, and the terms of ULR."""
+    """Contrastive loss, type loss and distillation over batches of pairs."""
+
+    record = PairRecord
 
     def __init__(
         self,
@@ -203,24 +155,17 @@ class PairObjective(Objective):
         config: FitConfig,
         teacher: Teacher | None,
         distil_from: Teacher | None,
-        terms: UlrTerms | None,
     ) -> None:
-        self._pearl, self._dataset, self._config, self._terms = network, dataset, config, terms
+        self.network: PearlNetwork = network
+        self._dataset, self._config, self.clip = dataset, config, config.clip
         self._teacher, self._distil_from = teacher, distil_from
         self._device = device_of(network)
         self._precision = find_precision(config.precision, self._device)
-        self.network: nn.Module = network
         self.optimizer = _optimizer(network, config)
-        self.record = PairRecord if terms is None else PairUlrRecord
-        self.clip = config.clip
-        if terms is not None and terms.is_masked:  # the MLM head is part of the state
-            self.network = nn.ModuleDict({"network": network, "mlm_head": terms.head})
-            self.optimizer.add_param_group({"params": list(terms.head.parameters()), "rate": config.head_rate})
 
     def identity(self) -> Mapping[str, Any]:
-        """Settings of losses, batches and terms."""
-        terms = {} if self._terms is None else self._terms.identity()
-        return {**self._config.identity(), **self._dataset.maker.identity(), **terms}
+        """Settings of losses and batches."""
+        return {**self._config.identity(), **self._dataset.maker.identity()}
 
     def batches(self, steps: range) -> Iterator[TokenisedBatch]:
         """Load the batches."""
@@ -233,14 +178,12 @@ class PairObjective(Objective):
     def backward(self, step: int, batch: TokenisedBatch) -> dict[str, Tensor | float]:
         """Add the gradient of all losses."""
         config, pairs = self._config, batch.batch
-        self._pearl.train(config.dropout)
-        if self._terms is not None:
-            self._terms.train(config.dropout)
+        self.network.train(config.dropout)
         if config.dropout:
             # The hash of integers is the same in every process.
             torch.manual_seed(hash((config.seed, self._dataset.maker.shard.rank, step)))
         views = PhraseVectors(
-            self._pearl,
+            self.network,
             batch.micro_batches,
             device=self._device,
             cached=config.cache_gradients,
@@ -248,20 +191,16 @@ class PairObjective(Objective):
         )
         teacher, distil_from = self._teachers(batch)
         losses = batch_losses(
-            views.vectors, pairs, self._pearl.type_head, config, teacher=teacher, distil_from=distil_from
+            views.vectors, pairs, self.network.type_head, config, teacher=teacher, distil_from=distil_from
         )
         views.backward(losses.total)
         n_phrases = len(pairs.anchors) * 2 + len(pairs.negatives) + len(pairs.plain)
-        figures: dict[str, Tensor | float] = {
+        return {
             "contrastive": losses.contrastive,
             "type_loss": losses.type_loss,
             "distillation": losses.distillation,
             "phrases": sum_over_processes(torch.tensor(n_phrases, device=self._device)),
         }
-        if self._terms is not None:
-            ulr = self._terms.backward(step)
-            figures |= {"misad": ulr.misad, "mlm": ulr.mlm, "spans": ulr.n_spans}
-        return figures
 
     def _teachers(self, tokenised: TokenisedBatch) -> tuple[Teacher | None, Teacher | None]:
         """The teachers of a step; one that reads token ids encodes the batch once."""
@@ -380,15 +319,7 @@ def _contrastive_loss(parts: list[Tensor], keys: Keys, teacher_parts: list[Tenso
     if teacher_parts is not None:
         closer = closer_than_positive(torch.cat(teacher_parts), len(anchors), floor=config.teacher_floor)
         same = closer if same is None else same | closer
-    if config.objective == "nt-xent":
-        return nt_xent(anchors, positives, temperature=config.temperature, negatives=negatives, same=same)
-    columns = torch.cat(parts)
-    entity_mask = same_entity(keys)
-    row = torch.arange(len(entity_mask), device=columns.device)
-    positive = entity_mask.clone()
-    positive[row, row] = False
-    negative = ~(entity_mask if same is None else entity_mask | same)
-    return multi_similarity(columns[: len(entity_mask)], columns, positive=positive, negative=negative)
+    return nt_xent(anchors, positives, temperature=config.temperature, negatives=negatives, same=same)
 
 
 def _split_views(vectors: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:

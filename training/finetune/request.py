@@ -21,13 +21,11 @@ from training.options import (
     StrPath,
     Weight,
     Within,
-    as_paths,
     check_bounds,
     project,
 )
-from training.ulr.request import Sampling, UlrRequest
 
-_MAY_CHANGE = frozenset({"save_every", "save_seconds", "evaluate_every", "workers"})
+_MAY_CHANGE = frozenset({"save_every", "save_seconds", "workers"})
 """Settings that do not affect what is learnt, so that a run may resume with other values."""
 
 
@@ -54,14 +52,10 @@ class FitSettings:
         learning_rate: Peak learning rate of the phrase encoder.
         schedule: "exponential" multiplies the rate by 0.98 after every 2,000 steps (the paper); "cosine" warms up over
             the first 5 % of the steps and falls to zero.
-        temperature: Temperature of NT-Xent. PEARL: 0.07.
-        objective: "nt-xent", the paper's contrastive loss (Eq. 2), or "multi-similarity", SapBERT's.
+        temperature: Temperature of NT-Xent, the contrastive loss (Eq. 2). PEARL: 0.07.
         type_weight: Weight of the type loss. PEARL: 1.
         mask: "label": names of one entity or string are not negatives of each other; "none": the paper.
         distil_weight: Weight of the distillation loss: one minus the cosine of these phrases with their old vector.
-        misad_weight: Weight of ULR's MiSAD beside PEARL's losses: an n-gram and the rest add up to the sequence. It
-            needs texts or n-grams. MiSAD and MLM are losses of the phrase encoder alone.
-        mlm_weight: Weight of masked language modelling on these texts.
         dropout: Leave the encoder's dropout on.
         cache_gradients: Keep the activations of one micro-batch only: large batches in little memory, for one more
             forward pass.
@@ -75,12 +69,9 @@ class FitSettings:
     learning_rate: Rate = 3e-5
     schedule: Literal["exponential", "cosine"] = "exponential"
     temperature: Rate = 0.07
-    objective: Literal["nt-xent", "multi-similarity"] = "nt-xent"
     type_weight: Weight = 1.0
     mask: Literal["label", "none"] = "label"
     distil_weight: Rate = 2.0
-    misad_weight: Weight = 0.0
-    mlm_weight: Weight = 0.0
     dropout: bool = False
     cache_gradients: bool = False
     max_tokens: Annotated[int, Within(3)] = 24
@@ -106,7 +97,6 @@ class FitConfig(FitSettings):
         micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding. See
             `default_micro_batch`.
         save_seconds: Seconds between two saved states, at most, plus one step.
-        evaluate_every: Steps between evaluations; 0 evaluates only at the end.
     """
 
     steps: Count
@@ -120,7 +110,6 @@ class FitConfig(FitSettings):
     freeze_words: bool = True
     micro_batch: Count = 64
     save_seconds: Rate = 300.0
-    evaluate_every: Natural = 0
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -147,7 +136,6 @@ PAPER: dict[str, Any] = {
     "character_rate": 1.0,
     "schedule": "exponential",
     "optimizer": "adam",
-    "objective": "nt-xent",
     "temperature": 0.07,
     "type_weight": 1.0,
     "mask": "none",
@@ -163,7 +151,6 @@ FIXED_BY_PAPER = (
     "learning_rate",
     "schedule",
     "temperature",
-    "objective",
     "type_weight",
     "mask",
     "teacher",
@@ -200,19 +187,8 @@ class FitRequest(FitSettings):
         distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
         distil_misspelt: Share of them that the network sees with one character edited; the target is the right
             spelling.
-        texts: Texts of `misad_weight` and `mlm_weight`: plain text, one text a line, or JSON Lines with a field text;
-            n-grams are random spans.
-        ngrams: Folder that `train ngrams` wrote, in place of `texts`. Its n-grams are chosen by their score, or at
-            random without MLM.
-        sampling: How the n-gram of a sequence is chosen, instead.
-        text_batch: Sequences of text per step.
-        text_tokens: Longer sequences are truncated.
-        renormalise: Scale the sum of the vectors of n-gram and rest to unit length.
         train_words: Train the word embeddings too.
         micro_batch: Phrases per forward pass; by default 64 on a CPU and the whole batch on a GPU.
-        evaluation_data: Folder of evaluation sets, or hub, to measure between the steps.
-        evaluation_tasks: Only these tasks.
-        evaluate_every: Steps between evaluations, if there is `evaluation_data`.
         name: Name of the model; by default that of the folder `out`.
         pooling: Instead of the base model's own.
         prefix: Text before each phrase, instead of the base model's own.
@@ -240,17 +216,8 @@ class FitRequest(FitSettings):
     teacher: str | None = None
     distil: Paths = ()
     distil_misspelt: Share = _BATCHES.misspelt_plain
-    texts: Paths = ()
-    ngrams: StrPath | None = None
-    sampling: Sampling | None = None
-    text_batch: Count = 32
-    text_tokens: Annotated[int, Within(4)] = 64
-    renormalise: bool = False
     train_words: bool = False
     micro_batch: Count | None = None
-    evaluation_data: str | None = None
-    evaluation_tasks: tuple[str, ...] = ()
-    evaluate_every: Count = 1000
     name: str | None = None
     pooling: Literal["mean", "cls"] | None = None
     prefix: str | None = None
@@ -275,41 +242,9 @@ class FitRequest(FitSettings):
         if self.paper_settings and fixed:
             named = ", ".join(f"'{name}'" for name in fixed)
             raise OptionError("paper_settings", f"'paper_settings' fixes {named}. Leave out the one or the other.")
-        if self.evaluation_tasks and not self.evaluation_data:
-            raise OptionError("evaluation_tasks", "'evaluation_tasks' needs 'evaluation_data'.")
         for name in ("distil_misspelt", "distil_weight"):
             if name in given and not self.distil:
                 raise OptionError(name, f"'{name}' needs 'distil'.")
-        weighted = [name for name in ("misad_weight", "mlm_weight") if getattr(self, name)]
-        if not weighted:
-            for name in ("texts", "ngrams", "sampling", "text_batch", "text_tokens", "renormalise"):
-                if name in given:
-                    raise OptionError(name, f"'{name}' needs 'misad_weight' or 'mlm_weight'.")
-        elif (self.ngrams is None) != bool(as_paths(self.texts)):
-            raise OptionError(weighted[0], f"'{weighted[0]}' needs either 'texts', or the folder of 'ngrams'.")
-
-    def ulr_request(self) -> UlrRequest | None:
-        """Return what MiSAD and MLM are asked to do; None if they have no weight."""
-        if not (self.misad_weight or self.mlm_weight):
-            return None
-        sampling = self.sampling
-        if sampling is None and self.ngrams is not None and not self.mlm_weight:
-            sampling = "random_ngram"  # no head that could score
-        return UlrRequest(
-            base=self.base_model,
-            out=self.out,
-            texts=self.texts,
-            ngrams=self.ngrams,
-            sampling=sampling,
-            misad_weight=self.misad_weight,
-            mlm_weight=self.mlm_weight,
-            renormalise=self.renormalise,
-            batch_size=self.text_batch,
-            max_tokens=self.text_tokens,
-            precision=self.precision,
-            seed=self.seed,
-            max_errors=self.max_errors,
-        )
 
     def batch_options(self) -> BatchOptions:
         """Return how batches are made."""
@@ -323,7 +258,6 @@ class FitRequest(FitSettings):
             steps=steps,
             freeze_words=not self.train_words,
             micro_batch=self.micro_batch or default_micro_batch(device, cached=self.cache_gradients),
-            evaluate_every=self.evaluate_every if self.evaluation_data else 0,
         )
         return replace(config, **PAPER) if self.paper_settings else config
 

@@ -32,7 +32,6 @@ from training.options import MAX_NGRAM_WORDS, NgramOptions, Paths, as_paths
 
 Numbers = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Records = npt.NDArray[Any]
 
 _OF_TOKENS = {"tokens": "<u8", "starts": "<u4", "ends": "<u4"}
@@ -87,8 +86,8 @@ class TokenStore:
 
     def write(self, texts: Iterable[str], out: Path, options: NgramOptions) -> None:
         """Split texts, one a document, into sequences and words; the texts of the sequences go to the folder `out`."""
-        numbers = WordNumbers(keep_case=options.keep_case)
-        pattern = word_pattern(breaks=options.punctuation == "break")
+        numbers = WordNumbers()
+        pattern = word_pattern()
         kinds = _OF_TOKENS | _OF_SEQUENCES
         held = {name: array(_CODES[kind]) for name, kind in kinds.items()}
         offset = 0
@@ -107,7 +106,7 @@ class TokenStore:
                 for sentence in split_sentences(text):
                     spans = [found.span() for found in pattern.finditer(sentence)]
                     tokens = [numbers[sentence[start:end]] for start, end in spans]
-                    for (shift, piece), first, last in _pieces(sentence, spans, tokens, options.max_sequence_words):
+                    for (shift, piece), first, last in _pieces(sentence, spans, options.max_sequence_words):
                         held["tokens"].extend([*tokens[first:last], BREAK])
                         held["starts"].extend([*(start - shift for start, _ in spans[first:last]), 0])
                         held["ends"].extend([*(end - shift for _, end in spans[first:last]), 0])
@@ -115,7 +114,7 @@ class TokenStore:
                         held["lengths"].append(last - first + 1)
                         held["documents"].append(self.n_documents)
                         offset += texts_file.write(piece.encode("utf-8", "replace") + b"\n")
-                        self.n_words += last - first - tokens[first:last].count(BREAK)
+                        self.n_words += last - first
                         self.n_sequences += 1
                 self.n_documents += 1
                 if len(held["tokens"]) >= options.block_words:
@@ -139,21 +138,13 @@ class TokenStore:
         return np.fromfile(self.folder / name, dtype=kind, count=end - start, offset=start * np.dtype(kind).itemsize)
 
 
-def _pieces(
-    sentence: str, spans: list[tuple[int, int]], tokens: list[int], longest: int
-) -> Iterator[tuple[tuple[int, str], int, int]]:
-    """Yield the pieces of a sentence that have a word: where each begins, its text, and its first and last token."""
-    if not any(tokens):
-        return
-    if len(tokens) <= longest:
-        yield (0, sentence), 0, len(tokens)
-        return
-    for first in range(0, len(tokens), longest):
-        last = min(first + longest, len(tokens))
-        start = spans[first][0]
-        end = spans[last][0] if last < len(tokens) else len(sentence)
-        if any(tokens[first:last]):
-            yield (start, sentence[start:end].rstrip()), first, last
+def _pieces(sentence: str, spans: list[tuple[int, int]], longest: int) -> Iterator[tuple[tuple[int, str], int, int]]:
+    """Yield the pieces of a sentence that has words: where each begins, its text, and its first and last token."""
+    for first in range(0, len(spans), longest):
+        last = min(first + longest, len(spans))
+        start = spans[first][0] if len(spans) > longest else 0
+        end = spans[last][0] if last < len(spans) else len(sentence)
+        yield (start, sentence[start:end].rstrip()), first, last
 
 
 _ENTRY = np.dtype([("key", "<u8"), ("place", "<u8")])
@@ -184,14 +175,11 @@ class Levels:
         )
         return found
 
-    def keys(self, level: int, block: Block, *, by_document: bool) -> tuple[Numbers, Indices]:
+    def keys(self, level: int, block: Block) -> tuple[Numbers, Indices]:
         """Return the keys of the n-grams of a block that can be frequent enough, and their positions in it."""
         if level == 1:
             positions = np.flatnonzero(block.tokens)
-            keys = block.tokens[positions]
-            if by_document:  # the document is part of the key of a word, and so of that of each n-gram
-                keys = keys + block.documents[block.sequence_of(positions)].astype(np.uint64) * _ODD
-            return keys, positions
+            return block.tokens[positions], positions
         ids = self.ids(level - 1, block).astype(np.uint64)
         positions = np.flatnonzero((ids[:-1] != 0) & (ids[1:] != 0))
         return (ids[positions] << np.uint64(32)) | ids[positions + 1], positions
@@ -200,8 +188,8 @@ class Levels:
 def count_levels(
     tokens: TokenStore, options: NgramOptions, *, on_level: Callable[[int], None] = lambda level: None
 ) -> Levels:
-    """Count the n-grams of a corpus, or of each of its documents. Raises OptionError if a level has more than 2^32
-    distinct n-grams; OSError if the disk is full.
+    """Count the n-grams of a corpus. Raises OptionError if a level has more than 2^32 distinct n-grams; OSError if
+    the disk is full.
 
     Args:
         options: How many words the longest n-gram has, how often it must occur, and where.
@@ -216,7 +204,7 @@ def count_levels(
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("wb")) for path in paths]
             for block in tokens.blocks():
-                keys, positions = levels.keys(level, block, by_document=options.scope == "document")
+                keys, positions = levels.keys(level, block)
                 _distribute(keys, positions.astype(np.uint64) + np.uint64(block.first), files)
         ids = _new_array(tokens.folder / f"ids{level}", "<u4", tokens.ends[-1][0])
         counted, n_kept = tokens.folder / f"counts{level}", 0
@@ -288,8 +276,8 @@ _ALL = (1 << 64) - 1
 class EntityNames:
     """Names of two words to `MAX_NGRAM_WORDS`, 8 bytes each in memory; `n_names` distinct ones."""
 
-    def __init__(self, names: Iterable[str], *, keep_case: bool = False) -> None:
-        numbers, pattern = WordNumbers(keep_case=keep_case), word_pattern()
+    def __init__(self, names: Iterable[str]) -> None:
+        numbers, pattern = WordNumbers(), word_pattern()
         found: dict[int, array[int]] = {}
         for name in names:
             words = pattern.findall(name)
@@ -332,10 +320,10 @@ def _find_names(words: Numbers, sequences: Indices, n: int, names: Numbers) -> I
     return np.flatnonzero((names[found] == keys) & (sequences[:n_places] == sequences[n - 1 :]))
 
 
-def read_entity_names(paths: Paths, report: ReadReport, *, keep_case: bool = False) -> EntityNames:
+def read_entity_names(paths: Paths, report: ReadReport) -> EntityNames:
     """Read names, one a line. Raises FormatError if a file cannot be read, or no name has two words."""
     files = as_paths(paths)
-    names = EntityNames(_lines(files, report), keep_case=keep_case)
+    names = EntityNames(_lines(files, report))
     if files and not names.n_names:
         message = f"no name has from 2 to {MAX_NGRAM_WORDS} words. Give a file with a name on each line"
         raise FormatError(str(files[0]), None, message, option="entities")
@@ -369,17 +357,14 @@ def score_ngrams(levels: Levels, block: Block, options: NgramOptions) -> Records
 
     PMI(w) = (log P(w) - sum of log P(x_k)) / |w|, where P divides a count by the number of words: ULR, section 3.1.
     """
-    total: Any = np.log(levels.tokens.n_words)
-    if options.scope == "document":
-        documents = np.repeat(block.documents - block.documents.min(), block.lengths)
-        total = np.log(np.maximum(np.bincount(documents, weights=block.tokens != 0), 1))[documents]
+    total = np.log(levels.tokens.n_words)
     log_counts = np.log(np.maximum(levels.counts[0][levels.ids(1, block)], 1))
     parts = [np.empty(0, dtype=NGRAM)]
     for n in range(2, options.max_words + 1):
         ids = levels.ids(n, block)
         position = np.flatnonzero(ids)
         counts = levels.counts[n - 1][ids[position]]
-        pmi = np.log(counts) + (n - 1) * (total if np.ndim(total) == 0 else total[position])
+        pmi = np.log(counts) + (n - 1) * total
         for k in range(n):
             pmi -= log_counts[position + k]
         if options.factor == "length":
@@ -411,11 +396,10 @@ def keep_best(ngrams: Records, block: Block, max_per_document: int) -> Records:
 def join_spans(ngrams: Records, mentions: tuple[Indices, Indices], block: Block) -> Records:
     """Join n-grams with entity mentions, (n,) of `MARK`, by first and last token; what is both is one span."""
     n, (first, last) = len(ngrams), mentions
-    words_until = np.cumsum(block.tokens != 0)
     spans = np.zeros(n + len(first), dtype=MARK)
     spans["first"] = np.concatenate((ngrams["position"], first))
     spans["last"] = np.concatenate((ngrams["position"] + ngrams["words"] - 1, last))
-    spans["words"] = np.concatenate((ngrams["words"], words_until[last] - words_until[first] + 1))
+    spans["words"] = np.concatenate((ngrams["words"], last - first + 1))
     spans["pmi"] = np.concatenate((ngrams["pmi"], np.full(len(first), np.nan)))
     spans["entity"][n:] = True
     spans = spans[np.lexsort((spans["entity"], spans["last"], spans["first"]))]

@@ -1,7 +1,6 @@
 """Sentences, words, and the folder that `find_ngrams` writes: n-grams, and sequences with their spans.
 
     ngrams.tsv       n-gram <TAB> count <TAB> PMI in nats, after a header; in the order of the first occurrence
-                     (counts within documents have a column more, the document)
     sequences.txt    the text of each sequence, a line each, UTF-8
     sequences.bin    a record for each sequence, and one more for the end: `SEQUENCE`
     spans.bin        a record for each span, ordered by sequence, start and end: `SPAN`
@@ -51,7 +50,7 @@ MAX_CACHED = 400_000
 """Spellings whose numbers are remembered: about 80 MB. The rest are computed again."""
 
 BREAK = 0
-"""Stands for what no n-gram contains: the end of a sequence, and punctuation if it is to break n-grams."""
+"""Stands for what no n-gram contains: the end of a sequence."""
 
 
 def split_sentences(text: str) -> Iterator[str]:
@@ -79,19 +78,14 @@ def _ends_sentence(line: str, found: re.Match[str]) -> bool:
 
 
 @cache
-def word_pattern(*, breaks: bool = False) -> re.Pattern[str]:
-    """Return the pattern of a word: letters, digits and their marks of any script, with apostrophes inside.
-
-    Args:
-        breaks: Whether it also matches what lies between words and is not white space.
-    """
+def word_pattern() -> re.Pattern[str]:
+    """Return the pattern of a word: letters, digits and their marks of any script, with apostrophes inside."""
     # `\w` has no combining marks, without which a word of Hindi falls to pieces.
     codes = [code for code in range(0x300, sys.maxunicode + 1 if sys.maxunicode < 0x10000 else 0x10000)
              if unicodedata.category(chr(code))[0] == "M"]  # fmt: skip
     marks = "".join(f"{chr(first)}-{chr(last)}" for first, last in _ranges(codes))
     letter = f"(?:[^\\W_][{marks}]*)"
-    word = f"{letter}+(?:['\u2019]{letter}+)*"
-    return re.compile(f"{word}|(?:[^\\w\\s]|_)+" if breaks else word)
+    return re.compile(f"{letter}+(?:['\u2019]{letter}+)*")
 
 
 def _ranges(codes: list[int]) -> Iterator[tuple[int, int]]:
@@ -104,10 +98,10 @@ def _ranges(codes: list[int]) -> Iterator[tuple[int, int]]:
     yield first, last
 
 
-def normalise_word(word: str, *, keep_case: bool = False) -> str:
-    """Return what makes spellings one word: composed characters, a straight apostrophe and usually small letters."""
+def normalise_word(word: str) -> str:
+    """Return what makes spellings one word: composed characters, a straight apostrophe and small letters."""
     composed = word if word.isascii() else unicodedata.normalize("NFC", word).replace("\u2019", "'")
-    return composed if keep_case else composed.lower()
+    return composed.lower()
 
 
 class WordNumbers(dict[str, int]):
@@ -116,20 +110,11 @@ class WordNumbers(dict[str, int]):
     Two of ten million words share a number with a probability of 3 in a million. At most `MAX_CACHED` are remembered.
     """
 
-    def __init__(self, *, keep_case: bool = False) -> None:
-        super().__init__()
-        self._keep_case = keep_case
-
     def __missing__(self, word: str) -> int:
         if len(self) >= MAX_CACHED:
             self.clear()
-        if not word[0].isalnum():
-            number = BREAK
-        else:
-            text = normalise_word(word, keep_case=self._keep_case)
-            number = int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-            number = number or 1
-        self[word] = number
+        text = normalise_word(word).encode("utf-8", "surrogatepass")
+        number = self[word] = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") or 1
         return number
 
 

@@ -77,18 +77,17 @@ class NgramReport:
 
 def _write_files(folder: Path, levels: Levels, names: EntityNames, options: NgramOptions, report: NgramReport) -> None:
     """Score the n-grams of each block, write all files but meta.json, and count what is written."""
-    in_documents = options.scope == "document"
     with ExitStack() as stack:
         texts = stack.enter_context((folder / SEQUENCES_TEXT).open("rb"))
         rows = stack.enter_context((folder / NGRAMS).open("w", encoding="utf-8", newline="\n"))
         sequences = stack.enter_context((folder / SEQUENCES).open("wb"))
         marks = stack.enter_context((folder / SPANS).open("wb"))
-        rows.write("ngram\tcount\tpmi\tdocument\n" if in_documents else "ngram\tcount\tpmi\n")
+        rows.write("ngram\tcount\tpmi\n")
         for block in levels.tokens.blocks():
             ngrams = score_ngrams(levels, block, options)
             first = ngrams[_is_first(ngrams, levels.seen)]
             of_block = [texts.readline().decode("utf-8") for _ in range(len(block.lengths))]
-            rows.writelines(_rows(first, block, of_block, keep_case=options.keep_case, in_documents=in_documents))
+            rows.writelines(_rows(first, block, of_block))
             report.ngrams.update(first["words"].tolist())
             mentions = names.find(block)
             report.entity_mentions += len(mentions[0])
@@ -118,15 +117,14 @@ def _is_first(ngrams: Records, seen: list[npt.NDArray[np.bool_]]) -> npt.NDArray
     return is_first
 
 
-def _rows(ngrams: Records, block: Block, texts: list[str], *, keep_case: bool, in_documents: bool) -> Iterator[str]:
+def _rows(ngrams: Records, block: Block, texts: list[str]) -> Iterator[str]:
     """Yield the rows of ngrams.tsv."""
     sequences = block.sequence_of(ngrams["position"]).tolist()
     for (position, n, _, count, pmi), sequence in zip(ngrams.tolist(), sequences, strict=True):
         here = slice(position, position + n)
         places = zip(block.starts[here].tolist(), block.ends[here].tolist(), strict=True)
-        ngram = " ".join(normalise_word(texts[sequence][start:end], keep_case=keep_case) for start, end in places)
-        row = f"{ngram}\t{count}\t{pmi:.6f}"
-        yield f"{row}\t{block.documents[sequence]}\n" if in_documents else f"{row}\n"
+        ngram = " ".join(normalise_word(texts[sequence][start:end]) for start, end in places)
+        yield f"{ngram}\t{count}\t{pmi:.6f}\n"
 
 
 def _sequences(block: Block, first_span: Indices) -> Records:
@@ -176,7 +174,7 @@ def find_ngrams(
     with ExitStack() as stack:
         sources = stack.enter_context(opened_sources(paths))
         rows = ReadReport(max_errors=options.max_errors)
-        names = read_entity_names(options.entities, rows, keep_case=options.keep_case)
+        names = read_entity_names(options.entities, rows)
         report.entity_names = names.n_names
         work = stack.enter_context(_working_folder(folder))
         (arrays := work / "arrays").mkdir()

@@ -3,7 +3,7 @@
     text -> tokens, with the special tokens and the model's prefix around them (the frame)
     S = frame + all tokens, some of them masked, none of w
     w = frame + the tokens of the n-gram
-    R = frame + all other tokens; they are masked as in S, or not at all
+    R = frame + all other tokens, none of them masked
 
 A masked token is [MASK] in 80 of 100 cases, another token in 10, and itself in 10. The n-gram may be the one whose
 tokens the MLM head of the network in training predicts worst:
@@ -81,7 +81,6 @@ class Views:
         targets: Their ids.
         part: w; None if the sequence has no n-gram.
         rest: R; empty without an n-gram.
-        rest_masked, rest_targets: As `masked` and `targets`, for R; empty if R has no masks.
     """
 
     whole: list[int]
@@ -89,8 +88,6 @@ class Views:
     targets: list[int]
     part: list[int] | None = None
     rest: list[int] = field(default_factory=list)
-    rest_masked: list[int] = field(default_factory=list)
-    rest_targets: list[int] = field(default_factory=list)
 
     def plain(self) -> list[int]:
         """S without masks."""
@@ -108,16 +105,14 @@ class Masking:
         mask_id: Id of [MASK].
         others: Ids that may replace a token: all but the special ones.
         share: Share of the tokens that are masked; 0 for none. At least one token is.
-        on_rest: Whether R has the masks of S.
     """
 
     mask_id: int
     others: Sequence[int]
     share: float
-    on_rest: bool = False
 
 
-def open_masking(tokenizer: Any, *, share: float, on_rest: bool) -> Masking:
+def open_masking(tokenizer: Any, *, share: float) -> Masking:
     """Return how tokens of a tokenizer are masked. Raises ModelError if it has no mask token."""
     special = {i: token.content for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
     mask_id = next((tokenizer.token_to_id(token) for token in ("[MASK]", "<mask>")
@@ -125,7 +120,7 @@ def open_masking(tokenizer: Any, *, share: float, on_rest: bool) -> Masking:
     if mask_id is None:
         raise ModelError("The tokenizer has neither [MASK] nor <mask>, which masked language modelling needs.")
     others = [i for i in range(tokenizer.get_vocab_size(with_added_tokens=True)) if i not in special and i != mask_id]
-    return Masking(mask_id, others, share, on_rest)
+    return Masking(mask_id, others, share)
 
 
 def tokenise(
@@ -167,17 +162,9 @@ def make_views(
     targets = [sequence.ids[i] for i in masked]
     if span is None:
         return Views(whole, masked, targets)
-    ids, seen = sequence.ids, whole if masking.on_rest else sequence.ids
-    in_rest = [i - (end - first) * (i >= end) for i in masked] if masking.on_rest else []
-    return Views(
-        whole,
-        masked,
-        targets,
-        part=ids[: sequence.first] + ids[first:end] + ids[sequence.end :],
-        rest=seen[:first] + seen[end:],
-        rest_masked=in_rest,
-        rest_targets=targets if masking.on_rest else [],
-    )
+    ids = sequence.ids
+    part = ids[: sequence.first] + ids[first:end] + ids[sequence.end :]
+    return Views(whole, masked, targets, part, rest=ids[:first] + ids[end:])
 
 
 def _truncated(text: str, encoding: Any, n_prefix: int, max_tokens: int) -> TokenisedSequence:
@@ -393,7 +380,7 @@ def open_data(
         skipped, digest = report.skip_counts, texts.digest()
     events.examples_read(len(sequences), skipped)
     share = request.mask_share if request.mlm_weight else 0.0
-    masking = open_masking(tokenizer, share=share, on_rest=request.mlm_on_rest)
+    masking = open_masking(tokenizer, share=share)
     return UlrData(sequences, tokenizer, masking, prefix, lowercase, digest, request.sequences)
 
 

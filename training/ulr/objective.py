@@ -24,23 +24,18 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.errors import TrainingError
-from training.networks.checkpoints import BaseModel
 from training.networks.phrase_vectors import autocast, device_of, find_precision, pad
-from training.options import TrainingEvents
-from training.training_loop import Objective, StepRecord, TrainingLoop, shard_of_environment
-from training.ulr.drawing import UlrData, ViewDrawer, Views, open_data
-from training.ulr.network import MlmHead, UlrNetwork, open_head
-from training.ulr.request import UlrConfig, UlrRequest
+from training.training_loop import Objective, StepRecord, TrainingLoop
+from training.ulr.drawing import UlrData, ViewDrawer, Views
+from training.ulr.network import UlrNetwork
+from training.ulr.request import UlrConfig
 
 
 def misad(part: Tensor, rest: Tensor, whole: Tensor, *, renormalise: bool = False) -> Tensor:
@@ -87,7 +82,7 @@ def backward(
         head_only: Compute the MLM loss of S alone, as while the encoder is fixed.
     """
     n_spans = 0 if head_only else _count_spans(views)
-    n_masked = _count_masked(views, head_only=head_only)
+    n_masked = _count_masked(views)
     misad_sum = mlm_sum = 0.0
     ordered = sorted(views, key=lambda view: len(view.whole))
     for first in range(0, len(ordered), config.micro_batch):
@@ -99,7 +94,7 @@ def backward(
             total = total + config.misad_weight * error
             misad_sum += float(error.detach())
         if mlm is not None:
-            mlm = mlm * (_count_masked(chunk, head_only=head_only) / n_masked)
+            mlm = mlm * (_count_masked(chunk) / n_masked)
             total = total + config.mlm_weight * mlm
             mlm_sum += float(mlm.detach())
         if total.requires_grad:
@@ -111,8 +106,8 @@ def _count_spans(views: Sequence[Views]) -> int:
     return sum(view.part is not None for view in views)
 
 
-def _count_masked(views: Sequence[Views], *, head_only: bool) -> int:
-    return sum(len(view.masked) + (0 if head_only else len(view.rest_masked)) for view in views)
+def _count_masked(views: Sequence[Views]) -> int:
+    return sum(len(view.masked) for view in views)
 
 
 def _terms(
@@ -129,14 +124,12 @@ def _terms(
     pairs = [] if head_only else [(i, view) for i, view in enumerate(views) if view.part is not None]
     with autocast(device, precision):
         whole, whole_mask = _encode(network, [view.whole for view in views])
-        vectors = [_rows(whole, [(i, place) for i, view in enumerate(views) for place in view.masked])]
+        places = [(i, place) for i, view in enumerate(views) for place in view.masked]
         targets = [target for view in views for target in view.targets]
         error = None
         if pairs:
             part, part_mask = _encode(network, [view.part or [] for _, view in pairs])
             rest, rest_mask = _encode(network, [view.rest for _, view in pairs])
-            vectors.append(_rows(rest, [(i, p) for i, (_, view) in enumerate(pairs) for p in view.rest_masked]))
-            targets += [target for _, view in pairs for target in view.rest_targets]
             if start is None:
                 held, target = None, network.pool(whole, whole_mask)[[i for i, _ in pairs]]
             else:
@@ -145,9 +138,10 @@ def _terms(
                 network.pool(part, part_mask), network.pool(rest, rest_mask), target, renormalise=config.renormalise
             )
             error = error if held is None else error + config.hold * held
-        logits = network.logits(torch.cat(vectors)) if targets else None
-    if logits is None:
-        return error, None
+        if not targets:
+            return error, None
+        at = torch.tensor(places, device=device)
+        logits = network.logits(whole[at[:, 0], at[:, 1]])
     return error, nn.functional.cross_entropy(logits, torch.tensor(targets, device=device))
 
 
@@ -163,12 +157,6 @@ def _encode(network: UlrNetwork, rows: list[list[int]]) -> tuple[Tensor, Tensor]
     """Token vectors of rows of ids, (b, t, dim), and their mask, (b, t)."""
     ids, mask = pad(rows, device_of(network))
     return network.hidden(ids, mask), mask
-
-
-def _rows(hidden: Tensor, places: list[tuple[int, int]]) -> Tensor:
-    """The vectors of tokens by row and place, (n, dim)."""
-    at = torch.tensor(places, dtype=torch.long, device=hidden.device).reshape(-1, 2)
-    return hidden[at[:, 0], at[:, 1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +209,9 @@ class UlrObjective(Objective):
         self.network: UlrNetwork = network
         self._data, self._config, self.clip = data, config, config.clip
         self.optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
-        start = copy.deepcopy(network).eval().requires_grad_(False) if config.hold else None
-        self._terms = UlrTerms(network, data, config, start=start)
+        self._start = copy.deepcopy(network).eval().requires_grad_(False) if config.hold else None
+        self._drawer = ViewDrawer(network, data, config)
+        self._precision = find_precision(config.precision, device_of(network))
 
     def identity(self) -> Mapping[str, Any]:
         """Settings and sequences."""
@@ -233,103 +222,18 @@ class UlrObjective(Objective):
         return self._config.rate(step)
 
     def backward(self, step: int, batch: object) -> dict[str, float]:
-        """Draw the sequences of a step, and add the gradient of both terms."""
-        config = self._config
-        # While the head is trained alone, the encoder has no dropout: the head learns to read what it will see.
-        self.network.train(config.dropout and not config.is_head_step(step))
-        torch.manual_seed(hash((config.seed, step)))  # of integers: the same in every process
-        losses = self._terms.backward(step)
-        return {"misad": losses.misad, "mlm": losses.mlm, "sequences": config.batch_size, "spans": losses.n_spans}
-
-
-class UlrTerms:
-    """MiSAD and MLM over sequences; the encoder may be trained by another objective too, on batches of its own."""
-
-    def __init__(
-        self, network: UlrNetwork, data: UlrData, config: UlrConfig, *, start: UlrNetwork | None = None
-    ) -> None:
-        self._network, self._data, self._config, self._start = network, data, config, start
-
-    @property
-    def head(self) -> MlmHead:
-        """The MLM head, which the encoder's network does not have."""
-        return self._network.head
-
-    @property
-    def is_masked(self) -> bool:
-        """Whether the MLM loss counts, so that there is a head to train."""
-        return self._config.mlm_weight > 0
-
-    def identity(self) -> dict[str, Any]:
-        """Return what affects what is learnt; a run resumes only with the same."""
-        config = self._config
-        names = ("batch_size", "head_steps", "renormalise", "mask_share", "sampling", "n_scored", "max_tokens", "seed")
-        return {"ulr": {**{name: getattr(config, name) for name in names}, **self._data.identity()}}
-
-    def train(self, mode: bool) -> None:
-        """Switch the dropout of the encoder on or off."""
-        self._network.train(mode)
-
-    def backward(self, step: int) -> UlrLosses:
-        """Add the gradient of the terms of a step, from 1, to the parameters of encoder and head.
+        """Draw the sequences of a step, and add the gradient of both terms.
 
         In the first `head_steps` the terms train the MLM head alone: the gradients of a new head would spoil the
-        encoder. Returns both terms, before their weights.
+        encoder, which has no dropout meanwhile, so that the head learns to read what it will see.
         """
-        head_only = self._config.is_head_step(step)
+        config, head_only = self._config, self._config.is_head_step(step)
+        self.network.train(config.dropout and not head_only)
+        torch.manual_seed(hash((config.seed, step)))  # of integers: the same in every process
         views = self._drawer.views(step, head_only=head_only)
-        trained = [p for p in self._network.encoder.parameters() if p.requires_grad] if head_only else []
-        for parameter in trained:
-            parameter.requires_grad_(False)
-        try:
-            return backward(
-                self._network, views, self._config, start=self._start, precision=self._precision, head_only=head_only
-            )
-        finally:
-            for parameter in trained:
-                parameter.requires_grad_(True)
-
-    # On first use, when the network is on its device.
-    @cached_property
-    def _drawer(self) -> ViewDrawer:
-        return ViewDrawer(self._network, self._data, self._config)
-
-    @cached_property
-    def _precision(self) -> str:
-        return find_precision(self._config.precision, device_of(self._network))
-
-
-def open_terms(
-    base: BaseModel, request: UlrRequest, *, steps: int, dropout: bool, events: TrainingEvents, stack: ExitStack
-) -> UlrTerms:
-    """Open the terms for a network that is fine-tuned.
-
-    Args:
-        base: Its phrase encoder is trained.
-        request: Names the sequences, the weights and the other settings of ULR.
-        steps: Optimizer steps of the run.
-        dropout: Whether the network's dropout is on.
-        events: Gets `examples_read`.
-        stack: Closes what is opened.
-
-    Raises:
-        OptionError: If arguments contradict each other.
-        InputError: If an input cannot be read, or has nothing to learn from.
-        ModelError: If the encoder has no MLM head that can be made, or its tokenizer no mask token.
-        TrainingError: If there are several processes.
-    """
-    request.check()
-    if shard_of_environment().world_size > 1:
-        raise TrainingError("MiSAD and MLM are trained in one process. Start the run without torchrun")
-    encoder: nn.Module = base.network.phrase_encoder
-    head, has_head = open_head(encoder, sorted(base.folder.glob("*.safetensors")), seed=request.seed)
-    pooling: Any = base.network.pooling
-    config = request.config(
-        steps=steps,
-        head_steps=request.find_head_steps(steps, has_head=has_head),
-        pooling=pooling,
-        max_tokens=request.max_tokens,
-        dropout=dropout,
-    )
-    data = open_data(request, base.tokenizer, events, stack, prefix=base.config.prefix, lowercase=False)
-    return UlrTerms(UlrNetwork(encoder, head, pooling=pooling), data, config)
+        self.network.encoder.requires_grad_(not head_only)
+        losses = backward(
+            self.network, views, config, start=self._start, precision=self._precision, head_only=head_only
+        )
+        self.network.encoder.requires_grad_(True)
+        return {"misad": losses.misad, "mlm": losses.mlm, "sequences": config.batch_size, "spans": losses.n_spans}

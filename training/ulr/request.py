@@ -48,7 +48,6 @@ class UlrSettings:
         renormalise: Scale the sum of n-gram and rest to unit length, as the published code does.
         hold: Hold whole sequences where the base has them: weight, beside MiSAD, of their square error; these vectors
             are the target of MiSAD then. 0 for neither, as in the paper.
-        mlm_on_rest: The rest has the masks of the sequence too, and its masked tokens count in the MLM loss.
         mask_share: Share of the tokens outside the n-gram that the MLM loss predicts.
         n_scored: n-grams of a sequence that are scored, at most; drawn at random.
         dropout: Whether the network's dropout is on.
@@ -68,7 +67,6 @@ class UlrSettings:
     mlm_weight: Weight = 1.0
     renormalise: bool = False
     hold: Weight = 0.0
-    mlm_on_rest: bool = False
     mask_share: Annotated[float, Within(0, 1, low_open=True, high_open=True)] = 0.15
     n_scored: Count = 8
     dropout: bool = True
@@ -204,9 +202,7 @@ class UlrRequest(UlrSettings):
             return self.head_steps
         return 0 if has_head or not self.mlm_weight else round(HEAD_SHARE * steps)
 
-    def config(
-        self, *, steps: int, head_steps: int, pooling: Pooling, max_tokens: int, dropout: bool | None = None
-    ) -> UlrConfig:
+    def config(self, *, steps: int, head_steps: int, pooling: Pooling, max_tokens: int) -> UlrConfig:
         """Return the settings of the training loop."""
         return project(
             UlrConfig,
@@ -216,7 +212,6 @@ class UlrRequest(UlrSettings):
             pooling=pooling,
             max_tokens=max_tokens,
             sampling=self.find_sampling(),
-            dropout=self.dropout if dropout is None else dropout,
         )
 
 

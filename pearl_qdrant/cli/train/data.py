@@ -115,7 +115,6 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
     \b
     pearl-qdrant train ngrams articles.jsonl.gz ngrams/
     pearl-qdrant train ngrams wiki.txt.zst ngrams/ --entities titles.txt --threshold 4
-    pearl-qdrant train ngrams articles.jsonl.gz published/ --factor none --scope document --min-count 1
     """
     from tqdm import tqdm
 
@@ -213,8 +212,7 @@ def synonyms(corpus: Path, vectors: Path, out: Path | None, **options: Any) -> N
 @click.command()
 @phrases_option
 @aliases_option
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True,
-              help="hard_negative.txt, or JSON Lines if the name ends in .jsonl.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="hard_negative.txt.")
 @shipped_model_option("Base encoder: the candidates with its lowest cosines are kept.")
 @click.option("--teacher", metavar="M", help="Encoder that decides what means the same.  [default: the base encoder]")
 @options_of(MiningConfig, flags={"kept": "--keep"})
@@ -229,7 +227,7 @@ def negatives(out: Path, pool: int, **others: Any) -> None:
 
     \b
     pearl-qdrant train negatives --phrases corpus --out corpus/hard_negative.txt
-    pearl-qdrant train negatives --aliases umls.tsv --model all-MiniLM-L6-v2/ --out hard_negative.jsonl
+    pearl-qdrant train negatives --aliases umls.tsv --model all-MiniLM-L6-v2/ --out hard_negative.txt
     """
     with training_stage() as output:
         from pearl_qdrant import mine_negatives

@@ -56,11 +56,6 @@ _fit_options = options_of(
     flags={
         "batch_size": "--batch",
         "n_negatives": "--negatives",
-        "misad_weight": "--misad",
-        "mlm_weight": "--mlm",
-        "texts": "--text",
-        "evaluation_data": "--evaluate",
-        "evaluation_tasks": "--evaluate-task",
     },
 )
 
@@ -78,7 +73,7 @@ def fit(**options: Any) -> None:
 
     \b
     pearl-qdrant train fit --base-model all-MiniLM-L6-v2/ --phrases corpus --out fitted
-    pearl-qdrant train fit --base-model fitted --aliases umls.tsv --objective multi-similarity --out refreshed
+    pearl-qdrant train fit --base-model fitted --aliases umls.tsv --schedule cosine --out refreshed
     pearl-qdrant train fit --base-model intfloat/e5-small --phrases corpus --paper-settings --out pearl
     """
     source_of = click.get_current_context().get_parameter_source

@@ -6,12 +6,10 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
-
-import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.building import build_collection
@@ -21,8 +19,8 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention, NamedEntity, NameOwners, make_mentions
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
-from pearl_qdrant.linking.ranking.scoring import ScoredMention, in_order
+from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking.scoring import ScoredMention
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection, Store
@@ -87,9 +85,6 @@ class LoadedBases:
         return build_collection(self.store, name, encoder, base.entities)
 
 
-_RRF = 60
-"""Constant of reciprocal rank fusion (Cormack et al. 2009)."""
-
 TIMED = 1000
 """Mentions on which the linker is timed."""
 
@@ -112,14 +107,11 @@ class LinkerOutput:
     Attributes:
         rankings: Rankings for the queries that have an entity, n.
         samples, nil_samples: Samples of the queries and of their NIL twins, n each.
-        scored, nil_scored: The scored mentions from which the samples were made.
     """
 
     rankings: list[Ranking]
     samples: Samples
     nil_samples: Samples
-    scored: list[ScoredMention] = field(repr=False)
-    nil_scored: list[ScoredMention] = field(repr=False)
 
 
 class Linker:
@@ -141,7 +133,9 @@ class Linker:
         if self._last is None or self._last[0] is not one:
             scored = list(self._score_mentions([*one.queries, *one.nil_queries], one, DEFAULT_LIMIT))
             n = len(one.queries)
-            self._last = one, _make_output(one, scored[:n], scored[n:])
+            samples = collect(scored[:n], [query.gold for query in one.queries])
+            nil_samples = collect(scored[n:], [query.gold for query in one.nil_queries])
+            self._last = one, LinkerOutput([_ranking(answer) for answer in scored[:n]], samples, nil_samples)
         return self._last[1]
 
     def recall(self, one: LinkingSet) -> float:
@@ -164,19 +158,6 @@ class Linker:
         return score_held_out(self._bases.store, collection, self._encoder, map(_held_out, queries), limit=limit)
 
 
-class Ablation:
-    """The linker without one feature, on the candidates of the full linker: its coefficient becomes 0."""
-
-    def __init__(self, linker: Linker, feature: str) -> None:
-        self.name = f"without {feature}"
-        self.supports = ALL_SIZES
-        self._linker = linker
-        self._model = shipped_model().without(feature)
-
-    def rank(self, one: LinkingSet) -> list[Ranking]:
-        return [_ranking(_rescore(scored, self._model)) for scored in self._linker.output(one).scored]
-
-
 class Dense:
     """Ranks entities by their nearest vector."""
 
@@ -185,42 +166,18 @@ class Dense:
         self.supports = ALL_SIZES
         self._encoder = encoder
         self._bases = bases
-        self._last: tuple[LinkingSet, list[Ranking]] | None = None
 
     def rank(self, one: LinkingSet) -> list[Ranking]:
-        if self._last is None or self._last[0] is not one:
-            vectors = self._encoder.encode([clean_mention(query.mention) for query in one.queries]).vectors
-            rankings = []
-            collection = self._bases.collection(one.base, self._encoder)
-            for query, vector in zip(one.queries, vectors, strict=True):
-                found: dict[str, float] = {}
-                for scored in collection.search(vector[None], limit=_MORE_NAMES * DEPTH)[0]:
-                    if scored.score is not None and not query.excludes(scored.point.entity_id, scored.point.name):
-                        found.setdefault(scored.point.entity_id, scored.score)
-                rankings.append(rank_entities(list(found.items())))
-            self._last = one, rankings
-        return self._last[1]
-
-
-class Fusion:
-    """Reciprocal rank fusion of methods: the sum of 1 / (60 + rank) over the methods; tied entities share rank 1."""
-
-    def __init__(self, methods: Sequence[LinkingMethod]) -> None:
-        self.name = "rrf"
-        self.supports = ALL_SIZES
-        self._methods = tuple(methods)
-
-    def rank(self, one: LinkingSet) -> list[Ranking]:
-        every = zip(*(method.rank(one) for method in self._methods), strict=True)
-        return [_fuse(rankings) for rankings in every]
-
-
-def _fuse(rankings: Sequence[Ranking]) -> Ranking:
-    scores: dict[str, float] = {}
-    for ranking in rankings:
-        for rank, key in enumerate(ranking.ids, 1):
-            scores[key] = scores.get(key, 0.0) + 1 / (_RRF + (1 if rank <= ranking.n_tied else rank))
-    return rank_entities(list(scores.items()), tolerance=1e-12)
+        vectors = self._encoder.encode([clean_mention(query.mention) for query in one.queries]).vectors
+        rankings = []
+        collection = self._bases.collection(one.base, self._encoder)
+        for query, vector in zip(one.queries, vectors, strict=True):
+            found: dict[str, float] = {}
+            for scored in collection.search(vector[None], limit=_MORE_NAMES * DEPTH)[0]:
+                if scored.score is not None and not query.excludes(scored.point.entity_id, scored.point.name):
+                    found.setdefault(scored.point.entity_id, scored.score)
+            rankings.append(rank_entities(list(found.items())))
+        return rankings
 
 
 def _held_out(query: MentionQuery) -> HeldOut:
@@ -230,30 +187,9 @@ def _held_out(query: MentionQuery) -> HeldOut:
     return HeldOut(query.mention, excludes if query.excluded or query.excluded_string else None)
 
 
-def _make_output(one: LinkingSet, scored: list[ScoredMention], nil_scored: list[ScoredMention]) -> LinkerOutput:
-    return LinkerOutput(
-        [_ranking(answer) for answer in scored],
-        collect(scored, [query.gold for query in one.queries]),
-        collect(nil_scored, [query.gold for query in one.nil_queries]),
-        scored,
-        nil_scored,
-    )
-
-
 def _ranking(scored: ScoredMention) -> Ranking:
     n_tied = sum(entity.tie for entity in scored.found)
     return Ranking(tuple(entity.point.entity_id for entity in scored.found), max(n_tied, min(1, len(scored.found))))
-
-
-def _rescore(scored: ScoredMention, model: RankingModel) -> ScoredMention:
-    """Score the same candidates with other coefficients."""
-    if not scored.found:
-        return scored
-    features = np.array([entity.features for entity in scored.found])
-    logits = features @ model.features
-    found = in_order(replace(entity, logit=logit) for entity, logit in zip(scored.found, logits.tolist(), strict=True))
-    nil_logit = model.nil_logit(logits, features, scored.nil_features)
-    return ScoredMention(scored.mention, found, nil_logit, scored.nil_features)
 
 
 MAX_COMPARISONS = 100_000_000

@@ -1,7 +1,7 @@
 """Common alternatives to the linker, and what users write in thirty lines instead of it.
 
 Those of the linking tasks rank the entities of a base by their best name, without what the query excludes: exact
-lookup, rapidfuzz, character TF-IDF, and n-gram search alone. All are exact: they compare each mention with every name.
+lookup, rapidfuzz and character TF-IDF. All are exact: they compare each mention with every name.
 
 Those of everyday mentions link or answer NIL:
 
@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
+from pearl_qdrant.lexical.ngrams import fold_name
 from training.evaluation.linking.sets import DEPTH, Base, LinkingSet, MentionQuery, Ranking, rank_entities
 from training.evaluation.methods import Need
 
@@ -33,8 +33,6 @@ _ROWS = 32
 
 _NAMES = 4 * DEPTH
 """Number of best names that are grouped by entity."""
-
-_BUCKETS = 1 << 20
 
 ALL_SIZES: frozenset[Need] = frozenset({"linking", "large_linking"})
 _SMALL_BASES: frozenset[Need] = frozenset({"linking"})
@@ -128,10 +126,6 @@ class Peer(ABC):
     @abstractmethod
     def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
         """Link mentions to the entities of a base."""
-
-    def link(self, mentions: Sequence[Mention], base: Base) -> list[str | None]:
-        """The entity of each mention; None for NIL."""
-        return list(self.answer(mentions, base).entity_ids)
 
 
 class ExactNames(Peer):
@@ -294,7 +288,6 @@ def peers() -> list[ExactNames | ScoredNames]:
         ExactNames(),
         ScoredNames("rapidfuzz", _fuzzy_scores, _SMALL_BASES),
         ScoredNames("tfidf", _tfidf_scores, ALL_SIZES),
-        ScoredNames("lexical", _ngram_scores, ALL_SIZES),
     ]
 
 
@@ -321,27 +314,6 @@ def _tfidf(mentions: Sequence[str], names: Sequence[str], *, longest: int) -> tu
     # scikit-learn refuses input without any n-gram, such as blank names alone.
     vectorizer.fit([*names, "blank"])
     return vectorizer.transform(mentions), vectorizer.transform(names)
-
-
-def _ngram_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
-    """Cosine of this project's n-grams, weighted by IDF: lexical search alone."""
-    from scipy.sparse import csr_matrix, diags
-
-    def matrix(texts: Sequence[str]) -> Any:
-        rows = ngram_rows(texts)
-        columns = (rows.indices % _BUCKETS).astype(np.int32)
-        return csr_matrix((rows.values, columns, rows.offsets), shape=(len(texts), _BUCKETS))
-
-    def weighted(rows: Any, idf: Any) -> Any:
-        scaled = rows @ diags(idf)
-        norms = np.sqrt(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel())
-        return (diags(1 / np.maximum(norms, 1e-12)) @ scaled).tocsr()
-
-    every = matrix(names)
-    counts = np.bincount(every.indices, minlength=_BUCKETS)
-    # The IDF of Qdrant for sparse vectors.
-    idf = np.log((len(names) - np.minimum(counts, len(names)) + 0.5) / (counts + 0.5) + 1)
-    yield from products(weighted(matrix(mentions), idf), weighted(every, idf))
 
 
 def products(mentions: Any, names: Any) -> Scores:
