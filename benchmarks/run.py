@@ -38,11 +38,11 @@ import click
 import numpy as np
 from memory import peak_memory
 
+from ingest.base.format import TableColumns
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult, scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers.columns import TableColumns
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import read_head
+from ingest.base.format import TableColumns, read_head
 from ingest.base.merge import RowStore
 from ingest.base.reader_base import ReaderBase
 from ingest.io import limits
@@ -30,7 +30,6 @@ from ingest.readers.columns import (
     Layout,
     Row,
     Table,
-    TableColumns,
     complete,
     find_layout,
     find_suspicions,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import Field, fields
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, all_options
+from ingest.base.format import Scope, TableColumns
+from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions
 from ingest.load.events import LoadEvents
 from ingest.load.results import reading_counts
 from pearl_qdrant.cli.common.options import (
+    attribute_texts,
     device_option,
     json_option,
     open_store_at,
@@ -24,16 +27,37 @@ from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
-    from ingest.base.format import FormatOption
     from ingest.base.scan import ScanResult
     from ingest.load.results import LoadResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COLUMNS = "columns"
+_FLAGS = {
+    "languages": "--language",
+    "list_separators": "--list-separator",
+    "sabs": "--sab",
+    "semantic_types": "--semantic-type",
+    "classes": "--class",
+    "scopes": "--synonym-scope",
+    "label_properties": "--label-property",
+    "alias_properties": "--alias-property",
+    "type_properties": "--type-property",
+    "types": "--type-column",
+    "aliases": "--alias-column",
+    **{name: f"--{name}-column" for name in ("id", "name", "description", "popularity")},
+}
+"""Flags of fields of `ReadOptions` and `TableColumns` that are not their own names."""
 
-FLAGS = {option.field: option.flag for option, _ in all_options()} | {_COLUMNS: "a column option"}
+
+def _flag(name: str) -> str:
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
+_READING = tuple(one for one in fields(ReadOptions) if any(one.name in of.options for of in FORMATS))
+"""The fields that are options of the command, `columns` by its own fields."""
+
+FLAGS = {one.name: _flag(one.name) for one in _READING} | {"columns": "a column option"}
 """The flag of each field of `ReadOptions`, for errors."""
 
 format_option: Callable[[F], F] = click.option(
@@ -60,7 +84,7 @@ def print_formats(context: click.Context, parameter: click.Parameter, is_asked: 
 
 
 def reading_options(command: F) -> F:
-    """Add a flag for each option of the formats; its help text names the formats that take it."""
+    """Add an option for each field of `ReadOptions`; its help text names the formats that take it."""
     command = click.option(
         "--layout",
         "layouts",
@@ -68,31 +92,32 @@ def reading_options(command: F) -> F:
         multiple=True,
         help="Tables: a base of your own, described as JSON; may be repeated.",
     )(command)
-    for option, formats in reversed(tuple(all_options())):
-        titles = ", ".join(one.title for one in formats)
-        add = click.option(
-            option.flag,
-            _parameter(option),
-            type=_type_of(option),
-            metavar=option.metavar,
-            multiple=option.is_repeated,
-            is_flag=option.is_switch,
-            help=f"{titles}: {option.help}",
-        )
-        command = add(command)
+    for of_format in reversed(_READING):
+        columns = of_format.name == "columns"
+        texts = attribute_texts(TableColumns if columns else ReadOptions)
+        titles = ", ".join(one.title for one in FORMATS if one.takes(of_format.name))
+        for field in reversed(fields(TableColumns)) if columns else (of_format,):
+            command = _option(field, titles, texts[field.name], prefix="column_" if columns else "")(command)
     return command
 
 
-def _parameter(option: FormatOption) -> str:
-    return option.field.replace(".", "_")
-
-
-def _type_of(option: FormatOption) -> click.ParamType[Any] | None:
-    if option.choices:
-        return click.Choice(option.choices, case_sensitive=False)
-    if option.minimum is not None:
-        return click.IntRange(option.minimum)
-    return None
+def _option(field: Field[Any], titles: str, text: str, *, prefix: str) -> Callable[[F], F]:
+    """The option of a field: its annotation tells its kind."""
+    is_many = field.default == ()
+    kind: Any = click.IntRange(0) if field.type == "int | None" else None
+    if field.name == "scopes":
+        kind = click.Choice(get_args(Scope), case_sensitive=False)
+    if is_many:
+        said, sign, default = text.partition(". [")
+        text = f"{said.removesuffix('.')}; may be repeated.{' [' if sign else ''}{default}"
+    return click.option(
+        _flag(field.name),
+        f"{prefix}{field.name}",
+        type=kind,
+        multiple=is_many,
+        is_flag=field.default is False,
+        help=f"{titles}: {text}",
+    )
 
 
 def read_options(given: Mapping[str, Any]) -> ReadOptions:
@@ -101,17 +126,13 @@ def read_options(given: Mapping[str, Any]) -> ReadOptions:
     Args:
         given: ``limit``, and the parameters of `reading_options`.
     """
-    from ingest.readers.columns import TableColumns
     from ingest.readers.layouts import read_bases
 
-    values = {option.field: given[_parameter(option)] for option, _ in all_options()}
-    columns = TableColumns(
-        **{field.partition(".")[2]: value for field, value in values.items() if field.startswith(f"{_COLUMNS}.")}
-    )
-    others = {field: value for field, value in values.items() if "." not in field}
+    columns = TableColumns(**{one.name: given[f"column_{one.name}"] for one in fields(TableColumns)})
+    values = {one.name: given[one.name] for one in _READING if one.name != "columns"}
     bases = tuple(base for path in given["layouts"] for base in read_bases(path))
     return ReadOptions(
-        limit=given["limit"], bases=bases, columns=None if columns == TableColumns() else columns, **others
+        limit=given["limit"], bases=bases, columns=None if columns == TableColumns() else columns, **values
     )
 
 

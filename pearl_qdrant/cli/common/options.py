@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,17 @@ if TYPE_CHECKING:
     from pearl_qdrant.store.protocol import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def attribute_texts(record: type[Any]) -> dict[str, str]:
+    """The text of each attribute in the docstring of a record, on one line: the help of its option."""
+    found: dict[str, str] = {}
+    for names, text in _ATTRIBUTE.findall(inspect.cleandoc(record.__doc__ or "")):
+        found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return found
 
 
 def _check_store(context: click.Context, parameter: click.Parameter, location: str) -> str:
