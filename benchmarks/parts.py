@@ -112,7 +112,7 @@ def compare_pieces(names: int, parts: int, folder: Path) -> None:
             if kind == "whole":
                 result = load_base(folder / "base.tsv", kind, kb="base", store=store, model=encoder)
             else:
-                result = load_base(folder / "base.tsv", kind, kb="base", store=store, model=encoder, partitions=parts)
+                result = load_base(folder / "base.tsv", kind, kb="base", store=store, model=encoder, parts=parts)
         seconds = time.perf_counter() - begin
         opened = EdgeStore(folder / "store")
         collection = opened.open(kind)

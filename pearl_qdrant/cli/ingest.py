@@ -12,6 +12,7 @@ import click
 from ingest.base.format import Scope, TableColumns
 from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions
 from ingest.load.events import LoadEvents
+from ingest.load.request import LoadRequest
 from ingest.load.results import reading_counts
 from pearl_qdrant.cli.common.options import (
     attribute_texts,
@@ -314,7 +315,7 @@ _MANY = 0.1  # share of a collection that an update deletes without asking
 _HINTS = {
     "collection": "Give one with --collection.",
     "kb": "Choose another --collection.",
-    "partitions": "Start over with --restart, choose another --collection, or omit --ray and --partitions.",
+    "parts": "Start over with --restart, choose another --collection, or omit --ray and --parts.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
         "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
@@ -356,7 +357,7 @@ _HINTS = {
     help="Build a new collection in parts by the workers of a Ray cluster: HOST:PORT, or auto for one on this machine.",
 )
 @click.option(
-    "--partitions",
+    "--parts",
     type=int,
     help="Build a new collection in so many parts, each with its graph. [default: with --ray by size and workers]",
 )
@@ -412,16 +413,18 @@ def ingest(
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
-    in_parts = given["ray"] is not None or given["partitions"] is not None
+    in_parts = given["ray"] is not None or given["parts"] is not None
     if in_parts and is_update is not None:
-        raise click.UsageError("--ray and --partitions make a new collection: omit --update and --no-update.")
+        raise click.UsageError("--ray and --parts make a new collection: omit --update and --no-update.")
     if given["work"] is not None and not in_parts:
-        raise click.UsageError("--work is for --ray and --partitions.")
-    reading = {**_pick(given, "kind", "type_map", "max_errors"), "options": read_options(given)}
+        raise click.UsageError("--work is for --ray and --parts.")
+    chosen = {one.name: given[one.name] for one in fields(LoadRequest) if one.name in given}
+    chosen["options"] = read_options(given)
     with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
         name = collection or collection_name(paths[0])
         if dry_run:
             check_name(name)
+            reading = {one: chosen[one] for one in ("kind", "options", "type_map", "max_errors")}
             counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
         else:
             if given["restart"] and not yes:
@@ -429,8 +432,7 @@ def ingest(
             result = load_base(
                 paths,
                 name,
-                **reading,
-                **_pick(given, *_LOADING),
+                **chosen,
                 placement=Placement(given["shards"], given["replicas"], given["write_consistency"]),
                 update=False if in_parts else is_update,
                 may_update=_make_may_update(name, yes),
@@ -441,17 +443,6 @@ def ingest(
             report_result(result)
             counts = result.to_json()
     print_counts(counts, as_json)
-
-
-_LOADING = (
-    *("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "quantization"),
-    *("restart", "ray", "partitions", "work", "wait_s"),
-)
-"""Options that `load_base` takes under the same name, beside those of reading."""
-
-
-def _pick(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: given[name] for name in names}
 
 
 def _make_may_update(name: str, yes: bool) -> Callable[[], bool]:
