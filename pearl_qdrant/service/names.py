@@ -27,6 +27,7 @@ import unicodedata
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, fields, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -207,7 +208,8 @@ SELECT place, text FROM following WHERE substr(text, 1, length(prefix)) = prefix
 """
 
 
-class FoundName(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FoundName:
     """An entity that has a name like the query.
 
     Attributes:
@@ -228,7 +230,7 @@ class FoundName(msgspec.Struct, frozen=True):
     match: str = ""
 
 
-_SHOWN = tuple(name for name in FoundName.__struct_fields__ if name not in ("name", "match"))
+_SHOWN = tuple(one.name for one in fields(FoundName) if one.name not in ("name", "match"))
 _read_record = msgspec.json.Decoder(FoundName).decode
 
 
@@ -356,7 +358,7 @@ class NameIndex:
 
     def _record(self, entity: int, name: str, match: str) -> FoundName:
         [record] = self._db.execute("SELECT record FROM entities WHERE id = ?", (entity,)).fetchone()
-        return msgspec.structs.replace(_read_record(record), name=name, match=match)
+        return replace(_read_record(record), name=name, match=match)
 
 
 def usable_cache(environment: Mapping[str, str] = os.environ) -> Path:
