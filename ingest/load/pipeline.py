@@ -29,8 +29,8 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from ingest.base.reader import Hashes, Reader
-from ingest.base.scan import ScanResult, hash_texts
+from ingest.base.reader import Reader
+from ingest.base.scan import Hashes, ScanResult, hash_texts
 from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
 from ingest.load.inventory import BATCH, Inventory, Named

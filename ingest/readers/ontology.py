@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ingest.base.ancestors import ClassGraph
 from ingest.base.format import Scope
-from ingest.base.reader_base import ReaderBase
+from ingest.base.reader import Reader
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.report import ReadReport
@@ -137,7 +137,7 @@ def check_scopes(scopes: Sequence[str]) -> frozenset[str]:
     return frozenset(scopes or ("EXACT",))
 
 
-class OntologyReader(ReaderBase):
+class OntologyReader(Reader):
     """What the readers of OBO and of OBO Graph JSON share.
 
     Attributes:

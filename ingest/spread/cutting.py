@@ -14,17 +14,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from ingest.base.merge import entity_from_json, entity_to_json, merge_scattered
-from ingest.base.reader import Hashes, Reader
-from ingest.base.scan import ScanResult, find_scattered, scan
+from ingest.base.merge import entity_from_json, entity_to_json
+from ingest.base.reader import Reader
+from ingest.base.scan import ScanResult, scan
+from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _ADVICE = "Free some space, or choose a work folder on a larger disk"
 
@@ -53,21 +51,20 @@ def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult
         return scan(reader, report, cutter=cutter)
 
 
-class CutReader:
-    """Some files of a cut as a base of their own; a `Reader`."""
+class CutReader(Reader):
+    """Some files of a cut as a base of their own."""
 
     def __init__(self, folder: Path, files: range) -> None:
+        super().__init__(type_map=TypeMap({}, version=""), limit=None)  # the entities have their types
         self._folder = folder
         self._files = files
 
-    def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
-        """Entities, each id once; see `Reader.read`."""
-        if scattered is None:
-            scattered = find_scattered(self)
-        yield from merge_scattered(self.read_runs(report), scattered, report)
-
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        """Entities in the order of the input; see `Reader.read_runs`."""
+        """Entities in the order of the input; those of a file are runs already."""
+        return self.read_rows(report)
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """The lines of the files."""
         for path in (_path(self._folder, number) for number in self._files):
             try:
                 with path.open(encoding="ascii") as lines:
@@ -76,15 +73,6 @@ class CutReader:
                         yield entity_from_json(line)
             except (OSError, ValueError) as error:
                 raise InputError(str(path), None, f"a part of the base cannot be read: {error}") from error
-
-    def close(self) -> None:
-        """Nothing is held between two passes."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
 
 class Cutter(CutReader):

@@ -28,6 +28,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -86,16 +87,7 @@ _KEPT_SIGNS = frozenset("#%&@")
 _DROPPED = frozenset("'\u2019\u2018`\u00ad")
 
 
-class _Letters(dict[int, str]):
-    """What becomes of each character; computed when it is first seen."""
-
-    def __missing__(self, code: int) -> str:
-        folded = _fold_character(chr(code))
-        if len(self) < KEPT_LETTERS:
-            self[code] = folded
-        return folded
-
-
+@lru_cache(KEPT_LETTERS)
 def _fold_character(character: str) -> str:
     if character in _DROPPED or unicodedata.category(character) in ("Mn", "Cf"):
         return ""
@@ -110,16 +102,13 @@ def _is_kept(character: str) -> bool:
     return character.isalnum() or character in _KEPT_SIGNS or unicodedata.category(character) in ("Sm", "Sc", "So")
 
 
-_LETTERS = _Letters()
-
-
 def fold(text: str) -> str:
     """The folded form: words of letters, digits and symbols, with single spaces; "" if there are none.
 
     Greek letters are spelled out, as in `lexical.ngrams.fold_name`. Numbers stay as they are, since a word that is
     being typed may not be complete.
     """
-    return " ".join(text.translate(_LETTERS).split())
+    return " ".join("".join(map(_fold_character, text)).split())
 
 
 def _key(text: str) -> str:

@@ -24,7 +24,6 @@ from pydantic import SecretStr
 
 from pearl_qdrant.service import ServiceSettings, create_app
 from pearl_qdrant.service.observing import JsonLines, Metrics, facts, forget_dead_workers, start_logging
-from pearl_qdrant.service.queues import TimedEncoder
 
 KEY = "0123456789abcdef-first"
 SECRET = "Sekretna zzmention"
@@ -377,19 +376,6 @@ def test_the_documents_name_every_metric(client: TestClient) -> None:
     }
 
     assert shown == documented
-
-
-def test_an_encoder_that_fails_is_measured() -> None:
-    """The time of a call counts also where it ends with an error."""
-    seconds: list[float] = []
-
-    class Broken:
-        def encode(self, names: object) -> object:
-            raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        TimedEncoder(Broken(), seconds.append).encode(["x"])  # type: ignore[arg-type]
-    assert len(seconds) == 1
 
 
 @pytest.fixture
