@@ -61,7 +61,7 @@ def scan_base(
         return _report_scan(scan(reader, ReadReport(max_errors=max_errors)), listed, events or LoadEvents())
 
 
-def load_base(
+def load_base(  # long: all arguments of a load are named here
     paths: Paths, collection: str | None = None, request: LoadRequest | None = None, **keywords: Unpack[LoadKeywords]
 ) -> LoadResult:
     """Read a base, encode the names that the collection lacks, and store them.

@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     help="With --file: also write a report to this HTML file: shares, reasons of NIL, doubtful mentions, types.",
 )
 @json_option
-def link(
+def link(  # long: help has its examples
     mentions: tuple[str, ...],
     file: BinaryIO | None,
     kind: str | None,

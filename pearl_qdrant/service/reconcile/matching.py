@@ -62,13 +62,12 @@ async def match(
     linked = await asyncio.gather(*(_link(handle, group, options, is_gone) for options, group in groups.items()))
     answers: dict[Query, Answer] = {}
     links: dict[Query, Link] = {}
-    for query, found in (
-        pair for group in zip(groups.values(), linked, strict=True) for pair in zip(*group, strict=True)
-    ):
-        if isinstance(found, BadQuery):
-            answers[query] = found
-        else:
-            links[query] = found
+    for group, of_group in zip(groups.values(), linked, strict=True):
+        for one, found in zip(group, of_group, strict=True):
+            if isinstance(found, BadQuery):
+                answers[one] = found
+            else:
+                links[one] = found
     if any(query.conditions for query in links):
         answers |= await handle.call(lambda linker: _with_evidence(linker, links, catalogue))
     else:
@@ -134,9 +133,7 @@ def _wanted(query: Query, link: Link) -> Sequence[Candidate]:
     return [one for one in link.candidates if {*query.types} <= {*one.kb_types, *one.types}]
 
 
-def _with_evidence(
-    linker: EntityLinker, links: Mapping[Query, Link], catalogue: Catalogue
-) -> dict[Query, Sequence[Scored]]:
+def _with_evidence(linker: EntityLinker, links: Mapping[Query, Link], catalogue: Catalogue) -> dict[Query, Answer]:
     """The candidates of each query with the evidence of its properties; for all of them, the store is asked twice."""
     asked = [candidate for query, link in links.items() if query.conditions for candidate in link.candidates]
     columns = of_candidates(linker, asked) if asked else {}
