@@ -2,217 +2,54 @@
 
 To add a base that ships as tables: an entry in `ingest/readers/bases.json`. To add another format: a module in
 `ingest/readers` with `detect` and a reader, and an entry in `FORMATS` here. An option that no other format has is
-one more field of `ReadOptions`; its flag comes from the `Format`. No reader is loaded before it is needed.
+one more field of `ReadOptions`, which its `Format` names. No reader is loaded before it is needed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import Format, FormatOption, PathLike, read_head
+from ingest.base.format import Format, PathLike, Scope, TableColumns, read_head
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
     from ingest.base.type_map import TypeMap
-    from ingest.readers.columns import TableColumns
     from ingest.readers.layouts import Base
-
-SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
-"""Scopes of synonyms in ontologies."""
-
-_LANGUAGE = FormatOption(
-    "--language", "languages", "language of names; if repeated, the first is preferred. [default: en]", "L", True
-)
-_LINKS = FormatOption(
-    "--links",
-    "links",
-    "keep the ids of the entities that an entity is linked to, for linking in documents.",
-    is_switch=True,
-)
-_SCOPE = FormatOption(
-    "--synonym-scope",
-    "scopes",
-    "synonyms of this scope are names; may be repeated. [default: EXACT]",
-    is_repeated=True,
-    choices=SCOPES,
-)
-_CLASS = FormatOption(
-    "--class", "classes", "only instances and subclasses of this class; may be repeated.", "QID", is_repeated=True
-)
-_SITELINK = FormatOption(
-    "--require-sitelink", "require_sitelink", "only items with a page in some Wikimedia project.", is_switch=True
-)
-_COLUMNS = (
-    FormatOption("--id-column", "columns.id", "name, number or path of the column of ids.", "C"),
-    FormatOption("--name-column", "columns.name", "name, number or path of the column of names.", "C"),
-    FormatOption("--type-column", "columns.types", "a column of types; may be repeated.", "C", True),
-    FormatOption("--alias-column", "columns.aliases", "a column of aliases; may be repeated.", "C", True),
-    FormatOption("--description-column", "columns.description", "the column of descriptions.", "C"),
-    FormatOption("--popularity-column", "columns.popularity", "a column of numbers: how well known it is.", "C"),
-    FormatOption(
-        "--list-separator",
-        "list_separators",
-        "between aliases or types in a cell: a sign, tab, space, none (a cell is one), lists (JSON or Python), or "
-        "COLUMN=SIGN for one column; may be repeated. [default: found in the first rows]",
-        "SIGN",
-        True,
-    ),
-)
-_TEXT = (
-    FormatOption("--encoding", "encoding", "of the text, such as cp1252. [default: found]", "NAME"),
-    FormatOption("--skip-lines", "skip_lines", "pass over so many lines at the start.", "N", minimum=0),
-)
-_DELIMITER = FormatOption(
-    "--delimiter", "delimiter", "character between the columns, or tab. [default: found in the first rows]", "C"
-)
-_PROPERTIES = tuple(
-    FormatOption(f"--{one}-property", f"{one}_properties", f"property that gives {what}; may be repeated.", "IRI", True)
-    for one, what in (("label", "the canonical name"), ("alias", "aliases"), ("type", "types"))
-)
-
-FORMATS: tuple[Format, ...] = (
-    Format(
-        "umls",
-        "UMLS",
-        "umls.UmlsReader",
-        "MRCONSO.RRF with MRSTY.RRF and others beside it, RXNCONSO.RRF (RxNorm), or their folder or zip",
-        (
-            _LANGUAGE,
-            FormatOption("--sab", "sabs", "only this source vocabulary; may be repeated.", "S", is_repeated=True),
-            FormatOption("--srl-max", "srl_max", "highest restriction level of a source.", "N", minimum=0),
-            FormatOption(
-                "--semantic-type",
-                "semantic_types",
-                "TUI, name, tree number or group; may be repeated.",
-                "T",
-                is_repeated=True,
-            ),
-        ),
-        folder_sign="MRCONSO.RRF",
-        endings=("rrf",),
-    ),
-    Format("mesh", "MeSH", "mesh.MeshReader", "desc*.xml, supp*.xml", endings=("xml",)),
-    Format(
-        "wikidata",
-        "Wikidata",
-        "wikidata.WikidataReader",
-        "JSON dumps of any year, answers of the API, single and simplified items",
-        (_LANGUAGE, _CLASS, _SITELINK, _LINKS),
-        endings=("json", "ndjson"),
-    ),
-    Format(
-        "obograph",
-        "OBO Graph",
-        "obo_graph.OboGraphReader",
-        "ontologies in OBO Graph JSON",
-        (_SCOPE, _LINKS),
-        endings=("json",),
-    ),
-    Format(
-        "rdf",
-        "RDF",
-        "rdf.RdfReader",
-        "Turtle, TriG, N-Triples, N-Quads, RDF/XML, JSON-LD: SKOS, OWL, YAGO 4 and 4.5, Wikidata truthy, DBpedia",
-        (_LANGUAGE, *_PROPERTIES, _SCOPE, _CLASS, _LINKS),
-        folder_sign="RDF files",
-        endings=("ttl", "trig", "nt", "nq", "rdf", "owl", "jsonld", "xml"),
-    ),
-    Format("obo", "OBO", "obo.OboReader", "ontologies in OBO 1.2 and 1.4", (_SCOPE, _LINKS), endings=("obo",)),
-    Format(
-        "parquet",
-        "Parquet",
-        "table.TableReader",
-        "Parquet, Arrow (Feather) and Arrow streams",
-        _COLUMNS,
-        is_table=True,
-        endings=("parquet", "arrow", "feather"),
-    ),
-    Format(
-        "xlsx",
-        "workbook",
-        "table.TableReader",
-        "xlsx, xlsb, xls, ods",
-        (*_COLUMNS, _TEXT[1], FormatOption("--sheet", "sheet", "name of the sheet. [default: the first one]", "NAME")),
-        is_table=True,
-        endings=("xlsx", "xlsm", "xlsb", "xls", "ods"),
-    ),
-    Format(
-        "jsonl",
-        "JSON",
-        "table.TableReader",
-        "objects, one a line (JSON Lines), in an array, or in a wrapping object",
-        (*_COLUMNS, _TEXT[0]),
-        is_table=True,
-        endings=("jsonl", "ndjson", "json"),
-    ),
-    Format(
-        "csv",
-        "CSV",
-        "table.TableReader",
-        "text with quoted cells: commas, semicolons, tabs, bars",
-        (*_COLUMNS, *_TEXT, _DELIMITER),
-        is_table=True,
-        endings=("csv",),
-    ),
-    Format(
-        "tsv",
-        "TSV",
-        "table.TableReader",
-        "text with tabs",
-        (*_COLUMNS, *_TEXT),
-        is_table=True,
-        endings=("tsv", "tab", "txt", "dat"),
-    ),
-)
-"""In the order in which an input is compared with them."""
-
-_TABLE_OPTIONS = tuple(dict.fromkeys(option for one in FORMATS if one.is_table for option in one.options))
-
-
-def known_bases() -> tuple[Format, ...]:
-    """The bases that ship as tables, as formats (`ingest.readers.layouts`)."""
-    from ingest.readers import layouts
-
-    return tuple(
-        Format(base.name, base.title, "table.TableReader", "; ".join(shape.what for shape in base.shapes),
-               (*_TABLE_OPTIONS, _LANGUAGE), is_table=True)
-        for base in layouts.known_bases()
-    )  # fmt: skip
-
-
-_MAX_CHECKED = 100  # files of a folder
-
-FORMAT_NAMES = tuple(one.name for one in FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """What to read. A field with its default value means the reader's own default.
 
+    The command line makes its options of these fields, with the texts below as help (`pearl_qdrant.cli.ingest`).
+
     Attributes:
-        limit: Read at most this many entities. Every format.
-        languages: Languages of names, the preferred one first. UMLS, RDF, Wikidata, and tables that tell languages.
-        columns: Which column is what. Tables.
-        list_separators: Between items in a cell: a sign, or ``COLUMN=SIGN``. Tables.
-        delimiter: Character between the columns. CSV.
-        encoding: Of the text. TSV, CSV, JSON.
-        skip_lines: Lines to pass over at the start. TSV, CSV, workbooks.
-        sheet: Name of the sheet. Workbooks.
+        limit: Read at most this many entities.
+        languages: Languages of names, the preferred one first. [default: en]
+        columns: Which column is what.
+        list_separators: Between aliases or types in a cell: a sign, tab, space, none (a cell is one), lists (JSON or
+            Python), or COLUMN=SIGN for one column. [default: found in the first rows]
+        delimiter: Character between the columns, or tab. [default: found in the first rows]
+        encoding: Of the text, such as cp1252. [default: found]
+        skip_lines: Pass over so many lines at the start.
+        sheet: Name of the sheet. [default: the first one]
         bases: Further bases that ship as tables, tried before those that are known.
-        sabs: Source vocabularies. UMLS.
-        srl_max: Highest restriction level. UMLS.
-        semantic_types: TUI, name, tree number or group. UMLS.
-        classes: QIDs of classes; only their instances and subclasses are read. Wikidata.
-        require_sitelink: Only items with a page in some Wikimedia project. Wikidata.
-        links: Keep the ids of the entities that an entity is linked to, for linking in documents. Wikidata, ontologies.
-        scopes: Scopes of synonyms: EXACT, NARROW, BROAD, RELATED. Ontologies.
-        label_properties, alias_properties, type_properties: IRIs or prefixed names. RDF.
+        sabs: Only these source vocabularies.
+        srl_max: Highest restriction level of a source.
+        semantic_types: TUI, name, tree number or group.
+        classes: Only instances and subclasses of these classes, by their QIDs.
+        require_sitelink: Only items with a page in some Wikimedia project.
+        links: Keep the ids of the entities that an entity is linked to, for linking in documents.
+        scopes: Synonyms of these scopes are names. [default: EXACT]
+        label_properties: Properties that give the canonical name, as IRIs or prefixed names.
+        alias_properties: Properties that give aliases.
+        type_properties: Properties that give types.
     """
 
     limit: int | None = None
@@ -230,16 +67,116 @@ class ReadOptions:
     classes: tuple[str, ...] = ()
     require_sitelink: bool = False
     links: bool = False
-    scopes: tuple[str, ...] = ()
+    scopes: tuple[Scope, ...] = ()
     label_properties: tuple[str, ...] = ()
     alias_properties: tuple[str, ...] = ()
     type_properties: tuple[str, ...] = ()
 
 
-def all_options() -> Iterator[tuple[FormatOption, tuple[Format, ...]]]:
-    """Each option once, with the formats that take it."""
-    for option in dict.fromkeys(option for one in FORMATS for option in one.options):
-        yield option, tuple(one for one in FORMATS if option in one.options)
+_TABLE = ("columns", "list_separators")
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "umls",
+        "UMLS",
+        "umls.UmlsReader",
+        "MRCONSO.RRF with MRSTY.RRF and others beside it, RXNCONSO.RRF (RxNorm), or their folder or zip",
+        ("languages", "sabs", "srl_max", "semantic_types"),
+        folder_sign="MRCONSO.RRF",
+        endings=("rrf",),
+    ),
+    Format("mesh", "MeSH", "mesh.MeshReader", "desc*.xml, supp*.xml", endings=("xml",)),
+    Format(
+        "wikidata",
+        "Wikidata",
+        "wikidata.WikidataReader",
+        "JSON dumps of any year, answers of the API, single and simplified items",
+        ("languages", "classes", "require_sitelink", "links"),
+        endings=("json", "ndjson"),
+    ),
+    Format(
+        "obograph",
+        "OBO Graph",
+        "obo_graph.OboGraphReader",
+        "ontologies in OBO Graph JSON",
+        ("scopes", "links"),
+        endings=("json",),
+    ),
+    Format(
+        "rdf",
+        "RDF",
+        "rdf.RdfReader",
+        "Turtle, TriG, N-Triples, N-Quads, RDF/XML, JSON-LD: SKOS, OWL, YAGO 4 and 4.5, Wikidata truthy, DBpedia",
+        ("languages", "label_properties", "alias_properties", "type_properties", "scopes", "classes", "links"),
+        folder_sign="RDF files",
+        endings=("ttl", "trig", "nt", "nq", "rdf", "owl", "jsonld", "xml"),
+    ),
+    Format("obo", "OBO", "obo.OboReader", "ontologies in OBO 1.2 and 1.4", ("scopes", "links"), endings=("obo",)),
+    Format(
+        "parquet",
+        "Parquet",
+        "table.TableReader",
+        "Parquet, Arrow (Feather) and Arrow streams",
+        _TABLE,
+        is_table=True,
+        endings=("parquet", "arrow", "feather"),
+    ),
+    Format(
+        "xlsx",
+        "workbook",
+        "table.TableReader",
+        "xlsx, xlsb, xls, ods",
+        (*_TABLE, "skip_lines", "sheet"),
+        is_table=True,
+        endings=("xlsx", "xlsm", "xlsb", "xls", "ods"),
+    ),
+    Format(
+        "jsonl",
+        "JSON",
+        "table.TableReader",
+        "objects, one a line (JSON Lines), in an array, or in a wrapping object",
+        (*_TABLE, "encoding"),
+        is_table=True,
+        endings=("jsonl", "ndjson", "json"),
+    ),
+    Format(
+        "csv",
+        "CSV",
+        "table.TableReader",
+        "text with quoted cells: commas, semicolons, tabs, bars",
+        (*_TABLE, "encoding", "skip_lines", "delimiter"),
+        is_table=True,
+        endings=("csv",),
+    ),
+    Format(
+        "tsv",
+        "TSV",
+        "table.TableReader",
+        "text with tabs",
+        (*_TABLE, "encoding", "skip_lines"),
+        is_table=True,
+        endings=("tsv", "tab", "txt", "dat"),
+    ),
+)
+"""In the order in which an input is compared with them."""
+
+_OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "sheet", "delimiter", "languages")
+
+
+def known_bases() -> tuple[Format, ...]:
+    """The bases that ship as tables, as formats (`ingest.readers.layouts`)."""
+    from ingest.readers import layouts
+
+    return tuple(
+        Format(base.name, base.title, "table.TableReader", "; ".join(shape.what for shape in base.shapes),
+               _OF_KNOWN_BASES, is_table=True)
+        for base in layouts.known_bases()
+    )  # fmt: skip
+
+
+_MAX_CHECKED = 100  # files of a folder
+
+FORMAT_NAMES = tuple(one.name for one in FORMATS)
 
 
 def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None) -> str:

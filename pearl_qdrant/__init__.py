@@ -19,13 +19,13 @@ from pearl_qdrant._lazy import lazy_exports
 from pearl_qdrant._version import __version__
 
 if TYPE_CHECKING:
+    from ingest.base.format import TableColumns
     from ingest.base.scan import ScanResult
     from ingest.base.type_map import make_entity
     from ingest.formats import ReadOptions
     from ingest.load.events import LoadEvents
     from ingest.load.results import LoadResult
     from ingest.load_base import load_base, read_entities, scan_base
-    from ingest.readers.columns import TableColumns
     from pearl_qdrant.errors import (
         CollectionNotFoundError,
         DeviceError,
@@ -170,7 +170,7 @@ _MODULE_OF = {
     "RefreshResult": "training.options",
     "ScanResult": "ingest.base.scan",
     "SynonymOptions": "training.options",
-    "TableColumns": "ingest.readers.columns",
+    "TableColumns": "ingest.base.format",
     "TrainingEvents": "training.options",
     "UlrRequest": "training.ulr.request",
     "UlrResult": "training.ulr.request",

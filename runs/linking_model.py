@@ -41,10 +41,10 @@ from pathlib import Path
 import click
 from linking_bases import Base, bases
 
+from ingest.base.format import TableColumns
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.load.pipeline import ingest
-from ingest.readers.columns import TableColumns
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder

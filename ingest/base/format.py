@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ingest.io.encoding import HEAD_BYTES, Utf8Source
 from ingest.io.streams import open_source
@@ -41,29 +42,42 @@ def read_head(path: str) -> Head:
     return Head(path, re.sub(r"\.(?:gz|bz2|xz|zst)$", "", name), data)
 
 
+Scope = Literal["EXACT", "NARROW", "BROAD", "RELATED"]
+"""Scopes of synonyms in ontologies."""
+
+
 @dataclass(frozen=True, slots=True)
-class FormatOption:
-    """An option that some formats take; the command line makes its flag from it.
+class TableColumns:
+    """Which column is what; None and () leave it to the header.
+
+    A value is a column's name in the header, its number from 1, or a path. Digits are always a number, except in JSON,
+    whose columns have no order. Numbers alone do not make the first row a header: it must be recognised as one.
 
     Attributes:
-        flag: As on the command line: ``--sab``.
-        field: The field of `ReadOptions` that gets the value; ``columns.id`` is a field of `ReadOptions.columns`.
-        help: One sentence, without the names of the formats.
-        metavar: Stands for the value in the help text.
-        is_repeated: The flag may be given several times; the field is a tuple.
-        is_switch: The flag takes no value.
-        minimum: The value is an integer of at least this.
-        choices: The allowed values, in upper case; the case of the input does not matter.
+        id: Name, number or path of the column of ids.
+        name: Name, number or path of the column of names.
+        types: Columns of types.
+        aliases: Columns of aliases.
+        description: The column of descriptions.
+        popularity: A column of numbers: how well known it is.
     """
 
-    flag: str
-    field: str
-    help: str
-    metavar: str | None = None
-    is_repeated: bool = False
-    is_switch: bool = False
-    minimum: int | None = None
-    choices: tuple[str, ...] = ()
+    id: str | None = None
+    name: str | None = None
+    types: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    description: str | None = None
+    popularity: str | None = None
+
+    def given(self) -> dict[str, tuple[str, ...]]:
+        """The values that are set, by the meaning of the column."""
+        one = ("id", self.id), ("name", self.name), ("description", self.description), ("popularity", self.popularity)
+        values = {key: (value,) for key, value in one if value is not None}
+        return values | {key: value for key, value in (("type", self.types), ("alias", self.aliases)) if value}
+
+    def names(self) -> list[str]:
+        """The values that are no numbers."""
+        return [value for values in self.given().values() for value in values if not value.isdecimal()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,7 @@ class Format:
             `is_table`, the module has `detect(head)`; one whose bases may be folders or archives has
             `detect_names(names)` too.
         what: Its files, for people.
-        options: What it takes beside `ReadOptions.limit`, which every format takes.
+        options: Fields of `ReadOptions` that it takes, beside `limit`, which every format takes.
         is_table: A table of names that any program may have written. Such a file beside another base in a folder is
             no second base.
         folder_sign: What a folder of this format contains; empty if the format has no folders.
@@ -88,11 +102,11 @@ class Format:
     title: str
     reader: str
     what: str
-    options: tuple[FormatOption, ...] = ()
+    options: tuple[str, ...] = ()
     is_table: bool = False
     folder_sign: str = ""
     endings: tuple[str, ...] = ()
 
     def takes(self, field: str) -> bool:
         """Whether a field of `ReadOptions` has a meaning for this format."""
-        return field == "limit" or any(option.field.partition(".")[0] == field for option in self.options)
+        return field == "limit" or field in self.options

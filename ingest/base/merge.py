@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ingest.base.reader import Hashes, scattered_excess
-from ingest.base.scan import hash_texts
+from ingest.base.scan import Hashes, hash_texts, scattered_excess
 from ingest.io import limits
 from ingest.io.report import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport
 from pearl_qdrant.errors import InputError

@@ -14,13 +14,20 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ingest.base.reader import Hashes, Reader, scattered_excess
 from ingest.io import limits
-from ingest.io.report import MAX_EXAMPLES, TOO_MANY_NAMES, TOO_MANY_ROWS, Conflict, ReadReport
+from ingest.io.report import MAX_EXAMPLES, TOO_MANY_NAMES, TOO_MANY_ROWS, Conflict, ReadReport, make_excerpt
+from pearl_qdrant.errors import InputError
+
+if TYPE_CHECKING:
+    from ingest.base.reader import Reader
+
+Hashes = npt.NDArray[np.uint64]
+"""64-bit hashes of ids or names, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +209,14 @@ def _check_excess(ordered_ids: Hashes, most: int, reason: str) -> None:
     too_many = ordered_ids[most:][ordered_ids[most:] == ordered_ids[:-most]]
     if len(too_many):
         raise _ScatteredExcessError(int(too_many[0]), reason)
+
+
+def scattered_excess(entity_id: str, reason: str) -> InputError:
+    """The error for an id with more scattered rows than an entity can have.
+
+    Args:
+        reason: `TOO_MANY_NAMES` or `TOO_MANY_ROWS`.
+    """
+    bounds = f"{limits.MAX_NAMES:,} names, {limits.MAX_ROWS:,} rows and {limits.MAX_ENTITY_BYTES:,} bytes"
+    message = f"{reason}: the id '{make_excerpt(entity_id)}' occurs in too many of them. An entity has at most {bounds}"
+    return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")

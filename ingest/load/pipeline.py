@@ -29,11 +29,12 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from ingest.base.reader import Hashes, Reader
-from ingest.base.scan import ScanResult, hash_texts
+from ingest.base.reader import Reader
+from ingest.base.scan import Hashes, ScanResult, hash_texts
 from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
 from ingest.load.inventory import BATCH, Inventory, Named
+from ingest.load.request import MayRemove, allow
 from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
@@ -178,9 +179,6 @@ WINDOW = 4096
 FLUSH_S = 10.0
 """Seconds between two flushes, which take a fraction of a second."""
 
-MayRemove = Callable[[int, int], bool]
-"""Called with the number of names that would be deleted and that of all names; returns whether to delete them."""
-
 _Window = tuple[int, list[tuple[Entity, str]]]
 """Entities, and their names with the entity of each."""
 
@@ -248,7 +246,7 @@ def ingest(  # long: all arguments of a load are documented here
     kb_version: str | None = None,
     finalize: bool = True,
     is_part: bool = False,
-    may_remove: MayRemove = lambda removed, total: True,
+    may_remove: MayRemove = allow,
     events: LoadEvents | None = None,
 ) -> LoadResult:
     """Bring a collection to a scanned base, and build its graph.

@@ -12,16 +12,16 @@ from itertools import islice
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
-from ingest.load.events import LoadEvents
 from ingest.load.inventory import stored_points
-from ingest.load.pipeline import MayRemove, ingest
+from ingest.load.pipeline import ingest
+from ingest.load.request import LoadRequest
 from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection, Placement, Store
-from pearl_qdrant.store.schema import Manifest, Quantization
+from pearl_qdrant.store.schema import Manifest
 
 SAMPLE = 1000
 """Rows of a base, from its start, that are looked up to see whether it is a newer release of what is stored."""
@@ -43,9 +43,7 @@ class Session:
         encoder: Encodes its names.
         store: Open.
         manifest: Of the collection, if it is new.
-        kb: As in `load_base`.
-        max_errors: As in `ReadReport`.
-        events: Receives progress.
+        request: How to load it.
     """
 
     reader: Reader
@@ -54,56 +52,57 @@ class Session:
     encoder: Encoder
     store: Store
     manifest: Manifest
-    kb: str | None
-    max_errors: int | None
-    events: LoadEvents
+    request: LoadRequest
 
     @property
     def name(self) -> str:
         """The collection."""
         return self.manifest.collection
 
-    def load(self, *, quantization: Quantization | None, placement: Placement, restart: bool) -> LoadResult:
-        """Load the base, or do nothing if the collection holds it already; see `load_base`."""
+    def run(self) -> LoadResult:
+        """Load the base, or update the collection to it, or do nothing if it holds it already; see `LoadRequest`."""
+        request, is_update = self.request, self.request.update
+        if is_update is None and not request.is_limited and not request.restart and self.is_newer_release():
+            is_update = request.may_update()
+            if is_update:
+                request.events.newer_release()
         exists = self.name in self.store.collections()
-        if restart and exists:
+        if exists and request.restart and not is_update:
             self.store.delete(self.name, keep_ledger=True)
             exists = False
-        with closing(self.store.open(self.name) if exists else self.store.create(self.manifest, placement)) as target:
-            if exists:
-                self._check_new(target, quantization, placement)
-            return self._bring(target, is_update=False)
+        if is_update or exists:
+            target = self.store.open(self.name)
+        else:
+            target = self.store.create(self.manifest, request.placement or Placement())
+        with closing(target):
+            if exists and not is_update:
+                self._check_new(target)
+            with target.editing():
+                return self._bring(target, is_update=bool(is_update))
 
-    def update(self, may_remove: MayRemove) -> LoadResult:
-        """Update the collection to the base, or do nothing if it is equal; see `load_base`."""
-        with closing(self.store.open(self.name)) as target:
-            return self._bring(target, is_update=True, may_remove=may_remove)
-
-    def _bring(
-        self, target: Collection, *, is_update: bool, may_remove: MayRemove = lambda removed, total: True
-    ) -> LoadResult:
-        with target.editing():
-            self._prepare(target)
-            if _is_equal(target, self.scanned) if is_update else is_unchanged(target, self.scanned):
-                if (version := self.manifest.kb_version) is not None:
-                    target.write_manifest(target.manifest.model_copy(update={"kb_version": version}))
-                self.events.unchanged(target.manifest.edited)
-                return unchanged_result(target, self.scanned, self.encoder.info, is_update=is_update)
-            self.events.started(self.scanned.names)
-            result = ingest(
-                self.reader,
-                self.scanned,
-                self.encoder,
-                target,
-                max_errors=self.max_errors,
-                input_name=self.input_name,
-                is_update=is_update,
-                kb_version=self.manifest.kb_version,
-                may_remove=may_remove,
-                events=self.events,
-            )
-            sync_aliases(target, self.encoder)
-            return result
+    def _bring(self, target: Collection, *, is_update: bool) -> LoadResult:
+        """Write what lacks, unless the collection holds this input already."""
+        self._prepare(target)
+        if _is_equal(target, self.scanned) if is_update else is_unchanged(target, self.scanned):
+            if (version := self.manifest.kb_version) is not None:
+                target.write_manifest(target.manifest.model_copy(update={"kb_version": version}))
+            self.request.events.unchanged(target.manifest.edited)
+            return unchanged_result(target, self.scanned, self.encoder.info, is_update=is_update)
+        self.request.events.started(self.scanned.names)
+        result = ingest(
+            self.reader,
+            self.scanned,
+            self.encoder,
+            target,
+            max_errors=self.request.max_errors,
+            input_name=self.input_name,
+            is_update=is_update,
+            kb_version=self.manifest.kb_version,
+            may_remove=self.request.may_remove,
+            events=self.request.events,
+        )
+        sync_aliases(target, self.encoder)
+        return result
 
     def is_newer_release(self) -> bool:
         """Whether the base is a newer release of the one input that the collection holds; see `MOSTLY`."""
@@ -111,7 +110,7 @@ class Session:
             return False
         with closing(self.store.open(self.name)) as target:
             manifest = target.read_manifest()
-            if manifest.checkpoints or len(manifest.loaded) > 1 or self.kb not in (None, manifest.kb):
+            if manifest.checkpoints or len(manifest.loaded) > 1 or self.request.kb not in (None, manifest.kb):
                 return False
             is_loaded = any(one.digest == self.scanned.digest for one in manifest.loaded)
             if is_loaded or self.scanned.names < MOSTLY * target.count():
@@ -120,14 +119,12 @@ class Session:
             ids = [point.id for point in plain_points(manifest.kb, islice(entities, SAMPLE))]
             return len(stored_points(target, ids)) >= MOSTLY * len(ids)
 
-    def _check_new(self, target: Collection, quantization: Quantization | None, placement: Placement) -> None:
+    def _check_new(self, target: Collection) -> None:
         """Refuse options of a new collection for one that exists."""
-        if quantization not in (None, target.manifest.quantization):
-            kept = target.manifest.quantization
-            raise OptionError(
-                "quantization", f"Collection '{self.name}' keeps its vectors as {kept}, not {quantization}."
-            )
-        if placement != Placement():
+        kept, wanted = target.manifest.quantization, self.request.quantization
+        if wanted not in (None, kept):
+            raise OptionError("quantization", f"Collection '{self.name}' keeps its vectors as {kept}, not {wanted}.")
+        if self.request.placement not in (None, Placement()):
             raise OptionError(
                 "placement", f"Collection '{self.name}' exists: shards and replicas are chosen when it is created."
             )
@@ -136,8 +133,8 @@ class Session:
         """Check that an existing collection fits, and write the version of the type map."""
         manifest = target.manifest
         manifest.check_model(self.encoder.info)
-        if self.kb is not None and self.kb != manifest.kb:
-            raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{self.kb}'.")
+        if self.request.kb is not None and self.request.kb != manifest.kb:
+            raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{self.request.kb}'.")
         target.write_manifest(manifest.model_copy(update={"type_map_version": self.manifest.type_map_version}))
 
 

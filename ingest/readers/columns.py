@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
 
+from ingest.base.format import TableColumns
 from ingest.io.lines import BadLine
 from ingest.io.report import ReadWarning, make_excerpt
 from ingest.readers.cells import shown
@@ -78,32 +79,6 @@ class Table:
     is_typed: bool = False
     has_comments: bool = False
     is_unquoted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumns:
-    """Which column is what; None and () leave it to the header.
-
-    A value is a column's name in the header, its number from 1, or a path. Digits are always a number, except in JSON,
-    whose columns have no order. Numbers alone do not make the first row a header: it must be recognised as one.
-    """
-
-    id: str | None = None
-    name: str | None = None
-    types: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    description: str | None = None
-    popularity: str | None = None
-
-    def given(self) -> dict[str, tuple[str, ...]]:
-        """The values that are set, by the meaning of the column."""
-        one = ("id", self.id), ("name", self.name), ("description", self.description), ("popularity", self.popularity)
-        values = {key: (value,) for key, value in one if value is not None}
-        return values | {key: value for key, value in (("type", self.types), ("alias", self.aliases)) if value}
-
-    def names(self) -> list[str]:
-        """The values that are no numbers."""
-        return [value for values in self.given().values() for value in values if not value.isdecimal()]
 
 
 @dataclass(slots=True)

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ingest.base.format import TableColumns
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, check_is_text, describe_text
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.source import ByteSource
-from ingest.readers.columns import Row, Table, TableColumns
+from ingest.readers.columns import Row, Table
 from pearl_qdrant.errors import FormatError, OptionError
 
 if TYPE_CHECKING:

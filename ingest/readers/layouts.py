@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.readers.columns import TableColumns
+from ingest.base.format import TableColumns
 from pearl_qdrant.errors import FormatError
 
 NAME, ALIAS, TYPE, DESCRIPTION, SKIP = "name", "alias", "type", "description", "skip"

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from ingest.base.reader_base import ReaderBase
+from ingest.base.reader import Reader
 from ingest.io import limits
 from ingest.io.report import NO_ID, NO_NAME, ReadReport
 from ingest.io.source import ByteSource
@@ -34,7 +34,7 @@ def detect(head: Head) -> bool:
     return any(name in head.data for name in _SETS)
 
 
-class MeshReader(ReaderBase):
+class MeshReader(Reader):
     """MeSH in one or several files; a `Reader`. A row of its report is a record."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:

@@ -11,10 +11,11 @@ from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from ingest.base.ancestors import ClassGraph
-from ingest.base.reader_base import ReaderBase
+from ingest.base.format import Scope
+from ingest.base.reader import Reader
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.report import ReadReport
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.formats import ReadOptions
     from ingest.io.source import ByteSource
 
-SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")  # scopes of synonyms
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 OBSOLETE = "obsolete"
 NOT_A_TERM = "not_a_term"
 
@@ -136,7 +137,7 @@ def check_scopes(scopes: Sequence[str]) -> frozenset[str]:
     return frozenset(scopes or ("EXACT",))
 
 
-class OntologyReader(ReaderBase):
+class OntologyReader(Reader):
     """What the readers of OBO and of OBO Graph JSON share.
 
     Attributes:

@@ -31,8 +31,8 @@ from pyoxigraph import Literal, NamedNode, Quad
 
 from ingest.base.format import Head, PathLike
 from ingest.base.merge import RowStore, store_scattered
-from ingest.base.reader import Hashes
-from ingest.base.reader_base import ReaderBase
+from ingest.base.reader import Reader
+from ingest.base.scan import Hashes
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
@@ -82,7 +82,7 @@ def detect_names(names: Iterable[str]) -> bool:
     return any(_ENDING.search(name) or re.search(r"yago[^/]*\.zip$", name, re.IGNORECASE) for name in names)
 
 
-class RdfReader(ReaderBase):
+class RdfReader(Reader):
     """A base in RDF, in one or several files; a `Reader`. A row of its report is a statement that matters."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:

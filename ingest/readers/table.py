@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import read_head
+from ingest.base.format import TableColumns, read_head
 from ingest.base.merge import RowStore
-from ingest.base.reader_base import ReaderBase
+from ingest.base.reader import Reader
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding, check_is_text
 from ingest.io.lines import BadLine
@@ -30,7 +30,6 @@ from ingest.readers.columns import (
     Layout,
     Row,
     Table,
-    TableColumns,
     complete,
     find_layout,
     find_suspicions,
@@ -186,7 +185,7 @@ class _Beginning(ByteSource):
             yield self._data
 
 
-class TableReader(ReaderBase):
+class TableReader(Reader):
     """A base in one or several tables, read one after the other; a `Reader`."""
 
     def __init__(

@@ -28,7 +28,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ingest.base.merge import RowStore
-from ingest.base.reader_base import ReaderBase
+from ingest.base.reader import Reader
 from ingest.io import limits
 from ingest.io.lines import BadLine, read_lines
 from ingest.io.report import (
@@ -191,7 +191,7 @@ def detect_names(names: Iterable[str]) -> bool:
     return any(_SPLIT.fullmatch(_last(name)) or _table_of(name) == "MRCONSO" for name in names)
 
 
-class UmlsReader(ReaderBase):
+class UmlsReader(Reader):
     """A release; a `Reader`."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:

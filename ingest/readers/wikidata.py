@@ -30,7 +30,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ingest.base.ancestors import ClassGraph, nearest_types
-from ingest.base.reader_base import ReaderBase
+from ingest.base.reader import Reader
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, check_is_text
@@ -63,7 +63,7 @@ def detect(head: Head) -> bool:
     return is_json and _TYPE.search(text) is not None and _ID.search(text) is not None
 
 
-class WikidataReader(ReaderBase):
+class WikidataReader(Reader):
     """Wikidata in one or several files of JSON; a `Reader`."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:

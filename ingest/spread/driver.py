@@ -26,7 +26,7 @@ from ingest.load.events import LoadEvents
 from ingest.load.pipeline import finish_load, ingest
 from ingest.load.results import LoadResult
 from ingest.load.session import is_unchanged, unchanged_result
-from ingest.spread.cutting import BUCKETS, cut_and_scan
+from ingest.spread.cutting import CUT_FILES, cut_and_scan
 from ingest.spread.worker import Job, PartBuilder, PartResult, Plan, Work, part_input, part_name
 from pearl_qdrant.errors import CollectionExistsError, OptionError, SettingsError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
@@ -35,12 +35,13 @@ from pearl_qdrant.store.atomic import sync_folder
 from pearl_qdrant.store.edge.joining import join_parts
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.open import StoreLike, location_of
+from pearl_qdrant.store.open import location_of
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import LoadedInput, Manifest
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
+    from ingest.load.request import LoadRequest
     from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
     from pearl_qdrant.store.protocol import Store
 
@@ -101,32 +102,31 @@ class _NamesDone(LoadEvents):
 def count_parts(names: int, workers: int) -> int:
     """How many parts a base is cut into: a multiple of the workers, unless it is small."""
     rounds = -(-names // (NAMES_PER_PART * workers))
-    return max(1, min(BUCKETS, rounds * workers, names // LEAST_NAMES))
+    return max(1, min(CUT_FILES, rounds * workers, names // LEAST_NAMES))
 
 
-def check_parts(
-    partitions: int | None, ray: str | None, model: object, store: StoreLike, placement: Placement | None
-) -> Runner:
+def start_runner(request: LoadRequest) -> Runner:
     """What builds the parts, if the options of a load in parts fit. Raises OptionError if there are too many parts, or
     workers cannot open the store or load the model; if Ray does not answer; SettingsError if an embedded store is given
     a placement.
     """
-    if partitions is not None and not 1 <= partitions <= BUCKETS:
-        raise OptionError("partitions", f"A base has from 1 to {BUCKETS} parts, not {partitions}.")
+    parts, store = request.parts, request.store
+    if parts is not None and not 1 <= parts <= CUT_FILES:
+        raise OptionError("parts", f"A base has from 1 to {CUT_FILES} parts, not {parts}.")
     location = location_of(store)
     if not is_url(location):
         if store is not None and not isinstance(store, (str, os.PathLike, EdgeStore)):
             raise OptionError("store", "A base in parts goes to a folder, or to a server by its URL.")
-        if placement not in (None, Placement()):
+        if request.placement not in (None, Placement()):
             message = f"The embedded store at {location} has no shards or replicas. Use a Qdrant server as the store."
             raise SettingsError(message, option="store")
-    if ray is None:
+    if request.ray is None:
         return RunnerHere()
-    if not isinstance(model, (str, os.PathLike)):
+    if not isinstance(request.model, (str, os.PathLike)):
         raise OptionError("model", "Workers of Ray load the model themselves: give its name or folder, not an encoder.")
     from ingest.spread.ray_runner import RayRunner
 
-    return RayRunner(ray)
+    return RayRunner(request.ray)
 
 
 @contextmanager
@@ -166,10 +166,9 @@ class Spread:
         reader: The base.
         input_name: Its paths.
         encoder: Of this process, for what is left when the workers are done.
-        model, device, pooling, prefix: For the workers, as in `load_encoder`.
         store: Where the collection goes.
         manifest: Of the new collection.
-        placement, partitions, restart, max_errors, wait_s, events: As in `load_base`.
+        request: How to load it.
         work: The work folder.
         runner: Builds the parts.
         check: Called with the counts of the base; refuses an empty one.
@@ -178,18 +177,9 @@ class Spread:
     reader: Reader
     input_name: str
     encoder: Encoder
-    model: str | Encoder
-    device: str
-    pooling: str | None
-    prefix: str | None
     store: Store
     manifest: Manifest
-    placement: Placement
-    partitions: int | None
-    restart: bool
-    max_errors: int | None
-    wait_s: float
-    events: LoadEvents
+    request: LoadRequest
     work: Work
     runner: Runner
     check: Callable[[ScanResult], ScanResult]
@@ -239,21 +229,21 @@ class Spread:
         before = self.work.read_plan()
         exists = self.name in self.store.collections()
         scanned = None
-        if before is not None or (exists and not self.restart):
-            scanned = self.check(scan(self.reader, ReadReport(max_errors=self.max_errors)))
+        if before is not None or (exists and not self.request.restart):
+            scanned = self.check(scan(self.reader, ReadReport(max_errors=self.request.max_errors)))
             if before == (plan := self._plan(scanned, before.parts if before else 1)):
                 return scanned, plan
-            if exists and not self.restart and self._holds(scanned):
+            if exists and not self.request.restart and self._holds(scanned):
                 self.work.clear()
                 return scanned, None
         self.work.clear()
-        cut = cut_and_scan(self.reader, ReadReport(max_errors=self.max_errors), self.work.cut)
+        cut = cut_and_scan(self.reader, ReadReport(max_errors=self.request.max_errors), self.work.cut)
         scanned = self.check(cut) if scanned is None else cut
-        plan = self._plan(scanned, self.partitions or count_parts(scanned.names, self.runner.workers))
+        plan = self._plan(scanned, self.request.parts or count_parts(scanned.names, self.runner.workers))
         if self.is_remote:
             if exists:
                 self.store.delete(self.name, keep_ledger=True)
-            self.store.create(self.manifest, self.placement).close()
+            self.store.create(self.manifest, self.request.placement or Placement()).close()
         self.work.write_plan(plan)
         return scanned, plan
 
@@ -261,7 +251,7 @@ class Spread:
         return Plan(
             digest=scanned.digest,
             input=self.input_name,
-            parts=self.partitions or parts,
+            parts=self.request.parts or parts,
             location=self.store.location,
             collection=self.name,
             kb=self.manifest.kb,
@@ -277,12 +267,12 @@ class Spread:
             if kb != self.manifest.kb:
                 raise OptionError("kb", f"Collection '{self.name}' holds base '{kb}', not '{self.manifest.kb}'.")
             if is_unchanged(target, scanned):
-                self.events.unchanged(target.manifest.edited)
+                self.request.events.unchanged(target.manifest.edited)
                 return True
             if self.is_remote and not target.count():  # a driver was killed when it had created it
                 return False
             raise OptionError(
-                "partitions",
+                "parts",
                 f"Collection '{self.name}' exists and holds something else; a load in parts makes a new collection.",
             )
 
@@ -292,18 +282,20 @@ class Spread:
         left = sorted({*range(plan.parts)} - {one.part for one in results})
         before = stored = sum(one.entities for one in results)
         if stored:
-            self.events.resumed(stored)
-            self.events.entities_stored(stored)
-        self.events.started(scanned.names)
-        self.events.names_done(sum(one.names for one in results))
+            self.request.events.resumed(stored)
+            self.request.events.entities_stored(stored)
+        self.request.events.started(scanned.names)
+        self.request.events.names_done(sum(one.names for one in results))
         if left:
             access = ServerAccess.from_environment() if self.is_remote else None
-            loading = self.model, self.device, self.pooling, self.prefix
-            job = Job(str(self.work.path), plan, self.manifest, *loading, access, self.wait_s)
-            for one in self.runner(job, left, self.events.names_done):
+            request = self.request
+            model = os.fspath(request.model) if isinstance(request.model, (str, os.PathLike)) else request.model
+            loading = model, request.device, request.pooling, request.prefix
+            job = Job(str(self.work.path), plan, self.manifest, *loading, access, request.wait_s)
+            for one in self.runner(job, left, self.request.events.names_done):
                 results.append(one)
                 stored += one.entities
-                self.events.entities_stored(stored)
+                self.request.events.entities_stored(stored)
         return before, results
 
     def _complete_server(self, scanned: ScanResult, plan: Plan) -> int:
@@ -316,13 +308,13 @@ class Spread:
                     scanned,
                     self.encoder,
                     target,
-                    max_errors=self.max_errors,
+                    max_errors=self.request.max_errors,
                     input_name=self.input_name,
                     finalize=False,
                     is_part=True,
                 )
                 rewritten = done.added
-            target.finalize(self.events.graph_built)
+            target.finalize(self.request.events.graph_built)
             loaded = LoadedInput(input=self.input_name, digest=scanned.digest)
             finish_load(target, scanned, [loaded], target.count())
             for part in range(plan.parts):
@@ -348,7 +340,7 @@ class Spread:
     def _move(self, joined: Path, target: Path) -> None:
         """Put the joined collection in its place."""
         if self.name in self.store.collections():
-            if not self.restart:  # somebody made one meanwhile
+            if not self.request.restart:  # somebody made one meanwhile
                 raise CollectionExistsError(self.name)
             self.store.delete(self.name, keep_ledger=True)
         try:
@@ -373,7 +365,7 @@ class Spread:
                         f"{self.work.path} were lost or changed. Delete it and run the same command again."
                     )
                 if not collection.status().is_finalized:
-                    collection.finalize(self.events.graph_built)
+                    collection.finalize(self.request.events.graph_built)
                 loaded = LoadedInput(input=self.input_name, digest=scanned.digest)
                 finish_load(collection, scanned, [loaded], points)
 

@@ -165,7 +165,7 @@ def _as_row(error: BaseException) -> Row:
     if isinstance(error, PearlQdrantError):
         return {"kind": type(error).__name__, "message": str(error), "option": error.option or ""}
     last = traceback.format_exception_only(type(error), error)[-1].strip()
-    advice = "The same command goes on; if workers are killed, take more partitions, or fewer workers a machine."
+    advice = "The same command goes on; if workers are killed, take more parts, or fewer workers a machine."
     return {"kind": "StoreError", "message": f"Ray failed: {last}. {advice}", "option": ""}
 
 

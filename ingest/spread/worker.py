@@ -2,7 +2,7 @@
 
     WORK/.lock            locked while a driver works
     WORK/plan.json        what is built; written when the cut is complete
-    WORK/cut/             the buckets of the base
+    WORK/cut/             the files of the cut base
     WORK/parts/           an embedded store with a collection a part; empty for a server
     WORK/done/PART.json   the counts of a part that is built
     WORK/joined/          an embedded store with the collection that is joined of the parts
@@ -10,7 +10,7 @@
 Everything is kept until the collection is complete, so that the same command goes on after any kill. Machines of a
 cluster share it.
 
-A worker takes one part of a base from its buckets to a finished embedded collection, or to a server. Nothing here knows
+A worker takes one part of a base from its files to a finished embedded collection, or to a server. Nothing here knows
 Ray. A part is loaded as any base is (`ingest.load.pipeline`), so that a worker that takes the place
 of a killed one writes what lacks.
 """
@@ -32,7 +32,7 @@ from ingest.io.report import ReadReport
 from ingest.load.events import LoadEvents
 from ingest.load.pipeline import ingest
 from ingest.load.results import LoadResult
-from ingest.spread.cutting import BucketReader, buckets_of
+from ingest.spread.cutting import CutReader, cut_files_of
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreError, StoreLockedError
@@ -213,14 +213,14 @@ class PartBuilder:
         self._encoder = model
 
     def build(self, part: int, events: LoadEvents | None = None) -> PartResult:
-        """Build a part; one that is built already is left as it is. Raises InputError if its buckets cannot be read;
+        """Build a part; one that is built already is left as it is. Raises InputError if its files cannot be read;
         StoreError if it cannot be written.
         """
         done = self._work.read_done(part)
         if done is not None:
             return done
         job = self._job
-        with BucketReader(self._work.cut, buckets_of(part, job.plan.parts)) as reader:
+        with CutReader(self._work.cut, cut_files_of(part, job.plan.parts)) as reader:
             scanned = scan(reader, ReadReport(max_errors=None))
             result = None
             if scanned.names:  # by chance a part of a small base has no entity

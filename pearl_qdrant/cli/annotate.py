@@ -12,17 +12,13 @@ import click
 
 from pearl_qdrant.cli.common.options import (
     InputFile,
-    collections_option,
-    device_option,
+    Target,
     json_option,
-    model_option,
     name_of,
     on_tie_option,
-    open_linker,
     progress_bar,
     report_newer_state,
-    store_option,
-    strict_option,
+    target_options,
     type_option,
     workers_option,
 )
@@ -47,10 +43,7 @@ if TYPE_CHECKING:
     help="Passages of the file: one a line (lines); JSON objects with text and maybe id, one a line (jsonl); the whole "
     "file is one passage (whole).",
 )
-@collections_option
-@store_option
-@model_option
-@device_option
+@target_options(many=True)
 @type_option
 @click.option(
     "--threshold",
@@ -101,23 +94,16 @@ if TYPE_CHECKING:
     metavar="LABEL=TYPE",
     help="For spans of a file: what a label of a recogniser means, such as Drug=drug; may be repeated.",
 )
-@strict_option
 @workers_option
 @json_option
 def annotate(
     text: str | None,
     file: BinaryIO | None,
     kind: PassageFormat | None,
-    collections: tuple[str, ...],
-    store: str,
-    model: str | None,
-    device: str,
-    triggers: str | None,
-    label_types: tuple[str, ...],
-    strict: bool,
+    target: Target,
     workers: int | None,
     as_json: bool,
-    **given: Any,  # the fields of `AnnotateOptions`
+    **given: Any,  # the fields of `AnnotateOptions`, of which two are made of what is typed
 ) -> None:
     """Find mentions in running text, and link them.
 
@@ -146,16 +132,16 @@ def annotate(
     from pearl_qdrant.linking.mention_detection.assertions import read_triggers
     from pearl_qdrant.linking.options import AnnotateOptions
 
-    options = AnnotateOptions(
-        **given, triggers=None if triggers is None else read_triggers(triggers), label_types=_label_types(label_types)
-    )
-    with open_linker(store, collections, model=model, device=device, strict=strict) as linker:
+    triggers = given.pop("triggers")
+    given["label_types"] = _label_types(given["label_types"])
+    options = AnnotateOptions(**given, triggers=None if triggers is None else read_triggers(triggers))
+    with target.open() as linker:
         for key, found in _annotated(linker, text, file, kind, options, workers):
             if as_json:
                 for one in found:
                     echo_json(_as_record(one, key))
             else:
-                for line in _as_text(found, key, with_base=len(set(collections)) > 1):
+                for line in _as_text(found, key, with_base=target.has_several):
                     echo(line)
         if file is not None:
             report_newer_state(linker)

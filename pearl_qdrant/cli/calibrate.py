@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli.common.options import (
+    Target,
     check_folder_of,
-    collection_option,
-    device_option,
     json_option,
-    model_option,
-    only_collection,
-    store_option,
+    target_options,
 )
 from pearl_qdrant.cli.common.terminal import ask as ask_line
 from pearl_qdrant.cli.common.terminal import echo, echo_json
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@collection_option
 @click.option(
     "--pairs",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -63,26 +59,17 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the result without storing it.")
 @click.option("--force", is_flag=True, help="Store it even if it makes right links fewer or loses exact names.")
 @click.option("--reset", is_flag=True, help="Remove the stored calibration: the defaults count again.")
-@store_option
-@model_option
-@device_option
+@target_options()
 @json_option
-def calibrate(  # long: each of its options has its line, and help its examples
-    collection: str | None,
+def calibrate(
+    target: Target,
     pairs: Path | None,
     mentions: Path | None,
     ask: int | None,
-    learned: bool,
-    precision: float | None,
-    nil_share: float | None,
     figure: Path | None,
-    dry_run: bool,
-    force: bool,
     reset: bool,
-    store: str,
-    model: str | None,
-    device: str,
     as_json: bool,
+    **given: Any,  # further arguments of `calibrate_collection`
 ) -> None:
     """Fit the linker's probabilities and threshold to a collection; with --pairs its ranking too.
 
@@ -99,59 +86,48 @@ def calibrate(  # long: each of its options has its line, and help its examples
     """
     from pearl_qdrant.linking.calibration.calibrate import WorseCalibrationError, calibrate_collection
 
+    of_a_fit = pairs or figure or given["learned"] or given["force"]
+    if reset and (of_a_fit or mentions or ask or given["dry_run"]):
+        raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
+    if ask is not None and (mentions is None or pairs is None):
+        raise click.UsageError("--ask needs --mentions, which it chooses from, and --pairs, which gets the answers.")
+    if mentions is not None and ask is None and (of_a_fit or given["precision"] or given["nil_share"] is not None):
+        raise click.UsageError("--mentions has no labels, and takes no option of a fit to labels.")
+    (name,) = target.names
     if reset:
-        if pairs or mentions or ask or learned or dry_run or force or figure:
-            raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
-        _reset(collection or only_collection(store), store, as_json=as_json)
+        _reset(name, target.store, as_json=as_json)
         return
-    if ask is not None:
-        if mentions is None or pairs is None:
-            raise click.UsageError(
-                "--ask needs --mentions, which it chooses from, and --pairs, which gets the answers."
-            )
-        _ask(ask, collection or only_collection(store), mentions, pairs, store, model, device)
+    if ask is not None and mentions is not None and pairs is not None:
+        _ask(ask, target, mentions, pairs)
         return
     if mentions is not None:
-        if pairs or learned or precision is not None or nil_share is not None or force or figure:
-            raise click.UsageError("--mentions has no labels, and takes no option of a fit to labels.")
-        _adapt(collection or only_collection(store), mentions, store, model, device, dry_run=dry_run, as_json=as_json)
+        _adapt(target, mentions, dry_run=given["dry_run"], as_json=as_json)
         return
     if figure is not None:
         _check_figure(figure)
     labels = None if pairs is None else _read_labels(pairs)
-    name = collection or only_collection(store)
     try:
         found = calibrate_collection(
-            name,
-            labels,
-            store=store,
-            model=model,
-            device=device,
-            precision=precision,
-            nil_share=nil_share,
-            dry_run=dry_run,
-            force=force,
-            learned=learned,
+            name, labels, store=target.store, model=target.model, device=target.device, **given
         )
     except WorseCalibrationError as error:
         if not as_json:
             echo(*_as_text(_as_record(name, error.found, stored=False)))
         raise
-    _print(name, found, stored=not dry_run, as_json=as_json)
+    _print(name, found, stored=not given["dry_run"], as_json=as_json)
     if figure is not None:
         _draw(figure, name, found)
 
 
-def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str | None, device: str) -> None:
+def _ask(n: int, target: Target, mentions: Path, pairs: Path) -> None:
     """Ask for the entities of the mentions that would tell most, and add each answer to the file of pairs at once."""
     from pearl_qdrant.linking.calibration.labels import MIN_PAIRS, choose_to_label
-    from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.mentions import read_text_lines
 
     known = {label.mention for label in _read_labels(pairs)} if pairs.exists() else set()
     with mentions.open("rb") as file:
         texts = [line for _, line in read_text_lines(file, str(mentions)) if line not in known]
-    with EntityLinker.open(name, store=store, model=model, device=device) as linker:
+    with target.open() as linker:
         links = choose_to_label(linker, texts, n)
     with pairs.open("a", encoding="utf-8") as file_of_pairs:
         for number, link in enumerate(links, 1):
@@ -167,7 +143,7 @@ def _ask(n: int, name: str, mentions: Path, pairs: Path, store: str, model: str 
                 file_of_pairs.write(f"{' '.join(link.mention.split())}\t{by_rank.get(answer, answer)}\n")
                 file_of_pairs.flush()
     n_pairs = len(_read_labels(pairs))
-    command = f"pearl-qdrant calibrate --collection {name} --pairs {pairs}"
+    command = f"pearl-qdrant calibrate --collection {target.names[0]} --pairs {pairs}"
     echo(f"{pairs} has {n_pairs:,} pairs; with {MIN_PAIRS} of them: {command}")
 
 
@@ -183,13 +159,14 @@ def _reset(name: str, store: str, *, as_json: bool) -> None:
         echo(f"{name}: {text}; the defaults count")
 
 
-def _adapt(
-    name: str, mentions: Path, store: str, model: str | None, device: str, *, dry_run: bool, as_json: bool
-) -> None:
+def _adapt(target: Target, mentions: Path, *, dry_run: bool, as_json: bool) -> None:
     """Adapt a collection to mentions without labels, and print what that assumes."""
     from pearl_qdrant.linking.calibration.calibrate import adapt_collection
 
-    found = adapt_collection(name, mentions, store=store, model=model, device=device, dry_run=dry_run)
+    (name,) = target.names
+    found = adapt_collection(
+        name, mentions, store=target.store, model=target.model, device=target.device, dry_run=dry_run
+    )
     if as_json:
         shown = {key: None if value != value else value for key, value in asdict(found).items()}
         echo_json({"collection": name, **shown, "stored": not dry_run})

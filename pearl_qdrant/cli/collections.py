@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli.common.options import (
-    collection_option,
-    device_option,
+    Target,
     json_option,
     model_option,
-    open_linker,
     progress_bar,
     store_option,
+    target_options,
     wait_option,
     yes_option,
 )
@@ -257,13 +256,11 @@ def entities() -> None:
 
 @entities.command("show")
 @click.argument("entity_id")
-@collection_option
-@store_option
-@model_option
+@target_options(device=False)
 @json_option
-def show_entity(entity_id: str, collection: str | None, store: str, model: str | None, as_json: bool) -> None:
+def show_entity(entity_id: str, target: Target, as_json: bool) -> None:
     """Show an entity with all its names, types and description."""
-    with open_linker(store, [collection] if collection else [], model=model) as linker:
+    with target.open() as linker:
         entity = linker.entity(entity_id)
     if as_json:
         echo_json(asdict(entity))
@@ -281,22 +278,8 @@ def show_entity(entity_id: str, collection: str | None, store: str, model: str |
 @click.option("--type", "kb_types", multiple=True, metavar="T", help="Type; may be repeated.")
 @click.option("--description")
 @click.option("--popularity", type=float, metavar="N", help="How well known it is, at least 0; in the base's unit.")
-@collection_option
-@store_option
-@model_option
-@device_option
-def add(
-    entity_id: str,
-    name: str,
-    aliases: tuple[str, ...],
-    kb_types: tuple[str, ...],
-    description: str | None,
-    popularity: float | None,
-    collection: str | None,
-    store: str,
-    model: str | None,
-    device: str,
-) -> None:
+@target_options()
+def add(entity_id: str, target: Target, **given: Any) -> None:  # the fields of an entity
     """Add an entity, or replace the one of the same id.
 
     \b
@@ -306,29 +289,23 @@ def add(
     from pearl_qdrant.errors import InvalidEntityError
 
     try:
-        entity = make_entity(
-            entity_id, name, aliases=aliases, kb_types=kb_types, description=description, popularity=popularity
-        )
+        entity = make_entity(entity_id, **given)
     except InvalidEntityError as error:
         raise click.UsageError(str(error)) from error
-    with open_linker(store, [collection] if collection else [], model=model, device=device, read_only=False) as linker:
+    with target.open(read_only=False) as linker:
         written = linker.add([entity])
     echo(f"Wrote {_count(written)} of {entity_id}.", err=True)
 
 
 @entities.command("delete")
 @click.argument("entity_ids", nargs=-1, required=True, metavar="ENTITY_ID...")
-@collection_option
-@store_option
-@model_option
+@target_options(device=False)
 @yes_option
-def delete_entities(
-    entity_ids: tuple[str, ...], collection: str | None, store: str, model: str | None, yes: bool
-) -> None:
+def delete_entities(entity_ids: tuple[str, ...], target: Target, yes: bool) -> None:
     """Delete entities with all their names."""
     if not yes:
         confirm(f"Delete {', '.join(entity_ids)}? This cannot be undone.")
-    with open_linker(store, [collection] if collection else [], model=model, read_only=False) as linker:
+    with target.open(read_only=False) as linker:
         missing = linker.missing(entity_ids)
         n_deleted = linker.delete(entity_ids)
     echo(f"Deleted {_count(n_deleted)}.", err=True)

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from pearl_qdrant.cli.annotate import annotate
-from pearl_qdrant.cli.common.options import open_linker, store_option
+from pearl_qdrant.cli.common.options import Target, store_option
 from pearl_qdrant.cli.common.terminal import ask, echo
 from pearl_qdrant.cli.link import link, link_lines
 
@@ -57,7 +57,7 @@ def demo(context: click.Context, collection: str, store: str) -> None:
         (link if command == "link" else annotate).main(given, standalone_mode=False)
     if sys.stdin.isatty() and sys.stdout.isatty():
         echo("", "Link mentions of your own; an empty line ends.")
-        with open_linker(store, [collection]) as linker:
+        with Target(store, (collection,)).open() as linker:
             _answer(linker)
 
 

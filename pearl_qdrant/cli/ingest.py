@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import Field, fields
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, all_options
+from ingest.base.format import Scope, TableColumns
+from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions
 from ingest.load.events import LoadEvents
+from ingest.load.request import LoadRequest
 from ingest.load.results import reading_counts
 from pearl_qdrant.cli.common.options import (
+    attribute_texts,
     device_option,
     json_option,
     open_store_at,
@@ -24,16 +28,37 @@ from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_QUANTIZATION
 
 if TYPE_CHECKING:
-    from ingest.base.format import FormatOption
     from ingest.base.scan import ScanResult
     from ingest.load.results import LoadResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COLUMNS = "columns"
+_FLAGS = {
+    "languages": "--language",
+    "list_separators": "--list-separator",
+    "sabs": "--sab",
+    "semantic_types": "--semantic-type",
+    "classes": "--class",
+    "scopes": "--synonym-scope",
+    "label_properties": "--label-property",
+    "alias_properties": "--alias-property",
+    "type_properties": "--type-property",
+    "types": "--type-column",
+    "aliases": "--alias-column",
+    **{name: f"--{name}-column" for name in ("id", "name", "description", "popularity")},
+}
+"""Flags of fields of `ReadOptions` and `TableColumns` that are not their own names."""
 
-FLAGS = {option.field: option.flag for option, _ in all_options()} | {_COLUMNS: "a column option"}
+
+def _flag(name: str) -> str:
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
+_READING = tuple(one for one in fields(ReadOptions) if any(one.name in of.options for of in FORMATS))
+"""The fields that are options of the command, `columns` by its own fields."""
+
+FLAGS = {one.name: _flag(one.name) for one in _READING} | {"columns": "a column option"}
 """The flag of each field of `ReadOptions`, for errors."""
 
 format_option: Callable[[F], F] = click.option(
@@ -60,7 +85,7 @@ def print_formats(context: click.Context, parameter: click.Parameter, is_asked: 
 
 
 def reading_options(command: F) -> F:
-    """Add a flag for each option of the formats; its help text names the formats that take it."""
+    """Add an option for each field of `ReadOptions`; its help text names the formats that take it."""
     command = click.option(
         "--layout",
         "layouts",
@@ -68,31 +93,32 @@ def reading_options(command: F) -> F:
         multiple=True,
         help="Tables: a base of your own, described as JSON; may be repeated.",
     )(command)
-    for option, formats in reversed(tuple(all_options())):
-        titles = ", ".join(one.title for one in formats)
-        add = click.option(
-            option.flag,
-            _parameter(option),
-            type=_type_of(option),
-            metavar=option.metavar,
-            multiple=option.is_repeated,
-            is_flag=option.is_switch,
-            help=f"{titles}: {option.help}",
-        )
-        command = add(command)
+    for of_format in reversed(_READING):
+        columns = of_format.name == "columns"
+        texts = attribute_texts(TableColumns if columns else ReadOptions)
+        titles = ", ".join(one.title for one in FORMATS if one.takes(of_format.name))
+        for field in reversed(fields(TableColumns)) if columns else (of_format,):
+            command = _option(field, titles, texts[field.name], prefix="column_" if columns else "")(command)
     return command
 
 
-def _parameter(option: FormatOption) -> str:
-    return option.field.replace(".", "_")
-
-
-def _type_of(option: FormatOption) -> click.ParamType[Any] | None:
-    if option.choices:
-        return click.Choice(option.choices, case_sensitive=False)
-    if option.minimum is not None:
-        return click.IntRange(option.minimum)
-    return None
+def _option(field: Field[Any], titles: str, text: str, *, prefix: str) -> Callable[[F], F]:
+    """The option of a field: its annotation tells its kind."""
+    is_many = field.default == ()
+    kind: Any = click.IntRange(0) if field.type == "int | None" else None
+    if field.name == "scopes":
+        kind = click.Choice(get_args(Scope), case_sensitive=False)
+    if is_many:
+        said, sign, default = text.partition(". [")
+        text = f"{said.removesuffix('.')}; may be repeated.{' [' if sign else ''}{default}"
+    return click.option(
+        _flag(field.name),
+        f"{prefix}{field.name}",
+        type=kind,
+        multiple=is_many,
+        is_flag=field.default is False,
+        help=f"{titles}: {text}",
+    )
 
 
 def read_options(given: Mapping[str, Any]) -> ReadOptions:
@@ -101,17 +127,13 @@ def read_options(given: Mapping[str, Any]) -> ReadOptions:
     Args:
         given: ``limit``, and the parameters of `reading_options`.
     """
-    from ingest.readers.columns import TableColumns
     from ingest.readers.layouts import read_bases
 
-    values = {option.field: given[_parameter(option)] for option, _ in all_options()}
-    columns = TableColumns(
-        **{field.partition(".")[2]: value for field, value in values.items() if field.startswith(f"{_COLUMNS}.")}
-    )
-    others = {field: value for field, value in values.items() if "." not in field}
+    columns = TableColumns(**{one.name: given[f"column_{one.name}"] for one in fields(TableColumns)})
+    values = {one.name: given[one.name] for one in _READING if one.name != "columns"}
     bases = tuple(base for path in given["layouts"] for base in read_bases(path))
     return ReadOptions(
-        limit=given["limit"], bases=bases, columns=None if columns == TableColumns() else columns, **others
+        limit=given["limit"], bases=bases, columns=None if columns == TableColumns() else columns, **values
     )
 
 
@@ -293,7 +315,7 @@ _MANY = 0.1  # share of a collection that an update deletes without asking
 _HINTS = {
     "collection": "Give one with --collection.",
     "kb": "Choose another --collection.",
-    "partitions": "Start over with --restart, choose another --collection, or omit --ray and --partitions.",
+    "parts": "Start over with --restart, choose another --collection, or omit --ray and --parts.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": (
         "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
@@ -335,7 +357,7 @@ _HINTS = {
     help="Build a new collection in parts by the workers of a Ray cluster: HOST:PORT, or auto for one on this machine.",
 )
 @click.option(
-    "--partitions",
+    "--parts",
     type=int,
     help="Build a new collection in so many parts, each with its graph. [default: with --ray by size and workers]",
 )
@@ -391,16 +413,18 @@ def ingest(
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
-    in_parts = given["ray"] is not None or given["partitions"] is not None
+    in_parts = given["ray"] is not None or given["parts"] is not None
     if in_parts and is_update is not None:
-        raise click.UsageError("--ray and --partitions make a new collection: omit --update and --no-update.")
+        raise click.UsageError("--ray and --parts make a new collection: omit --update and --no-update.")
     if given["work"] is not None and not in_parts:
-        raise click.UsageError("--work is for --ray and --partitions.")
-    reading = {**_pick(given, "kind", "type_map", "max_errors"), "options": read_options(given)}
+        raise click.UsageError("--work is for --ray and --parts.")
+    chosen = {one.name: given[one.name] for one in fields(LoadRequest) if one.name in given}
+    chosen["options"] = read_options(given)
     with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
         name = collection or collection_name(paths[0])
         if dry_run:
             check_name(name)
+            reading = {one: chosen[one] for one in ("kind", "options", "type_map", "max_errors")}
             counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
         else:
             if given["restart"] and not yes:
@@ -408,8 +432,7 @@ def ingest(
             result = load_base(
                 paths,
                 name,
-                **reading,
-                **_pick(given, *_LOADING),
+                **chosen,
                 placement=Placement(given["shards"], given["replicas"], given["write_consistency"]),
                 update=False if in_parts else is_update,
                 may_update=_make_may_update(name, yes),
@@ -420,17 +443,6 @@ def ingest(
             report_result(result)
             counts = result.to_json()
     print_counts(counts, as_json)
-
-
-_LOADING = (
-    *("store", "model", "device", "pooling", "prefix", "kb", "kb_version", "quantization"),
-    *("restart", "ray", "partitions", "work", "wait_s"),
-)
-"""Options that `load_base` takes under the same name, beside those of reading."""
-
-
-def _pick(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: given[name] for name in names}
 
 
 def _make_may_update(name: str, yes: bool) -> Callable[[], bool]:

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.common.options import (
-    collection_option,
-    device_option,
-    json_option,
-    model_option,
-    only_collection,
-    open_linker,
-    store_option,
-)
+from pearl_qdrant.cli.common.options import Target, json_option, target_options
 from pearl_qdrant.cli.common.terminal import echo, echo_json, table_lines
 
 if TYPE_CHECKING:
@@ -25,7 +17,6 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@collection_option
 @click.option(
     "--labelled",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -41,21 +32,16 @@ if TYPE_CHECKING:
 @click.option("--again", is_flag=True, help="Learn mentions that were learned already, too.")
 @click.option("--list", "is_list", is_flag=True, help="List what was learned, one batch a line.")
 @click.option("--undo", metavar="BATCH", help="Undo a batch, by its number in the list.")
-@store_option
-@model_option
-@device_option
+@target_options()
 @json_option
 def learn(
-    collection: str | None,
     labelled: Path | None,
     add_aliases: int | None,
     skip_unknown: bool,
     again: bool,
     is_list: bool,
     undo: str | None,
-    store: str,
-    model: str | None,
-    device: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Learn what names mean from labelled mentions; effective at once.
@@ -73,13 +59,13 @@ def learn(
         raise click.UsageError("Give one of --labelled, --list and --undo.")
     if labelled is None and (add_aliases is not None or skip_unknown or again):
         raise click.UsageError("--add-aliases, --skip-unknown and --again are for --labelled.")
-    name = collection or only_collection(store)
+    (name,) = target.names
     if is_list:
-        _list(name, store, as_json=as_json)
+        _list(name, target.store, as_json=as_json)
         return
     from ingest.io.streams import warn_while_waiting
 
-    with open_linker(store, [name], model=model, device=device, read_only=False) as linker:
+    with target.open(read_only=False) as linker:
         if undo is not None:
             _print_undo(linker.undo_learned(int(undo) if undo.isdecimal() and len(undo) < 8 else undo), as_json=as_json)
             return

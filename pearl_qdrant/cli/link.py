@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
 from pearl_qdrant.cli.common.options import (
     InputFile,
+    Target,
     check_folder_of,
-    collections_option,
-    device_option,
     json_option,
-    model_option,
     name_of,
     on_tie_option,
-    open_linker,
     report_newer_state,
-    store_option,
-    strict_option,
+    target_options,
     type_option,
     workers_option,
 )
@@ -30,7 +26,7 @@ from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.linking.options import LinkOptions, OnTie, TypeMode
+    from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.records import Candidate, Link
     from pearl_qdrant.report import LinkReport
 
@@ -52,16 +48,7 @@ if TYPE_CHECKING:
     "(jsonl): the mentions of a document are linked together.",
 )
 @click.option("--context", metavar="TEXT", help="Text around the mentions; chooses between their candidates.")
-@click.option(
-    "--without",
-    multiple=True,
-    type=click.Choice(["partial names", "popularity", "learned names", "types", "passages", "coherence"]),
-    help="Documents: leave out this part of what a document says of its mentions; may be repeated.",
-)
-@collections_option
-@store_option
-@model_option
-@device_option
+@target_options(many=True)
 @type_option
 @click.option(
     "--name-language",
@@ -90,7 +77,6 @@ if TYPE_CHECKING:
     help="Minimum probability of a link; below it a mention is NIL.",
 )
 @on_tie_option
-@strict_option
 @workers_option
 @click.option(
     "--adapt",
@@ -107,28 +93,15 @@ if TYPE_CHECKING:
     help="With --file: also write a report to this HTML file: shares, reasons of NIL, doubtful mentions, types.",
 )
 @json_option
-def link(  # long: each of its options has its line, and help its examples
+def link(  # long: help has its examples
     mentions: tuple[str, ...],
     file: BinaryIO | None,
     kind: str | None,
-    context: str | None,
-    without: tuple[str, ...],
-    collections: tuple[str, ...],
-    store: str,
-    model: str | None,
-    device: str,
-    types: tuple[str, ...],
-    languages: tuple[str, ...],
-    type_mode: str,
-    limit: int | None,
-    threshold: float | None,
-    on_tie: str,
-    strict: bool,
-    workers: int | None,
+    target: Target,
     adapt: bool,
-    explain: bool,
     report: Path | None,
     as_json: bool,
+    **given: Any,  # the fields of `LinkOptions`, `workers` and `explain`
 ) -> None:
     """Link mentions to entities, or report that there is none (NIL).
 
@@ -147,40 +120,26 @@ def link(  # long: each of its options has its line, and help its examples
     pearl-qdrant link --file mentions.txt --report out.html --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
     """
+    workers, explain = given.pop("workers"), given.pop("explain")
     has_documents = file is not None and (kind or _kind_of(name_of(file))) == "jsonl"
     _check_usage(
-        {
-            "mentions": mentions,
-            "file": file,
-            "format": kind,
-            "workers": workers,
-            "without": without,
-            "adapt": adapt,
-            "report": report,
-        },
-        context,
+        {"mentions": mentions, "file": file, "format": kind, "workers": workers, "adapt": adapt, "report": report},
+        given["context"],
         has_documents=has_documents,
     )
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
 
-    limit = DEFAULT_LIMIT if explain and limit is None else limit
-    options = LinkOptions(
-        types,
-        cast("TypeMode", type_mode),
-        limit,
-        threshold,
-        cast("OnTie", on_tie),
-        context,
-        languages=languages,
-    )
-    with open_linker(store, collections, model=model, device=device, threshold=threshold, strict=strict) as linker:
+    options = LinkOptions(**given)
+    if explain:
+        options = options.updated(limit=options.most_candidates)
+    with target.open(threshold=options.threshold) as linker:
         if file is not None and has_documents:
-            found_links = _in_documents(linker, file, options, without)
+            found_links = _in_documents(linker, file, options)
         else:
-            given: Iterable[str] = mentions if file is None else _read_mentions(file)
-            given, options = _adapted(linker, given, options) if adapt else (given, options)
-            found_links = (({}, one) for one in linker.link_batch(given, options, workers=workers))
+            listed: Iterable[str] = mentions if file is None else _read_mentions(file)
+            listed, options = _adapted(linker, listed, options) if adapt else (listed, options)
+            found_links = (({}, one) for one in linker.link_batch(listed, options, workers=workers))
         calibration = linker.calibration.with_bias(options.nil_bias)
         counts = None if report is None else _new_report(calibration.threshold)
         for key, found in found_links:
@@ -189,7 +148,7 @@ def link(  # long: each of its options has its line, and help its examples
             if as_json:
                 echo_json({**key, **_as_record(found, explain)})
                 continue
-            head, *table = link_lines(found, with_base=len(set(collections)) > 1)
+            head, *table = link_lines(found, with_base=target.has_several)
             echo("".join(f"{visible(str(value))}:" for name, value in key.items() if name != "end") + head, *table)
             if explain and found.mention.strip():
                 echo(*(f"    {line}" for line in explain_link(found, calibration, linker.model)))
@@ -220,8 +179,6 @@ def _check_usage(given: Mapping[str, object], context: str | None, *, has_docume
     report = cast("Path | None", given["report"])
     if report is not None:
         check_folder_of(report, "report")
-    if given["without"] and not has_documents:
-        raise click.UsageError("--without is for documents (--file with JSON Lines).")
     for name in ("workers", "adapt"):
         if given[name] and has_documents:
             raise click.UsageError(f"--{name} is for mentions, one a line; documents are linked one after the other.")
@@ -240,14 +197,14 @@ def _kind_of(name: str) -> str:
 
 
 def _in_documents(
-    linker: EntityLinker, file: BinaryIO, options: LinkOptions, without: tuple[str, ...]
+    linker: EntityLinker, file: BinaryIO, options: LinkOptions
 ) -> Iterator[tuple[dict[str, object], Link]]:
     """The links of all mentions of the documents of a file, with the id or line of the document and the place."""
     from pearl_qdrant.linking.documents.mentions import read_document_lines
 
     for passage in read_document_lines(file, name_of(file)):
         document: dict[str, object] = {"line": passage.line} if passage.id is None else {"id": passage.id}
-        for found in linker.link_document(passage.text, passage.ents, options, without=without):
+        for found in linker.link_document(passage.text, passage.ents, options):
             yield {**document, "start": found.start, "end": found.end}, found.link
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -18,7 +18,6 @@ from pearl_qdrant.cli.common.terminal import echo, echo_json, echo_row
 if TYPE_CHECKING:
     from pearl_qdrant.records import Entity
     from pearl_qdrant.resolution import Resolution
-    from pearl_qdrant.resolution.resolving import TypeMode
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -44,13 +43,9 @@ def crosswalk(
     out: Path | None,
     sssom: Path | None,
     license_url: str | None,
-    one_to_one: bool,
-    threshold: float | None,
     kind: str,
-    store: str,
-    model: str | None,
-    device: str,
     as_json: bool,
+    **options: Any,  # further arguments of `crosswalk`
 ) -> None:
     """Find each entity of A in the collection B, with a probability, or NIL.
 
@@ -61,22 +56,14 @@ def crosswalk(
     pearl-qdrant crosswalk doid.obo mondo --out doid-mondo.tsv
     """
     from pearl_qdrant.crosswalk import crosswalk as find
-    from pearl_qdrant.crosswalk.matching import DEFAULT_CROSSWALK_THRESHOLD
 
     given: str | Iterable[Entity] = a
     if Path(a).exists():
         from pearl_qdrant import read_entities
 
         given = read_entities(a, kind=kind)
-    found = find(
-        *(given, b),
-        store=store,
-        one_to_one=one_to_one,
-        threshold=DEFAULT_CROSSWALK_THRESHOLD if threshold is None else threshold,
-        model=model,
-        device=device,
-        source=None if given is a else Path(a).name.partition(".")[0],
-    )
+    options = {name: value for name, value in options.items() if value is not None}
+    found = find(given, b, source=None if given is a else Path(a).name.partition(".")[0], **options)
     if out is not None:
         found.write(out)
     if sssom is not None:
@@ -131,33 +118,19 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
     help="Share of the merges that should be right; what is less certain goes to --review.",
 )
 @click.option("--propose", is_flag=True, help="Merge nothing: what would be merged goes to --review.")
-@click.option(
-    "--link-threshold",
-    type=click.FloatRange(0, 1),
-    show_default="the calibrated one",
-    help="Least probability of a link to --collection.",
-)
 @store_option
 @model_option
 @device_option
 @json_option
-def resolve(  # long: each of its options has its line, and help its examples
+def resolve(
     names: BinaryIO | None,
     out: str | None,
     graph: str | None,
-    collections: tuple[str, ...],
     previous: Path | None,
     review: Path | None,
-    decisions: Path | None,
     undo: tuple[str, ...],
-    type_mode: str,
-    precision: float,
-    propose: bool,
-    link_threshold: float | None,
-    store: str,
-    model: str | None,
-    device: str,
     as_json: bool,
+    **given: Any,  # further arguments of `resolve`
 ) -> None:
     """Give all names of one entity one node, with a probability and a reason for each merge.
 
@@ -184,19 +157,8 @@ def resolve(  # long: each of its options has its line, and help its examples
         found = Resolution.read(previous).undo(undo)
         _write(found, out, review, as_json=as_json)
         return
-    options = partial(
-        resolve,
-        collection=collections or None,
-        store=store,
-        model=model,
-        device=device,
-        type_mode=cast("TypeMode", type_mode),
-        precision=precision,
-        propose=propose,
-        link_threshold=link_threshold,
-        previous=previous,
-        decisions=decisions or (),
-    )
+    collection, decisions = given.pop("collections") or None, given.pop("decisions") or ()
+    options = partial(resolve, collection=collection, previous=previous, decisions=decisions, **given)
     if graph is not None:
         from pearl_qdrant.resolution.graphs import resolve_graph
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -45,10 +45,8 @@ def reencode(
     everyday: bool,
     mentions: int | None,
     max_fall: float | None,
-    store: str,
-    device: str,
-    wait_s: float,
     as_json: bool,
+    **given: Any,  # store, device and wait_s
 ) -> None:
     """Encode the names of a collection again with another model, without downtime.
 
@@ -65,19 +63,13 @@ def reencode(
         raise click.UsageError("--everyday compares the models of --model, and --rollback has none.")
     with progress_bar(name) as on_progress:
         if model is None:
-            result = rollback_collection(name, store=store, device=device, wait_s=wait_s, on_progress=on_progress)
+            result = rollback_collection(name, on_progress=on_progress, **given)
         else:
+            n_mentions = (mentions or EVERYDAY_MENTIONS) if everyday else None
             result = reencode_collection(
-                name,
-                model=model,
-                store=store,
-                device=device,
-                wait_s=wait_s,
-                everyday=(mentions or EVERYDAY_MENTIONS) if everyday else None,
-                max_fall=max_fall or 0.0,
-                on_progress=on_progress,
+                name, model=model, everyday=n_mentions, max_fall=max_fall or 0.0, on_progress=on_progress, **given
             )
-    _print(result, store, as_json=as_json)
+    _print(result, given["store"], as_json=as_json)
     if not result.switched and result.everyday is not None:
         click.get_current_context().exit(1)
 

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 )
 @click.option("--allow-writing", is_flag=True, help="Let clients accept and reject links; needs API keys.")
 @click.option("--cache", metavar="DIR", show_default="the user's cache folder", help="Folder for indexes of names.")
-@click.option("--log-format", type=click.Choice(["json", "text"]), show_default="json", help="Format of the log.")
 @click.option(
     "--set",
     "further",

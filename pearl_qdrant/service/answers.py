@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import orjson
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -90,12 +89,7 @@ def json_pieces(fields: Iterable[tuple[str, Any]]) -> Response:
 
 
 def _packed(content: Any) -> bytes:
-    return orjson.dumps(content, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
-
-
-def _plain(value: object) -> object:
-    """What orjson does not know: records of msgspec, and other mappings than dict."""
-    return dict(value) if isinstance(value, Mapping) else msgspec.to_builtins(value)
+    return orjson.dumps(content, default=dict, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -33,7 +33,7 @@ from pearl_qdrant.service.errors import (
 )
 from pearl_qdrant.service.memory import give_memory_back
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
-from pearl_qdrant.service.observing import Metrics, SpanContext, facts, span
+from pearl_qdrant.service.observing import Metrics, facts
 from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
 from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.settings import ServerAccess
@@ -202,16 +202,13 @@ class CollectionHandle:
         """Whether nothing waits or runs."""
         return not self._joiner.queued and not any(lane.queued for lane in self._lanes)
 
-    async def _link_batch(
-        self, mentions: Sequence[str], options: LinkOptions, asked_by: Sequence[SpanContext]
-    ) -> list[Link]:
+    async def _link_batch(self, mentions: Sequence[str], options: LinkOptions, n_requests: int) -> list[Link]:
         def link() -> list[Link]:
-            named = span("pearl_qdrant.link_batch", asked_by, collection=self.name, mentions=len(mentions))
-            with named, self._metrics.batch_seconds.labels(self.name).time():
+            with self._metrics.batch_seconds.labels(self.name).time():
                 return list(self.linker.link_batch(mentions, options, workers=1))
 
         self._metrics.batch_mentions.labels(self.name).observe(len(mentions))
-        self._metrics.batch_requests.labels(self.name).observe(len(asked_by))
+        self._metrics.batch_requests.labels(self.name).observe(n_requests)
         return await self._batches.run(link)
 
     def close(self) -> None:

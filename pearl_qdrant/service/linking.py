@@ -8,7 +8,7 @@ POST /v1/accept, /v1/reject         answers of people, which the collection lear
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from math import isnan
 from typing import Annotated, Any, Literal
 
@@ -233,98 +233,31 @@ BODIES = (LinkBody, AnnotateBody, DocumentBody, AcceptBody, RejectBody)
 """Bodies with limits."""
 
 
-class CandidateAnswer(BaseModel):
-    """An entity proposed for a mention, best first."""
+@dataclass(frozen=True, slots=True)
+class ExplainedLink(Link):
+    """The link of a mention; with `explain`, lines for people, too."""
 
-    entity_id: str
-    kb: str
-    canonical_name: str
-    name: str
-    language: str | None
-    types: list[str]
-    kb_types: list[str]
-    description: str | None
-    popularity: float | None
-    probability: float | None
-    dense_score: float | None
-    lexical_score: float | None
-    score: float
-    tie: bool
-    phrase_type: str | None
-    type_probability: float | None
-    features: dict[str, float] | None = None
-    document: dict[str, float] | None = None
-
-
-class LearnedAnswer(BaseModel):
-    """How often a mention meant an entity, as the collection learned it."""
-
-    entity_id: str | None
-    kb: str
-    as_written: int
-    other_forms: int
-    rejected: int
-
-
-class LinkRecord(BaseModel):
-    """The link of a mention."""
-
-    mention: str
-    entity_id: str | None = Field(description="null for NIL")
-    kb: str | None
-    canonical_name: str | None
-    probability: float | None
-    nil_reason: str | None = Field(description="Why there is no entity; null if there is one.")
-    rule: str | None
-    candidates: list[CandidateAnswer]
-    learned: list[LearnedAnswer] | None = None
-    warnings: list[str] | None = None
-    explanation: list[str] | None = Field(None, description="With explain: lines for people.")
-
-
-class AdaptationAnswer(BaseModel):
-    """What the mentions say of themselves."""
-
-    nil_bias: float
-    mentions: int
-    nil_share: float
-    precision: float | None
-    linked_before: float
-    linked: float
+    explanation: tuple[str, ...] = ()
 
 
 class LinkAnswer(BaseModel):
     """The links of the mentions, in their order."""
 
     collection: str
-    adaptation: AdaptationAnswer | None = Field(None, description="With adapt: what was estimated.")
-    links: list[LinkRecord]
-
-
-_CANDIDATE = tuple(name for name in CandidateAnswer.model_fields if name not in ("features", "document"))
-_ANNOTATION = ("start", "end", "text", "long_form", "assertion", "trigger", "sentence", "section")
-_LINK = ("mention", "entity_id", "kb", "canonical_name", "probability", "nil_reason", "rule")
-
-
-class AnnotationRecord(BaseModel):
-    """A mention in a text, with its link."""
-
-    start: int
-    end: int
-    text: str
-    long_form: str | None = Field(description="What the abbreviation stands for, if the text says so.")
-    assertion: Assertion = Field(description="What the text says of it.")
-    trigger: str | None = Field(description="The words that say so; null if it is affirmed.")
-    sentence: tuple[int, int] = Field(description="Offsets of its sentence.")
-    section: str | None = Field(description="The heading above it; null if there is none.")
-    link: LinkRecord
+    adaptation: dict[str, float | None] | None = Field(None, description="With adapt: what was estimated.")
+    links: list[ExplainedLink]
 
 
 class AnnotationsAnswer(BaseModel):
     """The mentions of a text, in its order."""
 
     collection: str
-    annotations: list[AnnotationRecord]
+    annotations: list[Annotation]
+
+
+_CANDIDATE = tuple(one.name for one in fields(Candidate) if one.name not in ("features", "document"))
+_ANNOTATION = tuple(one.name for one in fields(Annotation) if one.name != "link")
+_LINK = ("mention", "entity_id", "kb", "canonical_name", "probability", "nil_reason", "rule")
 
 
 class BatchAnswer(BaseModel):

@@ -11,6 +11,7 @@ GET /docs                                   what there is to ask, as a page that
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, fields
 from html import escape
 from itertools import islice
 from typing import Annotated, Any
@@ -22,7 +23,9 @@ from pydantic import BaseModel, Field
 
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.records import Entity
 from pearl_qdrant.service.answers import declared, json_answer
+from pearl_qdrant.service.names import FoundName
 from pearl_qdrant.service.reconcile.pages import page
 from pearl_qdrant.service.requests import CollectionsHere, MetricsHere, SettingsHere, router_of
 from pearl_qdrant.service.settings import check_fields
@@ -32,25 +35,11 @@ router = router_of("collections")
 health = router_of("health")
 
 
-class FoundAnswer(BaseModel):
-    """An entity that has a name like what was typed."""
-
-    entity_id: str
-    kb: str
-    canonical_name: str
-    name: str = Field(description="The name that was found.")
-    match: str = Field(description="name: it is what was typed; prefix: it starts so; slip: it does with one slip.")
-    types: list[str]
-    kb_types: list[str]
-    description: str | None
-    popularity: float | None
-
-
 class SearchAnswer(BaseModel):
     """Entities, best first."""
 
     collection: str
-    results: list[FoundAnswer]
+    results: list[FoundName]
 
 
 @router.get("/v1/search", response_model=SearchAnswer, responses=declared(404))
@@ -70,20 +59,12 @@ async def search(
     )
 
 
-class EntityAnswer(BaseModel):
-    """An entity."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityAnswer(Entity):
+    """An entity, with its collection and base."""
 
     collection: str
     kb: str
-    entity_id: str
-    canonical_name: str
-    aliases: list[str]
-    languages: dict[str, str]
-    types: list[str]
-    kb_types: list[str]
-    description: str | None
-    extra: dict[str, str]
-    popularity: float | None
 
 
 @router.get("/v1/entities/{kb}/{entity_id:path}", response_model=EntityAnswer, responses=declared(404))
@@ -95,9 +76,8 @@ async def entity(kb: str, entity_id: str, collections: CollectionsHere, collecti
             found = await handle.call(lambda linker: linker.entity(entity_id))
         except EntityNotFoundError:
             continue
-        record: dict[str, Any] = {"collection": handle.name, "kb": kb}
-        record |= {name: getattr(found, name) for name in EntityAnswer.model_fields if name not in record}
-        return json_answer({**record, "extra": dict(found.extra), "languages": dict(found.languages)})
+        record = {one.name: getattr(found, one.name) for one in fields(found)}
+        return json_answer({"collection": handle.name, "kb": kb, **record})
     raise EntityNotFoundError(entity_id, [handle.name for handle in handles] or [f"base {kb}"])
 
 

@@ -27,6 +27,8 @@ import unicodedata
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -85,16 +87,7 @@ _KEPT_SIGNS = frozenset("#%&@")
 _DROPPED = frozenset("'\u2019\u2018`\u00ad")
 
 
-class _Letters(dict[int, str]):
-    """What becomes of each character; computed when it is first seen."""
-
-    def __missing__(self, code: int) -> str:
-        folded = _fold_character(chr(code))
-        if len(self) < KEPT_LETTERS:
-            self[code] = folded
-        return folded
-
-
+@lru_cache(KEPT_LETTERS)
 def _fold_character(character: str) -> str:
     if character in _DROPPED or unicodedata.category(character) in ("Mn", "Cf"):
         return ""
@@ -109,16 +102,13 @@ def _is_kept(character: str) -> bool:
     return character.isalnum() or character in _KEPT_SIGNS or unicodedata.category(character) in ("Sm", "Sc", "So")
 
 
-_LETTERS = _Letters()
-
-
 def fold(text: str) -> str:
     """The folded form: words of letters, digits and symbols, with single spaces; "" if there are none.
 
     Greek letters are spelled out, as in `lexical.ngrams.fold_name`. Numbers stay as they are, since a word that is
     being typed may not be complete.
     """
-    return " ".join(text.translate(_LETTERS).split())
+    return " ".join("".join(map(_fold_character, text)).split())
 
 
 def _key(text: str) -> str:
@@ -207,7 +197,8 @@ SELECT place, text FROM following WHERE substr(text, 1, length(prefix)) = prefix
 """
 
 
-class FoundName(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FoundName:
     """An entity that has a name like the query.
 
     Attributes:
@@ -228,7 +219,7 @@ class FoundName(msgspec.Struct, frozen=True):
     match: str = ""
 
 
-_SHOWN = tuple(name for name in FoundName.__struct_fields__ if name not in ("name", "match"))
+_SHOWN = tuple(one.name for one in fields(FoundName) if one.name not in ("name", "match"))
 _read_record = msgspec.json.Decoder(FoundName).decode
 
 
@@ -356,7 +347,7 @@ class NameIndex:
 
     def _record(self, entity: int, name: str, match: str) -> FoundName:
         [record] = self._db.execute("SELECT record FROM entities WHERE id = ?", (entity,)).fetchone()
-        return msgspec.structs.replace(_read_record(record), name=name, match=match)
+        return replace(_read_record(record), name=name, match=match)
 
 
 def usable_cache(environment: Mapping[str, str] = os.environ) -> Path:

@@ -8,17 +8,13 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 from opentelemetry import trace
-from opentelemetry.trace import Link as SpanLink
-from opentelemetry.trace import SpanContext as SpanContext
-from opentelemetry.trace import StatusCode
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
@@ -101,8 +97,6 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-LogFormat = Literal["json", "text"]
-
 request_id: contextvars.ContextVar[str | None] = contextvars.ContextVar("pearl_qdrant_request_id", default=None)
 """The id of the request that is being answered."""
 
@@ -137,22 +131,11 @@ class JsonLines(logging.Formatter):
             return json.dumps(line, default=str)
 
 
-class Lines(logging.Formatter):
-    """The same for people."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        further = " ".join(f"{name}={value}" for name, value in getattr(record, FACTS, {}).items())
-        return f"{super().formatMessage(record)} {further}".rstrip()
-
-
-def start_logging(log_format: LogFormat, *, verbose: bool = False) -> None:
-    """Log to stderr in this format, in place of all handlers that the root logger has."""
+def start_logging() -> None:
+    """Log JSON lines to stderr, in place of all handlers that the root logger has."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log_format == "json" else Lines())
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for noisy in ("httpx", "httpx2", "httpcore", "httpcore2", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error"):
@@ -161,32 +144,6 @@ def start_logging(log_format: LogFormat, *, verbose: bool = False) -> None:
     # The service writes its own line for each request, without the query of the URL, which has what people type.
     logging.getLogger("uvicorn.access").handlers.clear()
     logging.getLogger("uvicorn.access").propagate = False
-
-
-@contextmanager
-def span(name: str, asked_by: Sequence[SpanContext] = (), **attributes: str | int) -> Iterator[None]:
-    """A span around a block. Of an error it has the type alone, since messages may have what people type.
-
-    Args:
-        asked_by: Spans of the requests that it works for; it links to them, since it has no single parent.
-        attributes: What is known of it; `pearl_qdrant.` is put before each name.
-    """
-    links = [SpanLink(one) for one in {one.span_id: one for one in asked_by if one.is_valid}.values()]
-    named = {f"pearl_qdrant.{key}": value for key, value in attributes.items()}
-    with trace.get_tracer("pearl_qdrant.service").start_as_current_span(
-        name, attributes=named, links=links, record_exception=False, set_status_on_exception=False
-    ) as made:
-        try:
-            yield
-        except Exception as error:
-            made.set_attribute("error.type", type(error).__name__)
-            made.set_status(StatusCode.ERROR)
-            raise
-
-
-def here() -> SpanContext:
-    """The span of the request that is being answered."""
-    return trace.get_current_span().get_span_context()
 
 
 def describe_request(request_id: str, *, has_query: bool) -> None:

@@ -17,7 +17,6 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
-from pearl_qdrant.service.observing import SpanContext, here
 from pearl_qdrant.store.protocol import Collection, Store
 
 MAX_QUEUED_CALLS = 64
@@ -187,8 +186,8 @@ def timed_out(timeout_s: float) -> TimedOutError:
     )
 
 
-LinkMany = Callable[[Sequence[str], LinkOptions, Sequence[SpanContext]], Awaitable[list[Link]]]
-"""Links a batch of mentions with the same options, for requests with these spans."""
+LinkMany = Callable[[Sequence[str], LinkOptions, int], Awaitable[list[Link]]]
+"""Links a batch of mentions with the same options, for so many requests."""
 
 IsGone = Callable[[], Awaitable[bool]]
 """Whether the client of a request has hung up."""
@@ -202,7 +201,6 @@ class _Request:
     options: LinkOptions
     answer: asyncio.Future[list[Link]]
     is_gone: IsGone | None
-    span: SpanContext = field(default_factory=here)
     links: list[Link] = field(default_factory=list)
     taken: int = 0
     has_waited: bool = False
@@ -323,7 +321,7 @@ class Joiner:
         self._on_queued(self.queued)
         start = time.monotonic()
         try:
-            links = await self._link(mentions, batch[0][0].options, [request.span for request, _ in batch])
+            links = await self._link(mentions, batch[0][0].options, len(batch))
         except Exception as error:  # noqa: BLE001 (each request of the batch raises it)
             for request, _ in batch:
                 if not request.answer.done():

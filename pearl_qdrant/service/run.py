@@ -53,7 +53,7 @@ def serve(settings: ServiceSettings | None = None) -> None:
     """
     settings = settings or ServiceSettings()
     check_settings(settings)
-    start_logging(settings.log_format)
+    start_logging()
     keep_little_memory()
     _check_collections(settings)
     if settings.host not in _LOCAL and not settings.api_keys:
@@ -108,7 +108,7 @@ milliseconds, but a machine may be busy."""
 
 def make_app(settings: ServiceSettings) -> FastAPI:
     """The application of one process, which logs."""
-    start_logging(settings.log_format)
+    start_logging()
     keep_little_memory()
     app = create_app(settings)
     sys.setswitchinterval(_SWITCH_S)

@@ -35,17 +35,15 @@ class ServiceSettings(BaseModel):
         allow_writing: Whether clients may accept and reject links, with a key. Embedded collections are then open for
             writing, which keeps other writers out, and there can be one worker only.
         cache: Folder for indexes of names; None: the user's cache folder, else that for temporary files.
-        log_format: json or text.
         api_keys: Keys that clients send in a header; empty: no key is needed.
         allowed_hosts: Names of the machine that requests may have as their host, beside localhost, `host` and that of
             `public_url`; * for any.
         max_connections: Most connections of a process; at most half of its file descriptors.
         head_s: Time in which the head of a request arrives, in seconds; after it, 408.
         max_body_bytes: Largest body of a request.
-        max_mentions: Most mentions of a request.
+        max_mentions: Most mentions of a request, or spans of a document.
         max_mention_characters: Longest mention.
         max_text_characters: Longest text or context.
-        max_spans: Most spans of a document.
         max_types: Most types of a request.
         max_limit: Most candidates of a mention, or results of a search.
         max_candidates: Most candidates of all mentions of a request: mentions x limit.
@@ -74,7 +72,6 @@ class ServiceSettings(BaseModel):
     workers: int = Field(default=DEFAULT_WORKERS, ge=1)
     allow_writing: bool = False
     cache: str | None = None
-    log_format: Literal["json", "text"] = "json"
     api_keys: tuple[SecretStr, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     max_connections: int = Field(default=512, ge=1)
@@ -83,7 +80,6 @@ class ServiceSettings(BaseModel):
     max_mentions: int = Field(default=1000, ge=1)
     max_mention_characters: int = Field(default=1000, ge=1)
     max_text_characters: int = Field(default=20_000, ge=1)
-    max_spans: int = Field(default=1000, ge=1)
     max_types: int = Field(default=32, ge=1)
     max_limit: int = Field(default=100, ge=1)
     max_candidates: int = Field(default=20_000, ge=1)
@@ -241,7 +237,7 @@ LIMITS = (
     Limit("mentions", "max_mention_characters", "characters of each"),
     Limit("text", "max_text_characters", "characters"),
     Limit("context", "max_text_characters", "characters"),
-    Limit("spans", "max_spans", "items"),
+    Limit("spans", "max_mentions", "items"),
     Limit("limit", "max_limit", "value"),
     Limit("size", "max_map_size", "value"),
     Limit("cursor", "max_mentions", "value"),

@@ -12,11 +12,9 @@ from cli_runner import Run
 from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.cli.link import link
 from pearl_qdrant.errors import FormatError, UnknownTypeError
 from pearl_qdrant.linking.documents.linking import capitalised_names
 from pearl_qdrant.linking.documents.mentions import read_document_lines
-from pearl_qdrant.linking.documents.model import PARTS
 
 TEXT = "Bill Clinton met the mayor of Gotham. Later Clinton left the National Security Agency (NSA)."
 SPANS = [(0, 12), (30, 36), (44, 51), (87, 90)]
@@ -150,7 +148,6 @@ def test_documents_on_the_command_line(run: Run, store_path: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     "words, message",
     [
-        (("Gotham", "--without", "popularity"), "--without is for documents"),
         (("Gotham", "--format", "jsonl"), "--format is for --file"),
         (("--file", "-", "--format", "jsonl", "--context", "x"), "a document is the context"),
     ],
@@ -177,13 +174,6 @@ def test_bad_documents_name_their_line(line: str, message: str) -> None:
     """An error names the file and the line, and says what is wrong."""
     with pytest.raises(FormatError, match=rf"d\.jsonl:2: .*{message}"):
         list(read_document_lines(io.BytesIO(b"\n" + line.encode()), "d.jsonl"))
-
-
-def test_the_command_knows_every_part_of_the_model() -> None:
-    """`--without` offers the parts that `link_document` can leave out."""
-    (without,) = (option for option in link.params if option.name == "without")
-
-    assert set(without.type.choices) == set(PARTS)  # type: ignore[attr-defined]
 
 
 def test_partial_names_can_be_switched_off(linker: EntityLinker) -> None:

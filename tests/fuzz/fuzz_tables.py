@@ -7,7 +7,7 @@ import json
 from fuzz_accidents import CRUMBS, TEXT, mostly, repeated
 from hypothesis import strategies as st
 
-from ingest.readers.columns import TableColumns
+from ingest.base.format import TableColumns
 
 LONG_TEXT = mostly(TEXT, repeated(CRUMBS, max_size=3))
 

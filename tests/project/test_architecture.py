@@ -22,7 +22,7 @@ BASE = ("cells", "cores", "errors", "installing", "records", "phrase_types", "_v
 READING = (
     "ingest.io.report",
     "ingest.formats",
-    "ingest.readers.columns",
+    "ingest.base.format",
     "ingest.io.source",
     "ingest.io.streams",
     "ingest.io.lines",
@@ -345,8 +345,6 @@ def texts_with_flags(path: Path) -> Iterator[tuple[int, str]]:
     for node in nodes_of(path):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             skipped.add(node.value)  # a docstring
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "FormatOption":
-            skipped.update(ast.walk(node))  # a declaration of a flag
         if isinstance(node, ast.JoinedStr) and "pearl-qdrant " in ast.unparse(node):
             skipped.update(ast.walk(node))  # a command to type
     for node in nodes_of(path):

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from cli_runner import Run
 
+from ingest.base.format import TableColumns
 from ingest.formats import ReadOptions, detect_format, known_bases, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers import layouts
-from ingest.readers.columns import TableColumns
 from ingest.readers.layouts import ALIAS, NAME, SKIP, Base, Shape
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity

@@ -31,7 +31,6 @@ def service_settings(service_store: Path, tmp_path_factory: pytest.TempPathFacto
         max_mentions=20,
         max_mention_characters=100,
         max_text_characters=1000,
-        max_spans=10,
         max_types=4,
         max_limit=20,
         allowed_hosts=("testserver",),

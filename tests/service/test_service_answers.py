@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from linker_base import ENTITIES
 
 from pearl_qdrant.service import ServiceSettings, create_app
-from pearl_qdrant.service import names as type_ahead
 from pearl_qdrant.service.names import NameIndex, build_index, fold
 from pearl_qdrant.store.schema import NamePoint
 
@@ -407,10 +406,3 @@ def test_the_work_of_a_search_does_not_grow_with_the_query(query: str, monkeypat
     assert [one[:10] for one in found(index, query)] == [query[:10]] * 2
     assert tried == []
     assert found(index, query[:-1] + "?", limit=1)
-
-
-def test_folding_remembers_few_characters() -> None:
-    """Whatever clients type, what is kept of single characters stays small."""
-    fold("".join(map(chr, range(0x4E00, 0x9FFF))) + "".join(map(chr, range(0x20000, 0x2A6DF))))
-
-    assert len(type_ahead._LETTERS) <= type_ahead.KEPT_LETTERS

@@ -25,7 +25,7 @@ class Linker:
         self.may_answer = asyncio.Event()
         self.error: Exception | None = None
 
-    async def link(self, mentions: Sequence[str], options: LinkOptions, asked_by: Sequence[object]) -> list[Link]:
+    async def link(self, mentions: Sequence[str], options: LinkOptions, n_requests: int) -> list[Link]:
         self.batches.append(list(mentions))
         self.options.append(options)
         await self.may_answer.wait()

@@ -37,7 +37,7 @@ OTHER_KEY = "0123456789abcdef-second"
         ("/v1/link", {"mentions": ["x"], "types": ["a"] * 5}, "max_types", 4),
         ("/v1/link", {"mentions": ["x"], "context": "x" * 1001}, "max_text_characters", 1000),
         ("/v1/annotate", {"text": "x" * 1001}, "max_text_characters", 1000),
-        ("/v1/documents", {"text": "xy", "spans": [{"start": 0, "end": 1}] * 11}, "max_spans", 10),
+        ("/v1/documents", {"text": "xy", "spans": [{"start": 0, "end": 1}] * 21}, "max_mentions", 20),
     ],
 )
 def test_what_is_over_a_limit_is_refused_by_its_name(

@@ -23,8 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
 from pearl_qdrant.service import ServiceSettings, create_app
-from pearl_qdrant.service.observing import JsonLines, Lines, Metrics, facts, forget_dead_workers, start_logging
-from pearl_qdrant.service.queues import TimedEncoder
+from pearl_qdrant.service.observing import JsonLines, Metrics, facts, forget_dead_workers, start_logging
 
 KEY = "0123456789abcdef-first"
 SECRET = "Sekretna zzmention"
@@ -152,14 +151,6 @@ def test_a_batch_has_the_id_of_no_request(
     assert "request_id" not in line
 
 
-def test_a_line_for_people_has_the_same_facts() -> None:
-    """The text format has time, level, message and facts in one line."""
-    record = logging.LogRecord("name", logging.INFO, "", 0, "done", (), None)
-    record.__dict__.update(facts(collection="base", status=200))
-
-    assert Lines().format(record).endswith(" INFO done collection=base status=200")
-
-
 def test_every_line_is_one_object() -> None:
     """Line ends and objects in a message, or in facts, do not break a line."""
     record = logging.LogRecord("name", logging.ERROR, "", 0, "one\ntwo %s", ("\u2028",), None)
@@ -180,7 +171,7 @@ def test_logging_goes_to_stderr_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     try:
         root.handlers = []
-        start_logging("json")
+        start_logging()
         access.info("GET /?q=%s", SECRET)
         logging.getLogger("uvicorn.error").info("started")
         logging.getLogger("httpx2").info("GET http://server")
@@ -207,37 +198,21 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     provider.shutdown()
 
 
-def test_a_batch_links_to_the_requests_that_it_answers(closed: TestClient, spans: Any) -> None:
-    """A request has a span with its id, in the trace of its client; a batch has one that links to it."""
+def test_what_people_type_is_in_no_span(closed: TestClient, spans: Any) -> None:
+    """A request has a span with its id, in the trace of its client; its query is hidden, and so are mentions."""
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     headers = {"traceparent": f"00-{trace_id}-b7ad6b7169203331-01", "X-Request-ID": "a-1"}
-    assert closed.post("/v1/link", json={"mentions": [SECRET, "NYC"]}, headers=headers).status_code == 200
-
-    found = spans.get_finished_spans()
-    [request] = [one for one in found if one.name == "POST /v1/link"]
-    [batch] = [one for one in found if one.name == "pearl_qdrant.link_batch"]
-    assert f"{request.context.trace_id:032x}" == trace_id
-    assert request.attributes["pearl_qdrant.request_id"] == "a-1"
-    assert request.attributes["http.response.status_code"] == 200
-    inner = {one.context.span_id for one in found if one.context.trace_id == request.context.trace_id}
-    assert [link.context.span_id in inner for link in batch.links] == [True]
-    assert batch.parent is None
-    assert batch.attributes == {"pearl_qdrant.collection": "base", "pearl_qdrant.mentions": 2}
-    assert SECRET.split()[0] not in "".join(one.to_json() for one in found)
-
-
-def test_what_people_type_is_in_no_span(closed: TestClient, spans: Any) -> None:
-    """The query of a URL is hidden, and so is the text of a request that is refused."""
+    closed.post("/v1/link", json={"mentions": [SECRET, "NYC"]}, headers=headers)
     closed.get("/v1/search", params={"q": SECRET})
     closed.post("/v1/link", json={"mentions": ["x"], "limit": SECRET})
-    closed.post("/v1/link", json={"mentions": ["x"], "types": [SECRET]})
     closed.post("/v1/annotate", json={"text": SECRET})
 
     found = spans.get_finished_spans()
+    request = next(one for one in found if one.name == "POST /v1/link")
+    assert f"{request.context.trace_id:032x}" == trace_id
+    assert request.attributes["pearl_qdrant.request_id"] == "a-1"
     [typed] = [one for one in found if one.name == "GET /v1/search"]
     assert typed.attributes["url.query"] == "REDACTED"
-    [failed] = [one for one in found if one.name == "pearl_qdrant.link_batch"]
-    assert failed.attributes["error.type"] == "UnknownTypeError"
     assert SECRET.split()[0] not in "".join(one.to_json() for one in found)
 
 
@@ -401,19 +376,6 @@ def test_the_documents_name_every_metric(client: TestClient) -> None:
     }
 
     assert shown == documented
-
-
-def test_an_encoder_that_fails_is_measured() -> None:
-    """The time of a call counts also where it ends with an error."""
-    seconds: list[float] = []
-
-    class Broken:
-        def encode(self, names: object) -> object:
-            raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        TimedEncoder(Broken(), seconds.append).encode(["x"])  # type: ignore[arg-type]
-    assert len(seconds) == 1
 
 
 @pytest.fixture

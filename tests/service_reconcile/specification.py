@@ -1,4 +1,4 @@
-"""The shapes that version 0.2 and the 1.0 draft of the specification demand, written down from its text and schemas.
+"""The shapes that version 0.2 of the specification demands, written down from its text and schemas.
 
 A field that the specification does not name is an error where its schemas say so, and allowed elsewhere.
 """
@@ -38,7 +38,7 @@ class Property(BaseModel):
 
 
 class Feature(BaseModel):
-    """A feature; the name is demanded by the 1.0 draft."""
+    """A feature, with a name for people."""
 
     id: Text
     name: Text
@@ -65,18 +65,6 @@ class Result(BaseModel):
 
 class ResultBatch(RootModel[dict[str, Result]]):
     """The results of a batch of version 0.2."""
-
-
-class DraftResult(BaseModel):
-    """The candidates of a query of the draft."""
-
-    candidates: list[Candidate]
-
-
-class DraftResultBatch(BaseModel):
-    """The results of a batch of the draft."""
-
-    results: list[DraftResult]
 
 
 class Template1(BaseModel):
@@ -215,27 +203,6 @@ class Extension(BaseModel):
 
     meta: list[Property]
     rows: dict[str, dict[str, list[Value]]]
-
-
-class DraftColumn(Closed):
-    """The values of a property in a row of the draft."""
-
-    id: Text
-    values: list[Value]
-
-
-class DraftRow(Closed):
-    """A row of the draft."""
-
-    id: Text
-    properties: list[DraftColumn]
-
-
-class DraftExtension(BaseModel):
-    """Values of properties in the draft."""
-
-    meta: list[Property]
-    rows: list[DraftRow]
 
 
 class Proposal(BaseModel):

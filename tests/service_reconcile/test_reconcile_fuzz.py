@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reconcile_cases import ENDPOINT
-from specification import DraftResultBatch, ResultBatch
+from specification import ResultBatch
 
 pytestmark = pytest.mark.slow
 
@@ -37,14 +37,6 @@ QUERY = shaped(
     limit=st.integers(-1, 200),
     properties=st.lists(PROPERTY, max_size=3),
 )
-CONDITION = shaped(
-    matchType=st.sampled_from(["name", "id", "property"]),
-    pid=TEXTS,
-    v=SCALARS | st.lists(SCALARS, max_size=4),
-    required=st.booleans(),
-    matchQuantifier=st.sampled_from(["any", "all", "none"]),
-)
-DRAFT = shaped(type=TEXTS, limit=st.integers(-1, 200), conditions=st.lists(CONDITION, max_size=4))
 EXTENSION = shaped(ids=st.lists(TEXTS, max_size=3), properties=st.lists(shaped(id=TEXTS, settings=VALUES), max_size=3))
 
 
@@ -64,24 +56,11 @@ def test_any_batch_is_answered(client: TestClient, batch: Any) -> None:
         ResultBatch.model_validate(answer.json())
 
 
-@settings(max_examples=150)
-@given(queries=st.lists(DRAFT, max_size=4))
-def test_any_batch_of_the_draft_is_answered(client: TestClient, queries: Any) -> None:
-    """The same holds for the form of the 1.0 draft."""
-    answer = client.post(f"{ENDPOINT}/match", content=json.dumps({"queries": queries}))
-
-    assert answer.status_code in (200, 422), answer.text
-    if answer.status_code == 200:
-        DraftResultBatch.model_validate(answer.json())
-        assert len(answer.json()["results"]) == len(queries)
-
-
 @settings(max_examples=100)
 @given(asked=EXTENSION)
 def test_any_extension_is_answered(client: TestClient, asked: Any) -> None:
     """An extension of any form is answered, or refused."""
     assert client.post(ENDPOINT, content=form("extend", asked), headers=FORM).status_code in (200, 422)
-    assert client.post(f"{ENDPOINT}/extend", content=json.dumps(asked)).status_code in (200, 422)
 
 
 @settings(max_examples=100)

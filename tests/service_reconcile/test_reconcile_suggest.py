@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from linker_base import fill
-from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE, post_form, serving
+from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE, post_form, results, serving
 from specification import EntitySuggestions, Flyout, Suggestions, check
 
 from pearl_qdrant import Entity
@@ -23,7 +23,7 @@ from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.errors import TimedOutError
 from pearl_qdrant.service.queues import Lane, check_time, set_time
 from pearl_qdrant.service.reconcile import evidence
-from pearl_qdrant.service.reconcile.evidence import Condition
+from pearl_qdrant.service.reconcile.evidence import Condition, chances
 from pearl_qdrant.service.reconcile.properties import Catalogue
 from pearl_qdrant.service.reconcile.router import manifest
 
@@ -160,9 +160,9 @@ def bounded(reconcile_settings: ServiceSettings) -> Iterator[TestClient]:
 
 
 def query(values: int = 0, properties: int = 0, names: int = 1, limit: int = 1) -> dict[str, Any]:
-    """A query of the 1.0 draft."""
-    conditions = [{"matchType": "property", "pid": f"p{i}", "v": ["x"] * values} for i in range(properties)]
-    return {"conditions": [{"matchType": "name", "v": ["Springfield"] * names}, *conditions], "limit": limit}
+    """A query with properties, one of which has the names."""
+    given = [{"pid": f"p{i}", "v": ["x"] * values} for i in range(properties)]
+    return {"properties": [{"pid": "name", "v": ["Springfield"] * names}, *given], "limit": limit}
 
 
 @pytest.mark.parametrize(
@@ -178,18 +178,11 @@ def test_a_batch_that_is_too_much_as_a_whole_is_refused(
     bounded: TestClient, queries: list[dict[str, Any]], limit: str
 ) -> None:
     """Queries, properties, values and candidates are bounded together; the answer names the limit and what to do."""
-    answer = bounded.post(f"{ENDPOINT}/match", json={"queries": queries})
+    answer = post_form(bounded, "queries", dict(enumerate(queries)))
 
     assert (answer.status_code, answer.json()["error"], answer.json()["limit"]) == (413, "batch_too_large", limit)
     assert "Send less" in answer.json()["message"]
-    assert bounded.post(f"{ENDPOINT}/match", json={"queries": queries[:1]}).status_code == (200 if queries[1:] else 413)
-
-
-def test_a_batch_of_the_old_form_is_bounded_too(bounded: TestClient) -> None:
-    """The same holds for batches of version 0.2."""
-    heavy = {"query": "Springfield", "properties": [{"pid": f"p{i}", "v": ["x"] * 5} for i in range(5)]}
-
-    assert post_form(bounded, "queries", {"q0": heavy}).json()["limit"] == "max_values"
+    assert post_form(bounded, "queries", {"0": queries[0]}).status_code == (200 if queries[1:] else 413)
 
 
 def test_long_values_are_cut_as_limits_count(monkeypatch: pytest.MonkeyPatch, client: TestClient) -> None:
@@ -202,10 +195,9 @@ def test_long_values_are_cut_as_limits_count(monkeypatch: pytest.MonkeyPatch, cl
         return level(self, has)
 
     monkeypatch.setattr(Condition, "level", noted)
-    value = {"matchType": "property", "pid": "state", "v": ["\ufdfa" * 1000, "x" * 1000, "\u00e9" * 1000]}
-    answer = client.post(f"{ENDPOINT}/match", json={"queries": [{"conditions": [query()["conditions"][0], value]}]})
+    value = {"pid": "state", "v": ["\ufdfa" * 1000, "x" * 1000, "\u00e9" * 1000]}
 
-    assert answer.status_code == 200
+    assert results(client, q0={"query": "Springfield", "properties": [value]})["q0"]
     assert {value[0]: len(value) for value in seen} == {"\ufdfa": 500 // 18, "x": 500, "\u00e9": 500}
 
 
@@ -239,17 +231,8 @@ def test_comparing_ends_with_the_time_of_a_request(monkeypatch: pytest.MonkeyPat
         with pytest.raises(TimedOutError):
             condition.level(["y"])
         with pytest.raises(TimedOutError):
-            Catalogue({}, {}, {}, {"state": [["y"]] * 150}).chances(condition)
+            chances(condition, [["y"]] * 150)
 
     contextvars.copy_context().run(late)
 
     assert compared == []
-
-
-def test_few_values_of_clients_are_kept() -> None:
-    """However many different values clients send, what is kept of them is bounded in all."""
-    catalogue = Catalogue({}, {}, {}, {})
-    for number in range(1000):
-        catalogue.chances(Condition("state", tuple(f"{number} {i}" for i in range(50))))
-
-    assert sum(len(condition.values) for condition in catalogue._chances) <= 20_050

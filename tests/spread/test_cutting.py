@@ -16,7 +16,7 @@ from ingest.base.reader import Reader
 from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.spread.cutting import BUCKETS, BucketReader, bucket_of, buckets_of, cut_and_scan
+from ingest.spread.cutting import CUT_FILES, CutReader, cut_and_scan, cut_file_of, cut_files_of
 from ingest.spread.driver import LEAST_NAMES, NAMES_PER_PART, count_parts
 from pearl_qdrant import load_base
 from pearl_qdrant.encoder.loading import load_encoder
@@ -49,7 +49,7 @@ def test_parts_have_the_entities_of_the_base(base: Path, tmp_path: Path, n_parts
     with open_reader([base]) as reader:
         cut_and_scan(reader, ReadReport(), tmp_path / "cut")
         whole = read(reader)
-    parts = [read(BucketReader(tmp_path / "cut", buckets_of(part, n_parts))) for part in range(n_parts)]
+    parts = [read(CutReader(tmp_path / "cut", cut_files_of(part, n_parts))) for part in range(n_parts)]
 
     assert sum(map(len, parts)) == len(whole)
     assert {id_: one for part in parts for id_, one in part.items()} == whole
@@ -66,7 +66,7 @@ def test_a_cut_counts_as_a_scan_does(base: Path, tmp_path: Path) -> None:
     assert cut.report.merged_rows == 13
 
 
-class OneEntity(BucketReader):
+class OneEntity(CutReader):
     """A reader of one entity."""
 
     def __init__(self, entity: Entity) -> None:
@@ -77,31 +77,31 @@ class OneEntity(BucketReader):
         yield self._entity
 
 
-def test_buckets_hold_any_text(tmp_path: Path) -> None:
+def test_files_of_a_cut_hold_any_text(tmp_path: Path) -> None:
     """Lone surrogates, line ends and NUL in names come back as they were."""
     odd = Entity("a\u2028b", "x\ud800y", ("one\ntwo", "z\x85", "\0"), extra={"k": "\r"}, popularity=0.1)
     cut_and_scan(OneEntity(odd), ReadReport(), tmp_path / "cut")
 
-    assert read(BucketReader(tmp_path / "cut", range(BUCKETS))) == {odd.entity_id: odd}
+    assert read(CutReader(tmp_path / "cut", range(CUT_FILES))) == {odd.entity_id: odd}
 
 
-def test_a_bucket_is_the_same_everywhere() -> None:
-    """The bucket of an id never changes: a cut of another version is read as this one."""
-    assert [bucket_of(one) for one in ("E1", "Q42", "C0027051", "é")] == [165, 146, 26, 203]
+def test_an_entity_is_in_the_same_file_everywhere() -> None:
+    """The file of an id never changes: a cut of another version is read as this one."""
+    assert [cut_file_of(one) for one in ("E1", "Q42", "C0027051", "é")] == [165, 146, 26, 203]
 
 
-def test_a_damaged_bucket_is_reported(base: Path, tmp_path: Path) -> None:
-    """A bucket that is gone or cut off is an error, with its path."""
+def test_a_damaged_file_is_reported(base: Path, tmp_path: Path) -> None:
+    """A file that is gone or cut off is an error, with its path."""
     with open_reader([base]) as reader:
         cut_and_scan(reader, ReadReport(), tmp_path / "cut")
     (tmp_path / "cut" / "003.jsonl").unlink()
-    torn = tmp_path / "cut" / f"{bucket_of('E1'):03d}.jsonl"
+    torn = tmp_path / "cut" / f"{cut_file_of('E1'):03d}.jsonl"
     torn.write_bytes(torn.read_bytes()[:-9])
 
     with pytest.raises(InputError, match=r"003\.jsonl: a part of the base cannot be read"):
-        read(BucketReader(tmp_path / "cut", range(3, 4)))
+        read(CutReader(tmp_path / "cut", range(3, 4)))
     with pytest.raises(InputError, match="a part of the base cannot be read"):
-        read(BucketReader(tmp_path / "cut", range(bucket_of("E1"), bucket_of("E1") + 1)))
+        read(CutReader(tmp_path / "cut", range(cut_file_of("E1"), cut_file_of("E1") + 1)))
 
 
 def test_a_folder_that_cannot_be_written_is_reported(base: Path, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_folder_that_cannot_be_written_is_reported(base: Path, tmp_path: Path)
         (NAMES_PER_PART * 2, 2, 2),
         (NAMES_PER_PART * 2 + 1, 2, 4),
         (150_000_000, 16, 80),
-        (10**9, 16, BUCKETS),
+        (10**9, 16, CUT_FILES),
     ],
 )
 def test_parts_are_a_multiple_of_the_workers(names: int, workers: int, expected: int) -> None:
@@ -142,7 +142,7 @@ def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch:
     """Each part keeps its graph in the joined collection, and an update adds one more instead of merging them."""
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
     base, store = write_base(tmp_path / "base.tsv", 40), str(tmp_path / "store")
-    load_base(base, "parts", store=store, model=encoder, partitions=2)
+    load_base(base, "parts", store=store, model=encoder, parts=2)
     folder = tmp_path / "store" / "parts"
     opened = EdgeStore(tmp_path / "store")
     with closing(opened.open("parts")) as collection:
@@ -184,7 +184,7 @@ def test_parts_are_copied_where_there_are_no_hard_links(
     base, store = write_base(tmp_path / "base.tsv", 20), tmp_path / "store"
     load_base(base, "whole", kb="kb", store=str(store), model=encoder)
     monkeypatch.setattr(placing.Path, "hardlink_to", refuse)
-    load_base(base, "parts", kb="kb", store=str(store), model=encoder, partitions=2, work=tmp_path / "work")
+    load_base(base, "parts", kb="kb", store=str(store), model=encoder, parts=2, work=tmp_path / "work")
 
     assert_equal(store, "whole", "parts")
     assert sorted(path.name for path in store.iterdir()) == ["parts", "whole"]

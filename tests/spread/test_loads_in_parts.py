@@ -13,7 +13,7 @@ from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread import driver
-from ingest.spread.cutting import BucketReader, buckets_of
+from ingest.spread.cutting import CutReader, cut_files_of
 from ingest.spread.worker import PartBuilder, Work
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
@@ -81,7 +81,7 @@ def name(whole: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def load(base: Path, store: Path, encoder: Encoder, **options: Any) -> Any:
     """Load in parts into the collection `parts`."""
-    given = {"partitions": N_PARTS, "kb": "kb", **options}
+    given = {"parts": N_PARTS, "kb": "kb", **options}
     return load_base(base, "parts", store=str(store), model=encoder, **given)
 
 
@@ -143,7 +143,7 @@ def test_a_killed_worker_repeats_only_its_part(
 
     with open_reader([base]) as reader:
         driver.cut_and_scan(reader, ReadReport(), tmp_path)
-    distinct = [scan(BucketReader(tmp_path, buckets_of(part, N_PARTS))).distinct_names for part in range(N_PARTS)]
+    distinct = [scan(CutReader(tmp_path, cut_files_of(part, N_PARTS))).distinct_names for part in range(N_PARTS)]
     assert killed.n_names == sum(distinct[: call - 1])
     assert again.n_names == sum(distinct[call - 1 :])
     assert (result.resumed_at > 0) == (call > 1)
@@ -236,7 +236,7 @@ def test_a_collection_of_something_else_is_kept(
     with pytest.raises(Killed):
         load(base, whole, killed, restart=True)
 
-    assert found.value.option == "partitions"
+    assert found.value.option == "parts"
     assert EdgeStore(whole).open(name, read_only=True).count() == 17
     assert load(base, whole, encoder, restart=True).resumed_at
     assert_equal(whole, "whole", name)
@@ -262,7 +262,7 @@ def test_arguments_are_checked_first(base: Path, tmp_path: Path, encoder: Encode
     """Numbers of parts, a folder that cannot be made, and bad rows are errors before anything is built."""
     for number in (0, 257):
         with pytest.raises(OptionError, match="from 1 to 256"):
-            load(base, tmp_path, encoder, partitions=number)
+            load(base, tmp_path, encoder, parts=number)
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="work folder"):
         load(base, tmp_path, encoder, work=tmp_path / "file")

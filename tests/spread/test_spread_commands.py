@@ -1,4 +1,4 @@
-"""`ingest --partitions` and `--ray` from the shell; without `--ray` nothing of Ray is imported."""
+"""`ingest --parts` and `--ray` from the shell; without `--ray` nothing of Ray is imported."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def base(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_ingest_in_parts_reports_as_any_ingest(run: Run, base: Path, model: Path) -> None:
     """Counts on stdout, a second run is unchanged, another base is refused with the flags that help."""
-    first = run("ingest", str(base), "--model", str(model), "--partitions", "2", "--json")
-    again = run("ingest", str(base), "--model", str(model), "--partitions", "2", "--json")
+    first = run("ingest", str(base), "--model", str(model), "--parts", "2", "--json")
+    again = run("ingest", str(base), "--model", str(model), "--parts", "2", "--json")
     write_base(base, 5)
-    other = run("ingest", str(base), "--model", str(model), "--partitions", "2")
+    other = run("ingest", str(base), "--model", str(model), "--parts", "2")
 
     assert first.status == 0, first.err
     assert first.lines()[-1]["points"] == 66
@@ -45,11 +45,11 @@ def test_parts_go_to_a_server(run: Run, base: Path, model: Path) -> None:
     """Parts are upserted to a server; the manifest is that of one load, and no checkpoint is left."""
     with QdrantDouble() as double:
         given = ("ingest", str(base), "--store", double.url, "--model", str(model), "--work", str(base.parent / "work"))
-        done = run(*given, "--partitions", "2", "--json")
+        done = run(*given, "--parts", "2", "--json")
         assert done.status == 0, done.err
         assert done.lines()[-1]["points"] == 66
         shown = run("collections", "show", "towns", "--store", double.url, "--json")
-        again = run(*given, "--partitions", "2", "--json")
+        again = run(*given, "--parts", "2", "--json")
 
     shown_json = json.loads(shown.out)
     assert shown_json["points"] == 66, shown.out
@@ -59,12 +59,12 @@ def test_parts_go_to_a_server(run: Run, base: Path, model: Path) -> None:
 
 def test_options_that_do_not_fit_are_refused(run: Run, base: Path, model: Path) -> None:
     """`--update` and a lone `--work` are usage errors."""
-    update = run("ingest", str(base), "--model", str(model), "--partitions", "2", "--update")
+    update = run("ingest", str(base), "--model", str(model), "--parts", "2", "--update")
     work = run("ingest", str(base), "--model", str(model), "--work", str(base.parent))
 
     assert (update.status, work.status) == (2, 2)
-    assert "--ray and --partitions make a new collection" in update.err
-    assert "--work is for --ray and --partitions" in work.err
+    assert "--ray and --parts make a new collection" in update.err
+    assert "--work is for --ray and --parts" in work.err
 
 
 def test_without_ray_there_is_advice(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

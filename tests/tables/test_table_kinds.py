@@ -12,12 +12,13 @@ import pytest
 from cli_runner import Run
 from tables import workbook
 
+from ingest.base.format import TableColumns
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io import source
 from ingest.io.report import ReadReport
 from ingest.load_base import scan_base
-from ingest.readers.columns import TableColumns, looks_like_header
+from ingest.readers.columns import looks_like_header
 from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
 
 Names = dict[str, list[str]]

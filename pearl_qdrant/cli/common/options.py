@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
@@ -19,6 +23,17 @@ if TYPE_CHECKING:
     from pearl_qdrant.store.protocol import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def attribute_texts(record: type[Any]) -> dict[str, str]:
+    """The text of each attribute in the docstring of a record, on one line: the help of its option."""
+    found: dict[str, str] = {}
+    for names, text in _ATTRIBUTE.findall(inspect.cleandoc(record.__doc__ or "")):
+        found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return found
 
 
 def _check_store(context: click.Context, parameter: click.Parameter, location: str) -> str:
@@ -57,13 +72,6 @@ def shipped_model_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's
     )
 
 
-def collections_option(command: F) -> F:
-    """`--collection`, once for each collection to search."""
-    option = click.option("--collection", "collections", multiple=True, metavar="NAME",
-                          help="Collection to search; may be repeated.")  # fmt: skip
-    return option(command)
-
-
 def check_folder_of(path: Path, what: str) -> None:
     """Refuse a file to write whose folder does not exist."""
     if not path.resolve().parent.is_dir():
@@ -83,10 +91,6 @@ on_tie_option: Callable[[F], F] = click.option(
     show_default=True,
     help="If several entities have the name: popularity or the canonical name decides, and if it does not, NIL "
     "(canonical); always NIL (null); the first of them (first).",
-)
-
-strict_option: Callable[[F], F] = click.option(
-    "--strict", is_flag=True, help="Refuse a collection whose load did not finish; else this is a warning."
 )
 
 wait_option: Callable[[F], F] = click.option(
@@ -109,10 +113,6 @@ workers_option: Callable[[F], F] = click.option(
 )
 
 yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-
-collection_option: Callable[[F], F] = click.option(
-    "--collection", metavar="NAME", help="The collection; optional if the store has only one."
-)
 
 
 def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
@@ -167,28 +167,79 @@ model_option: Callable[[F], F] = click.option(
 )
 
 
-def open_linker(
-    location: str,
-    collections: Sequence[str],
-    *,
-    model: str | None = None,
-    device: str = DEFAULT_DEVICE,
-    threshold: float | None = None,
-    strict: bool = False,
-    read_only: bool = True,
-) -> EntityLinker:
-    """Open a linker over the named collections, or over the only one of the store; read-only unless told otherwise."""
-    from pearl_qdrant.linking.linker import EntityLinker
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which collections a command works on, and with which encoder.
 
-    return EntityLinker.open(
-        *(collections or [only_collection(location)]),
-        store=location,
-        model=model,
-        device=device,
-        threshold=threshold,
-        strict=strict,
-        read_only=read_only,
+    Attributes:
+        store: Folder or URL.
+        given: The collections that are named; none for the only one of the store.
+        model: In place of the collection's own.
+        device: Of the encoder.
+        strict: Whether to refuse a collection whose load did not finish.
+    """
+
+    store: str
+    given: tuple[str, ...] = ()
+    model: str | None = None
+    device: str = DEFAULT_DEVICE
+    strict: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The collections that are named, or the only one of the store."""
+        return self.given or (only_collection(self.store),)
+
+    @property
+    def has_several(self) -> bool:
+        """Whether several collections are named, so that output tells their bases apart."""
+        return len(set(self.given)) > 1
+
+    def open(self, *, threshold: float | None = None, read_only: bool = True) -> EntityLinker:
+        """Open a linker over the collections."""
+        from pearl_qdrant.linking.linker import EntityLinker
+
+        return EntityLinker.open(
+            *self.names,
+            store=self.store,
+            model=self.model,
+            device=self.device,
+            threshold=threshold,
+            strict=self.strict,
+            read_only=read_only,
+        )
+
+
+def target_options(*, many: bool = False, device: bool = True) -> Callable[[F], F]:
+    """A decorator that adds the options of a `Target`, which the command takes as `target`.
+
+    Args:
+        many: Whether the command searches several collections; then it has --strict, too.
+        device: Whether it encodes.
+    """
+    one = click.option("--collection", metavar="NAME", help="The collection; optional if the store has only one.")
+    several = click.option("--collection", multiple=True, metavar="NAME", help="Collection to search; may be repeated.")
+    strict = click.option(
+        "--strict", is_flag=True, help="Refuse a collection whose load did not finish; else this is a warning."
     )
+    options = [several if many else one, store_option, model_option]
+    options += [device_option] if device else []
+    options += [strict] if many else []
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def targeted(*, collection: str | tuple[str, ...] | None, store: str, model: str | None, **given: Any) -> Any:
+            names = collection or ()
+            names = (names,) if isinstance(names, str) else names
+            chosen = {name: given.pop(name) for name in ("device", "strict") if name in given}
+            return command(target=Target(store, names, model, **chosen), **given)
+
+        found: Any = targeted
+        for option in reversed(options):
+            found = option(found)
+        return cast("F", found)
+
+    return decorate
 
 
 def report_newer_state(linker: EntityLinker) -> None:

@@ -1,1 +1,1 @@
-"""The Reconciliation Service API at /reconcile/COLLECTION: version 0.2, which OpenRefine speaks, and parts of 1.0."""
+"""The Reconciliation Service API at /reconcile/COLLECTION: version 0.2, which OpenRefine speaks."""

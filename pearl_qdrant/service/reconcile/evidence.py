@@ -9,15 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Literal
 
 from rapidfuzz import fuzz
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.service.queues import check_time
-
-MatchQuantifier = Literal["any", "all", "none"]
 
 NEAR_RATIO = 85.0
 """Edit similarity in percent from which two texts are near."""
@@ -44,9 +41,6 @@ class Level(Enum):
     MISSING = -1.0
 
 
-_RANK = (Level.EQUAL, Level.NEAR, Level.DIFFERENT)
-
-
 @lru_cache(maxsize=8192)
 def compare(given: str, has: str) -> Level:
     """How well two values agree: as dates, as numbers, or as texts.
@@ -59,24 +53,14 @@ def compare(given: str, has: str) -> Level:
     return _compare_dates(given, has) or _compare_numbers(given, has) or _compare_texts(given, has)
 
 
-def agreement(given: Sequence[str], has: Sequence[str], quantifier: MatchQuantifier = "any") -> Level:
-    """How well an entity's values agree with those that a client gives.
+def agreement(given: Sequence[str], has: Sequence[str]) -> Level:
+    """How well an entity's values agree with those that a client gives, of which one must agree.
 
     Args:
         given: At least one.
         has: Of the entity; empty: nothing is known.
-        quantifier: Which of the given values must agree. With "none", agreement is a difference, and the lack of it
-            says nothing.
     """
-    if not has:
-        return Level.MISSING
-    levels = [_best(one, has) for one in given]
-    if quantifier == "all":
-        return max(levels, key=_RANK.index)
-    best = min(levels, key=_RANK.index)
-    if quantifier == "none":
-        return Level.MISSING if best is Level.DIFFERENT else Level.DIFFERENT
-    return best
+    return max((_best(one, has) for one in given), key=lambda level: level.value) if has else Level.MISSING
 
 
 def _best(given: str, has: Sequence[str]) -> Level:
@@ -162,19 +146,15 @@ class Condition:
     Attributes:
         property_id: Its id.
         values: The values, at least one.
-        quantifier: Which of them must agree.
-        required: Whether an entity that does not agree is no candidate.
     """
 
     property_id: str
     values: tuple[str, ...]
-    quantifier: MatchQuantifier = "any"
-    required: bool = False
 
     def level(self, has: Sequence[str]) -> Level:
         """How well the values of an entity agree. Raises TimedOutError if the time of the request is over."""
         check_time()
-        return agreement(self.values, has, self.quantifier)
+        return agreement(self.values, has)
 
 
 def chances(condition: Condition, sample: Sequence[Sequence[str]]) -> dict[Level, float]:
@@ -183,8 +163,6 @@ def chances(condition: Condition, sample: Sequence[Sequence[str]]) -> dict[Level
     Args:
         sample: The values of entities of the base that have the property.
     """
-    if condition.quantifier == "none":  # a wish of the client, whatever others have
-        return dict.fromkeys(OTHER, 1.0)
     counts = Counter(condition.level(has) for has in sample)
     n = len(sample) - counts[Level.MISSING]
     found = {level: (counts[level] + COUNTED_AS * OTHER[level]) / (n + COUNTED_AS) for level in OTHER}
@@ -201,10 +179,10 @@ def updated(probabilities: Sequence[float], factors: Sequence[float]) -> list[fl
 
     Args:
         probabilities: Of the candidates by their names; what is missing to 1 is that of NIL.
-        factors: The product of the factors of each; 0 for one that is no candidate any more.
+        factors: The product of the factors of each.
     """
     nil = max(0.0, 1.0 - math.fsum(probabilities))
-    bounded = [min(max(one, 1 / HIGHEST_FACTOR), HIGHEST_FACTOR) if one else 0.0 for one in factors]
+    bounded = [min(max(one, 1 / HIGHEST_FACTOR), HIGHEST_FACTOR) for one in factors]
     weights = [probability * one for probability, one in zip(probabilities, bounded, strict=True)]
     total = nil + math.fsum(weights)
-    return [weight / total for weight in weights] if total > 0 else [0.0] * len(weights)
+    return [weight / total for weight in weights]

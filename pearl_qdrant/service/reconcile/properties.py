@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from pearl_qdrant.linking.editing import points_of
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import LINKS_FIELD, Candidate
 from pearl_qdrant.service.collections import CollectionHandle
-from pearl_qdrant.service.reconcile.evidence import Condition, Level, chances
 from pearl_qdrant.store.schema import Manifest, NamePoint, point_id
 
 NAME, ALIASES, DESCRIPTION = "name", "aliases", "description"
@@ -113,11 +112,8 @@ COMPARED = 150
 KEPT_S = 300.0
 """How long a catalogue is used, in seconds."""
 
-_KEPT_VALUES = 20_000
-"""Values of clients whose chances are kept; they take 10 MB if all are as long as they may be."""
 
-
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Catalogue:
     """Properties and types of a collection.
 
@@ -132,19 +128,6 @@ class Catalogue:
     of_type: Mapping[str, Mapping[str, int]]
     types: Mapping[str, int]
     values: Mapping[str, Sequence[Sequence[str]]]
-    _chances: dict[Condition, Mapping[Level, float]] = field(default_factory=dict)
-    _n_kept: int = 0
-
-    def chances(self, condition: Condition) -> Mapping[Level, float]:
-        """How often another entity agrees with a condition so well; values repeat in a table, so it is kept."""
-        found = self._chances.get(condition)
-        if found is None:
-            if self._n_kept >= _KEPT_VALUES:
-                self._chances.clear()
-                self._n_kept = 0
-            self._n_kept += len(condition.values)
-            found = self._chances[condition] = chances(condition, self.values.get(condition.property_id, ()))
-        return found
 
     def properties_of(self, type_id: str | None) -> list[str]:
         """Properties that entities of a type have; all where the type is not in the sample."""
@@ -186,20 +169,18 @@ def _by_count(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
-@dataclass
 class Catalogues:
     """The catalogues of the collections of a service, each read when it is first asked for."""
 
-    clock: Callable[[], float] = time.monotonic
-    _kept: dict[str, tuple[Manifest, float, Catalogue]] = field(default_factory=dict)
-    _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Manifest, float, Catalogue]] = {}
+        self._reading: dict[str, asyncio.Lock] = {}
 
     async def of(self, handle: CollectionHandle) -> Catalogue:
         """The catalogue of a collection; read again where the collection has changed, or after a while."""
         async with self._reading.setdefault(handle.name, asyncio.Lock()):
+            manifest, now = handle.manifest, time.monotonic()
             kept = self._kept.get(handle.name)
-            manifest = handle.manifest
-            if kept is None or kept[0] != manifest or self.clock() - kept[1] > KEPT_S:
-                kept = manifest, self.clock(), await handle.call(read_catalogue)
-                self._kept[handle.name] = kept
+            if kept is None or kept[0] != manifest or now - kept[1] > KEPT_S:
+                kept = self._kept[handle.name] = manifest, now, await handle.call(read_catalogue)
             return kept[2]

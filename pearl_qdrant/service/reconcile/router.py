@@ -1,4 +1,4 @@
-"""The Reconciliation Service API at /reconcile/COLLECTION: the paths of version 0.2, and two of the 1.0 draft."""
+"""The Reconciliation Service API 0.2 at /reconcile/COLLECTION: its paths, its manifest, and pages of other origins."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pearl_qdrant.service.answers import declared, json_answer, json_pieces
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import UnauthorizedError
 from pearl_qdrant.service.gate import HAS_KEY, NEEDS_NO_KEY
-from pearl_qdrant.service.reconcile import answers as a
-from pearl_qdrant.service.reconcile import queries as q
-from pearl_qdrant.service.reconcile.answers import LIMIT_SETTING, draft_rows, extended_rows, meta_of
+from pearl_qdrant.service.reconcile import answers
+from pearl_qdrant.service.reconcile import queries as reading
+from pearl_qdrant.service.reconcile.answers import extended_rows
 from pearl_qdrant.service.reconcile.matching import match
 from pearl_qdrant.service.reconcile.pages import entity_html, entity_page, flyout_html, missing_page
 from pearl_qdrant.service.reconcile.properties import Catalogue, Catalogues, property_name, with_names
@@ -47,8 +47,8 @@ _DEFAULT_TYPES = 10
 _WIKIDATA = "wikidata"
 """Short name of a base whose ids are those of Wikidata: OpenRefine knows them by these addresses."""
 
-_QUERY_BYTES = 4000
-"""About the size of the candidates of a query as JSON."""
+_QUERY_BYTES, _CELL_BYTES = 4000, 40
+"""About the size of the candidates of a query, and of a cell of an extension, as JSON."""
 
 router = router_of("reconciliation", "/reconcile/{collection}")
 
@@ -114,77 +114,74 @@ CursorHere = Annotated[int, Query(ge=0, description="Suggestions to leave out at
 IdHere = Annotated[str, Query(alias="id")]
 
 
-@router.get(
-    "",
-    response_model=a.ManifestAnswer | a.ReconcileBatchAnswer | a.ExtensionAnswer,
-    responses=declared(404),
-    response_model_exclude_unset=True,
-    openapi_extra={"security": [{}]},  # the manifest needs no key
-)
+_EXAMPLE = '{"q0": {"query": "NYTimes", "limit": 3}, "q1": {"query": "Big Apple", "type": "city"}}'
+_QUERIES_TEXT = "A batch of queries as JSON: an object with a query for each key."
+_EXTEND_TEXT = "Which properties of which entities to return, as JSON."
+
+
+def _json_text(description: str, example: str) -> dict[str, Any]:
+    return {"type": "string", "contentMediaType": reading.JSON, "description": description, "examples": [example]}
+
+
+_FIELDS = {
+    "queries": _json_text(_QUERIES_TEXT, _EXAMPLE),
+    "extend": _json_text(_EXTEND_TEXT, '{"ids": ["nyt"], "properties": [{"id": "description"}, {"id": "aliases"}]}'),
+}
+
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            reading.FORM: {
+                "schema": {"type": "object", "properties": _FIELDS},
+                "examples": {"queries": {"value": {"queries": _EXAMPLE}}},
+            },
+            reading.JSON: {
+                "schema": {"type": "object", "properties": {name: {"type": "object"} for name in _FIELDS}},
+                "examples": {"queries": {"value": {"queries": {"q0": {"query": "NYTimes"}}}}},
+            },
+        },
+    }
+}
+"""The body of a POST, for OpenAPI; the specification describes queries and extensions."""
+
+
+@router.get("", responses=declared(404), openapi_extra={"security": [{}]})  # the manifest needs no key
 async def manifest_or_queries(
     request: Request,
     place: PlaceHere,
-    queries: Annotated[str | None, Query(description=q.QUERIES_TEXT)] = None,
-    extend: Annotated[str | None, Query(description=q.EXTEND_TEXT)] = None,
+    queries: Annotated[str | None, Query(description=_QUERIES_TEXT)] = None,
+    extend: Annotated[str | None, Query(description=_EXTEND_TEXT)] = None,
 ) -> Response:
     """The service manifest; with queries, their candidates; with extend, values of properties."""
     if queries is None and extend is None:
         base_url = (place.settings.public_url or str(request.base_url)).rstrip("/")
         return json_answer(manifest(base_url, place.handle, await place.catalogue(), place.settings))
-    return await _answer(request, place, q.only_text(queries, extend))
+    return await _answer(request, place, reading.read_texts(queries, extend))
 
 
-@router.post(
-    "",
-    response_model=a.ReconcileBatchAnswer | a.ExtensionAnswer,
-    responses=declared(404, 415),
-    openapi_extra=q.FORM_BODY,
-)
+@router.post("", responses=declared(404, 415), openapi_extra=_BODY)
 async def queries_or_extension(request: Request, place: PlaceHere) -> Response:
     """Candidates for a batch of queries, or values of properties."""
     body = await request.body()
-    return await _answer(
-        request, place, await beside(len(body), q.read_form, body, request.headers.get("content-type", ""))
-    )
+    kind = request.headers.get("content-type", "")
+    return await _answer(request, place, await beside(len(body), reading.read_body, body, kind))
 
 
 async def _answer(request: Request, place: Place, given: dict[str, Any]) -> Response:
     size = len(await request.body())
     if "extend" in given:
-        asked = await beside(size, q.read_extension, given["extend"], place.settings)
-        rows = await extended_rows(place.handle, asked)
-        return await beside(_cells(asked), json_answer, {"meta": meta_of(asked), "rows": rows})
-    batch = await beside(size, q.read_batch, given["queries"], place.settings)
+        asked = await beside(size, reading.read_extension, given["extend"], place.settings)
+        rows = await place.handle.call(lambda linker: extended_rows(linker, asked))
+        cells_size = len(asked.ids) * len(asked.limits) * _CELL_BYTES
+        return await beside(cells_size, json_answer, {"meta": list(map(_property, asked.limits)), "rows": rows})
+    batch = await beside(size, reading.read_batch, given["queries"], place.settings)
     found = await match(place.handle, list(batch.values()), await place.catalogue(), is_gone=request.is_disconnected)
-    records = zip(batch, (a.answer_record("result", one) for one in found), strict=True)
+    records = zip(batch, map(answers.answer_record, found), strict=True)
     return await beside(len(found) * _QUERY_BYTES, json_pieces, records)
 
 
-def _cells(asked: q.Extension) -> int:
-    """About the size of an extension as JSON."""
-    return len(asked.ids) * len(asked.limits) * 40
-
-
-@router.post("/match", response_model=a.DraftBatchAnswer, responses=declared(404), openapi_extra=q.MATCH_BODY)
-async def match_draft(request: Request, place: PlaceHere) -> Response:
-    """Candidates for a batch of queries in the form of the 1.0 draft."""
-    body = await request.body()
-    batch = await beside(len(body), lambda: q.read_draft_batch(q.load_json(body, "body"), place.settings))
-    found = await match(place.handle, batch, await place.catalogue(), is_gone=request.is_disconnected)
-    records = (a.answer_record("candidates", one) for one in found)
-    return await beside(len(found) * _QUERY_BYTES, json_pieces, [("results", records)])
-
-
-@router.post("/extend", response_model=a.DraftExtensionAnswer, responses=declared(404), openapi_extra=q.EXTEND_BODY)
-async def extend_draft(request: Request, place: PlaceHere) -> Response:
-    """Values of properties in the form of the 1.0 draft."""
-    body = await request.body()
-    asked = await beside(len(body), lambda: q.read_extension(q.load_json(body, "body"), place.settings))
-    rows = await extended_rows(place.handle, asked)
-    return await beside(_cells(asked), lambda: json_answer({"meta": meta_of(asked), "rows": draft_rows(rows)}))
-
-
-@router.get("/extend/propose", response_model=a.ProposalAnswer, responses=declared(404))
+@router.get("/extend/propose", responses=declared(404))
 async def propose(
     place: PlaceHere,
     type: Annotated[str, Query(description="Id of a type; empty for all.")] = "",  # noqa: A002
@@ -197,7 +194,7 @@ async def propose(
     return json_answer(record if limit is None else {**record, "limit": limit})
 
 
-@router.get("/suggest/entity", response_model=a.SuggestAnswer, responses=declared(404))
+@router.get("/suggest/entity", responses=declared(404))
 async def suggest_entity(
     place: PlaceHere,
     prefix: PrefixHere,
@@ -213,13 +210,17 @@ async def suggest_entity(
         found += await place.handle.search_names(prefix, types=types, limit=cursor + SUGGESTED)
     records: dict[str, dict[str, Any]] = {}
     for one in found:
-        record = {"id": one.entity_id, "name": one.canonical_name, "notable": a.type_list((*one.kb_types, *one.types))}
+        record = {
+            "id": one.entity_id,
+            "name": one.canonical_name,
+            "notable": answers.type_list((*one.kb_types, *one.types)),
+        }
         described = {"description": one.description} if one.description else {}
         records.setdefault(one.entity_id, record | described)
     return json_answer({"result": list(records.values())[cursor : cursor + SUGGESTED]})
 
 
-@router.get("/suggest/type", response_model=a.SuggestAnswer, responses=declared(404))
+@router.get("/suggest/type", responses=declared(404))
 async def suggest_type(place: PlaceHere, prefix: PrefixHere = "", cursor: CursorHere = 0) -> Response:
     """Types of the base and coarse types; all of them for an empty prefix."""
     check_fields(place.settings, prefix=prefix, cursor=cursor)
@@ -228,7 +229,7 @@ async def suggest_type(place: PlaceHere, prefix: PrefixHere = "", cursor: Cursor
     return json_answer({"result": [{"id": one, "name": one, "description": _count(types[one])} for one in found]})
 
 
-@router.get("/suggest/property", response_model=a.SuggestAnswer, responses=declared(404))
+@router.get("/suggest/property", responses=declared(404))
 async def suggest_property(place: PlaceHere, prefix: PrefixHere = "", cursor: CursorHere = 0) -> Response:
     """Properties of the entities; all of them for an empty prefix."""
     check_fields(place.settings, prefix=prefix, cursor=cursor)
@@ -260,7 +261,7 @@ def _count(n_names: int) -> str:
     return f"{n_names:,} name{'' if n_names == 1 else 's'}"
 
 
-@router.get("/flyout/entity", response_model=a.FlyoutAnswer, responses=declared(404))
+@router.get("/flyout/entity", responses=declared(404))
 async def flyout_entity(place: PlaceHere, entity_id: IdHere) -> Response:
     """A small preview of an entity."""
     check_fields(place.settings, id=entity_id)
@@ -269,7 +270,7 @@ async def flyout_entity(place: PlaceHere, entity_id: IdHere) -> Response:
     return json_answer({"id": entity_id, "html": html})
 
 
-@router.get("/flyout/type", response_model=a.FlyoutAnswer, responses=declared(404))
+@router.get("/flyout/type", responses=declared(404))
 async def flyout_type(place: PlaceHere, type_id: IdHere) -> Response:
     """How many names have a type."""
     check_fields(place.settings, id=type_id)
@@ -277,7 +278,7 @@ async def flyout_type(place: PlaceHere, type_id: IdHere) -> Response:
     return json_answer({"id": type_id, "html": flyout_html(type_id, [_count(n_names)])})
 
 
-@router.get("/flyout/property", response_model=a.FlyoutAnswer, responses=declared(404))
+@router.get("/flyout/property", responses=declared(404))
 async def flyout_property(place: PlaceHere, property_id: IdHere) -> Response:
     """Some values of a property."""
     check_fields(place.settings, id=property_id)
@@ -338,7 +339,7 @@ def manifest(
         "serviceVersion": __version__,
         "documentation": f"{base_url}/openapi.json",
         "view": {"url": "https://www.wikidata.org/wiki/{{id}}" if is_wikidata else f"{endpoint}/view?id={{{{id}}}}"},
-        "defaultTypes": a.type_list(list(catalogue.types)[:_DEFAULT_TYPES]),
+        "defaultTypes": answers.type_list(list(catalogue.types)[:_DEFAULT_TYPES]),
         "preview": {"url": f"{endpoint}/preview?id={{{{id}}}}", "width": PREVIEW_WIDTH, "height": PREVIEW_HEIGHT},
         "suggest": {
             kind: {
@@ -351,7 +352,15 @@ def manifest(
         },
         "extend": {
             "propose_properties": {"service_url": endpoint, "service_path": "/extend/propose"},
-            "property_settings": [LIMIT_SETTING],
+            "property_settings": [
+                {
+                    "name": "limit",
+                    "label": "Limit",
+                    "type": "number",
+                    "default": 0,
+                    "help_text": "Most values of a cell; 0 for all.",
+                }
+            ],
         },
         "batchSize": min(settings.reconcile_batch, settings.max_mentions),
         "standardizedScore": True,
