@@ -19,7 +19,6 @@ from typing import Literal
 
 import numpy as np
 
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.adaptation import Adaptation
@@ -39,6 +38,7 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of
+from pearl_qdrant.linking.state import encoder_of
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_PRECISION
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
@@ -134,7 +134,7 @@ def calibrate_collection(
         if learned:
             given = with_learned(target, given or ())
         manifest = target.manifest
-        encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+        encoder = encoder_of(manifest, model, device=device)
         found = calibrate(opened, target, encoder, given, precision=precision, nil_share=nil_share, seed=seed)
         found = replace(found, replaced=manifest.calibration)
         if found.is_worse and not (dry_run or force):
@@ -175,7 +175,7 @@ def adapt_collection(
     with use_store(store) as opened:
         target = opened.open(collection)
         manifest = target.manifest
-        encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+        encoder = encoder_of(manifest, model, device=device)
         linker = EntityLinker(opened, [target], encoder)
         found = linker.adapt(mentions)
         if not dry_run:

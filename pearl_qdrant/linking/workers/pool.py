@@ -34,7 +34,7 @@ from pearl_qdrant.linking.workers.process import Setup, begin
 from pearl_qdrant.records import Annotation, Link
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.linking.reading_linker import ReadingLinker
 
 START_MENTIONS = 4096
 """Mentions from which workers are started by themselves. They take a second or two of each core to start."""
@@ -110,7 +110,7 @@ class Workers:
         generation: How often others took the place of workers that ended.
     """
 
-    def __init__(self, linker: EntityLinker, location: str, *, reranker: bool) -> None:
+    def __init__(self, linker: ReadingLinker, location: str, *, reranker: bool) -> None:
         self._linker = weakref.proxy(linker)
         self._location, self._has_reranker = location, reranker
         self._pid = os.getpid()
@@ -196,7 +196,7 @@ class Workers:
             return None
         names, info = tuple(collection.name for collection in linker.collections), linker.encoder.info
         encoder = info.name, info.pooling, info.prefix
-        parts = linker.__class__, self._location, names, tuple(known), encoder, linker.calibration, linker.model
+        parts = self._location, names, tuple(known), encoder, linker.calibration, linker.model
         return pickle.dumps(Setup(*parts), pickle.HIGHEST_PROTOCOL)
 
     def submit(self, n_workers: int, there: Callable[..., Packed | None], *task: object) -> Future[Packed | None]:
