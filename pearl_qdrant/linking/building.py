@@ -18,17 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import numpy as np
-
 from pearl_qdrant.cells import is_null, split_list, text_of
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InvalidEntityError
 from pearl_qdrant.lexical.idf import IdfTable
-from pearl_qdrant.linking.editing import check_entity
+from pearl_qdrant.linking.editing import check_entity, encoded_points
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.points import name_points, names_of
+from pearl_qdrant.store.points import names_of
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import OWN_FIELDS, Manifest
 
@@ -250,19 +248,13 @@ def build_collection(store: Store, name: str, encoder: Encoder, entities: Sequen
 
 
 def _fill(collection: Collection, encoder: Encoder, entities: Sequence[Entity]) -> None:
+    starts = range(0, len(entities), _BATCH)
+    batches = (encoded_points(collection, encoder, names_of(entities[start : start + _BATCH])) for start in starts)
     if sum(1 + len(entity.aliases) for entity in entities) < _BULK_NAMES:
-        for batch in _batches(entities):
-            encoded = encoder.encode([name for _, name in names_of(batch)])
-            points = name_points(collection.manifest.kb, names_of(batch), encoded)
-            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
+        for batch in batches:
+            collection.upsert(*batch)
         return
     with collection.writer() as writer:
-        for batch in _batches(entities):
-            encoded = encoder.encode([name for _, name in names_of(batch)])
-            points = name_points(collection.manifest.kb, names_of(batch), encoded)
-            writer.write(points, encoded.vectors, np.asarray(encoded.encodable))
+        for batch in batches:
+            writer.write(*batch)
         writer.flush()
-
-
-def _batches(entities: Sequence[Entity]) -> Iterator[Sequence[Entity]]:
-    return (entities[start : start + _BATCH] for start in range(0, len(entities), _BATCH))

@@ -12,6 +12,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionMovedError, InvalidEntityError
 from pearl_qdrant.linking.building import MEMORY, EntitySource, TemporaryStore, build_collection, read_entities
 from pearl_qdrant.linking.editing import EntityBatches, add_entities, delete_entities
+from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.linking.learned.learning import Labelled, Learned
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.options import check_threshold
@@ -157,15 +158,17 @@ class EntityLinker(ReadingLinker):
             ValueError: If several collections are open and `collection` is missing, or `add_aliases` is below 1.
         """
         with self._editing():
-            return self.state.learned.learn(
-                self._target(collection),
-                self.encoder,
-                labelled,
-                source=source,
-                add_aliases=add_aliases,
-                skip_unknown=skip_unknown,
-                again=again,
-            )
+            target = self._target(collection)
+            with self.state.learned.changing(target):
+                return learning.learn(
+                    target,
+                    self.encoder,
+                    labelled,
+                    source=source,
+                    add_aliases=add_aliases,
+                    skip_unknown=skip_unknown,
+                    again=again,
+                )
 
     def accept(self, mention: str, entity_id: str | None, *, collection: str | None = None) -> LearnedBatch:
         """Learn that a mention meant an entity, once; None for no entity.
@@ -208,7 +211,9 @@ class EntityLinker(ReadingLinker):
             ValueError: If several collections are open and `collection` is missing.
         """
         with self._editing():
-            return self.state.learned.undo(self._target(collection), self.encoder, batch)
+            target = self._target(collection)
+            with self.state.learned.changing(target):
+                return learning.undo(target, self.encoder, batch)
 
     def _repeat_if_moved(self, edit: Callable[[], T]) -> T:
         """Do an edit; once more in the new version if another one took the collection's place meanwhile."""

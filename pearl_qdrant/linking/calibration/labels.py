@@ -16,6 +16,7 @@ import numpy as np
 
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.calibration.held_out import HeldOut
+from pearl_qdrant.linking.editing import names_by_entity
 from pearl_qdrant.linking.learned.learning import NIL, learned_pairs, read_labelled, unknown_ids
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
@@ -88,9 +89,6 @@ def as_nil(label: Label, same_name_ids: frozenset[int]) -> HeldOut:
 MAX_ENTITIES = 5000
 """Size of the random sample of entities that mentions are made from."""
 
-_CHUNK = 256
-_NAMES_AN_ENTITY = 40
-
 
 def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[list[NamedEntity], NameOwners]:
     """A random sample of the entities with their names, and the owners of all names, from one pass.
@@ -112,10 +110,7 @@ def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[l
             yield point.entity_id, point.name
 
     owners = NameOwners(pairs())
-    found: dict[str, list[NamePoint]] = {}
-    for start in range(0, len(sample), _CHUNK):
-        for point in collection.find(entity_ids=sample[start : start + _CHUNK], limit=_CHUNK * _NAMES_AN_ENTITY):
-            found.setdefault(point.entity_id, []).append(point)
+    found = names_by_entity(collection, sample)
     entities = []
     for entity_id in sample:
         points = sorted(found.get(entity_id, ()), key=lambda point: (not point.is_canonical, point.name))
