@@ -43,22 +43,14 @@ log = logging.getLogger(__name__)
 _KNOWN = (*ID_KEYS, *NAME_KEYS, *TYPE_KEYS, "aliases", "description", "popularity")
 
 
-class PandasFrame(Protocol):
-    """A frame of pandas."""
+class Frame(Protocol):
+    """A frame of pandas (with `itertuples`) or polars (with `iter_rows`)."""
 
     @property
     def columns(self) -> Any: ...
 
-    def itertuples(self, index: bool = ..., name: str | None = ...) -> Iterable[tuple[Any, ...]]: ...
 
-
-class PolarsFrame(Protocol):
-    """A frame of polars."""
-
-    def iter_rows(self, *, named: bool) -> Iterator[Any]: ...
-
-
-EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | PandasFrame | PolarsFrame"
+EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | Frame"
 """What a collection can be built from."""
 
 
@@ -106,7 +98,7 @@ def _rows(source: EntitySource) -> Iterable[object]:
     if callable(rows := getattr(source, "iter_rows", None)):  # polars
         return cast("Iterable[object]", rows(named=True))
     if callable(tuples := getattr(source, "itertuples", None)):  # pandas
-        columns = [str(name) for name in cast("PandasFrame", source).columns]
+        columns = [str(name) for name in cast("Frame", source).columns]
         if twice := [name for name, n in Counter(columns).items() if n > 1]:
             raise InvalidEntityError(f"the frame has several columns {twice[0]!r}: rename or drop all but one")
         return (dict(zip(columns, row, strict=True)) for row in tuples(index=False, name=None))

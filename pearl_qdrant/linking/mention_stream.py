@@ -26,7 +26,8 @@ from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.mention_cache import MentionCache, is_same_state, pack, unpack
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scoring import LinkQuery, ScoredMention, Scorer, put_first, rerank
+from pearl_qdrant.linking.ranking.scored import LinkQuery, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking.scoring import put_first, rerank
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint

@@ -15,14 +15,13 @@ from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.documents.linking import link_document
 from pearl_qdrant.linking.documents.model import check_parts
 from pearl_qdrant.linking.editing import points_of
-from pearl_qdrant.linking.lifetime import Lifetime
 from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, of_texts, read_blocks, read_text
 from pearl_qdrant.linking.mentions import check_are_many, take_async
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scored import ScoredMention
-from pearl_qdrant.linking.state import LinkerState, encoder_of
+from pearl_qdrant.linking.state import Lifetime, LinkerState, encoder_of
 from pearl_qdrant.linking.workers.pool import (
     CHARACTERS_A_MENTION,
     Workers,

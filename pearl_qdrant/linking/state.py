@@ -1,15 +1,22 @@
-"""The open collections of a linker in one state, and the answers from them; a newer state replaces it as a whole."""
+"""The open collections of a linker in one state, with the calibration that they have stored, and the answers from them.
+
+A newer state replaces it as a whole. `Lifetime` says whether the linker is still open.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ReadOnlyError
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
@@ -26,11 +33,11 @@ from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
 from pearl_qdrant.linking.ranking.mention_cache import CACHE_BYTES, MentionCache
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.reranker import Reranker
+from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
 from pearl_qdrant.linking.ranking.scored import ScoredMention
-from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, common_calibration, model_of
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
 from pearl_qdrant.store.verify import incomplete_warnings
 
 if TYPE_CHECKING:
@@ -39,9 +46,49 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.options import LinkKeywords
 
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
 def encoder_of(manifest: Manifest, model: str | None = None, *, device: str) -> Encoder:
     """Load the model that encoded a collection, or another one that the caller names."""
     return load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+
+
+def calibration_of(stored: LinkCalibration) -> Calibration:
+    """The stored slope, bias and threshold.
+
+    Versions without rules stored thresholds above the probability that exact names have today; `HIGHEST_THRESHOLD`
+    stands for those.
+    """
+    return Calibration(stored.slope, stored.nil_bias, min(stored.threshold, HIGHEST_THRESHOLD))
+
+
+def model_of(stored: LinkCalibration) -> RankingModel | None:
+    """The stored coefficients; None if only slope, bias and threshold were fitted. Raises CalibrationError if this
+    version does not know one of the features.
+    """
+    if stored.features is None or stored.decision is None or stored.nil_features is None:
+        return None
+    try:
+        return RankingModel.from_names(stored.features, stored.decision, stored.nil_features)
+    except ValueError as error:
+        raise CalibrationError(
+            f"Another version of pearl-qdrant calibrated this collection ({error}). Calibrate it again: pearl-qdrant "
+            f"calibrate"
+        ) from error
+
+
+def common_calibration(collections: Sequence[Collection]) -> LinkCalibration | None:
+    """The calibration that all collections share; None if they differ, so that their order does not matter."""
+    first = collections[0].manifest.calibration
+    if all(collection.manifest.calibration == first for collection in collections):
+        return first
+    log.warning(
+        "the collections have different calibrations: the default probabilities, threshold and ranking are used"
+    )
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +251,62 @@ class LinkerState:
         linked = link_document(self, block.text, spans, chosen)
         kept = [one for one in linked if options.include_nil or one.link.entity_id is not None]
         return finished(block, kept, options)
+
+
+class Lifetime:
+    """Guards the uses of an object that another thread may close meanwhile.
+
+    There is no lock: a use that runs while another thread closes may finish, or may fail somewhere in the store. In
+    the second case the guard replaces the store's error with `LinkerClosedError`.
+
+    Args:
+        names: Names of the open collections, for the error.
+        is_read_only: Whether edits are refused.
+
+    Attributes:
+        reloading: Held while the collections are opened again.
+    """
+
+    def __init__(self, names: Sequence[str], *, is_read_only: bool = False) -> None:
+        self._names = list(names)
+        self._is_closed = False
+        self.is_read_only = is_read_only
+        self.reloading = threading.Lock()
+
+    def end(self) -> bool:
+        """Mark as closed; returns False if it was closed already."""
+        was_open = not self._is_closed
+        self._is_closed = True
+        return was_open
+
+    def check(self) -> None:
+        """Raise `LinkerClosedError` if closed."""
+        if self._is_closed:
+            raise LinkerClosedError(self._names)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Guard one use."""
+        self.check()
+        try:
+            yield
+        except LinkerClosedError:
+            raise
+        except Exception:
+            self.check()
+            raise
+
+    @contextmanager
+    def in_edit(self) -> Iterator[None]:
+        """Guard one edit. Raises ReadOnlyError if the linker is read-only."""
+        with self.in_use():
+            if self.is_read_only:
+                raise ReadOnlyError(self._names, "adding, deleting and learning")
+            yield
+
+    def while_open(self, answers: Iterator[T]) -> Iterator[T]:
+        """Yield answers until closed; then raise."""
+        with self.in_use():
+            for answer in answers:
+                self.check()
+                yield answer

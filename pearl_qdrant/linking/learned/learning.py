@@ -179,7 +179,11 @@ def learn(
     digest = _digest(rows)
     if not again:
         _check_is_new(ledger, digest, collection)
-    aliases = [] if add_aliases is None else choose_aliases(collection, _counts_with(ledger, rows), add_aliases)
+    aliases = []
+    if add_aliases is not None:
+        counts = counts_of(ledger)
+        counts.add(rows)
+        aliases = choose_aliases(collection, counts, add_aliases)
     batch = append_batch(collection, ledger.next_number, "learn", rows, source=source, digest=digest, aliases=aliases)
     if aliases:
         _sync_or_undo(collection, encoder, batch)
@@ -264,12 +268,6 @@ def counts_of(ledger: Ledger) -> Counts:
     return counts
 
 
-def _counts_with(ledger: Ledger, rows: Sequence[LearnedRow]) -> Counts:
-    counts = counts_of(ledger)
-    counts.add(rows)
-    return counts
-
-
 def _sync_or_undo(collection: Collection, encoder: Encoder, batch: LearnedBatch) -> None:
     """Write the aliases of a batch; if that fails, undo the batch, so that it can be learned again."""
     try:
@@ -295,7 +293,7 @@ def learn_one(
 def undo(collection: Collection, encoder: Encoder, batch: int | str) -> LearnedBatch:
     """Undo a batch. See `EntityLinker.undo_learned`, which calls this."""
     ledger = read_ledger(collection)
-    found = ledger.find_key(batch, collection.name) if isinstance(batch, str) else ledger.find(batch, collection.name)
+    found = ledger.find(batch, collection.name)
     for other in ledger.batches:
         if other.undoes_key == found.key and other.is_effective:
             raise LearningError(

@@ -24,7 +24,7 @@ from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.rules import BONUS
-from pearl_qdrant.linking.ranking.scoring import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount, Link
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
