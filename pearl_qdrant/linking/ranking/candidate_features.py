@@ -81,7 +81,7 @@ def candidate_features(  # long: one line for each feature
 
     Args:
         name: The best name of an entity.
-        gaps: Agreement of the mention with each type (`type_agreement.type_gaps`).
+        gaps: Agreement of the mention with each type (`type_gaps`).
         link_query, scorer: What was searched for, and parameters of the scoring.
         nearest: The two highest edit similarities of all entities.
         known: How frequent the mention's content words are in the base, in [0, 1].
