@@ -140,7 +140,7 @@ class EntityLinker(ReadingLinker):
         """Learn labelled mentions.
 
         Args:
-            labelled: A file (`linking.learned.labelled`), or pairs of a mention and an entity id, None for no entity.
+            labelled: A file (`linking.learned.learning`), or pairs of a mention and an entity id, None for no entity.
             collection: The collection that learns; optional if only one is open.
             source: Where the mentions are from, for the list of batches. Default: the name of the file.
             add_aliases: Add a name to an entity if it meant it at least this often in all that was learned, and more
