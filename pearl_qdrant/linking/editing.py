@@ -128,11 +128,12 @@ def _shown(value: object) -> str:
 
 
 def encoded_points(
-    collection: Collection, encoder: Encoder, names: Sequence[tuple[Entity, str]]
+    collection: Collection, encoder: Encoder, names: Iterable[tuple[Entity, str]]
 ) -> tuple[list[NamePoint], FloatArray, BoolArray]:
     """The points of names of entities, their vectors, and which of them have one: what a collection is given."""
-    encoded = encoder.encode([name for _, name in names])
-    points = name_points(collection.manifest.kb, names, encoded)
+    pairs = list(names)
+    encoded = encoder.encode([name for _, name in pairs])
+    points = name_points(collection.manifest.kb, pairs, encoded)
     return points, encoded.vectors, np.asarray(encoded.encodable)
 
 
