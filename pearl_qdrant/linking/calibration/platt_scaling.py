@@ -296,12 +296,7 @@ def fit(
     else:
         threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
     if threshold is None:
-        best = best_precision(answers, highest=HIGHEST_THRESHOLD)
-        raise CalibrationError(
-            f"No threshold gives links of precision {precision:g} on these {len(samples):,} mentions; the best one "
-            f"gives {best:.3f}. Use a lower precision, or more pairs.",
-            option="precision",
-        )
+        raise _unreachable(precision or 0.0, answers)
     after = measure(answers, threshold, rng=rng)
     if precision is not None:
         coverage, reached = _coverage_cross_fitted(answers, folds, precision)
@@ -316,6 +311,15 @@ def fit(
         n_nil=int(samples.is_nil.sum()),
         n_found=int(samples.is_found.sum()),
         nil_share=samples.nil_share,
+    )
+
+
+def _unreachable(precision: float, answers: Answers) -> CalibrationError:
+    best = best_precision(answers, highest=HIGHEST_THRESHOLD)
+    return CalibrationError(
+        f"No threshold gives links of precision {precision:g} on these {len(answers):,} mentions; the best one gives "
+        f"{best:.3f}. Use a lower precision, or more pairs.",
+        option="precision",
     )
 
 
