@@ -130,7 +130,7 @@ def bench_linking(store: Path, mentions: list[str], kind: str, encode_s: float, 
             types = [kind] if asked is mentions else []
             for mention in asked[:50]:
                 linker.link(mention, types=types)
-            linker._stream.cache.clear()  # mentions that come again are another measurement
+            linker.state.stream.cache.clear()  # mentions that come again are another measurement
             times = [_seconds(partial(linker.link, mention, types=types)) * 1e3 for mention in asked[:n_links]]
             p50, p99 = statistics.median(times), float(np.percentile(times, 99))
             say(f"one link, warm, {label}: p50, p99", f"{p50:.1f} ms, {p99:.1f} ms   (budget 8, 25)")
@@ -149,13 +149,13 @@ def bench_linking(store: Path, mentions: list[str], kind: str, encode_s: float, 
 
 
 def _link_all(linker: EntityLinker, mentions: list[str]) -> None:
-    linker._stream.cache.clear()
+    linker.state.stream.cache.clear()
     deque(linker.link_batch(mentions), maxlen=0)
 
 
 async def _waits(linker: EntityLinker, mentions: list[str], types: list[str]) -> float:
     """The longest time, in seconds, for which an event loop is blocked while mentions are linked."""
-    linker._stream.cache.clear()
+    linker.state.stream.cache.clear()
     longest = 0.0
 
     async def tick() -> None:

@@ -174,7 +174,7 @@ def _learn_from(
     batch = linker.learn(pairs, skip_unknown=True, again=True).batch
     queries = dict.fromkeys(span.query for document in target for span in document.spans)
     try:
-        learned = {query: linker.learned_in_document(scored[query], LinkOptions()) for query in queries}
+        learned = {query: linker.state.learned_in_document(scored[query], LinkOptions()) for query in queries}
     finally:
         linker.undo_learned(batch.number)
     for document in target:
@@ -210,7 +210,7 @@ def read_task(
         of_task |= score(linker, work / f"{name}-{part}-{CANDIDATES}.pickle", read)
     if not task.is_of_sentences:
         learn_names(linker, of_task, train, develop)
-    of_linker = linker.passages("")
+    of_linker = linker.state.passages("")
     encode = Known(of_linker.encode, str)
     name_vectors = Known(of_linker.name_vectors, lambda point: (point.kb, point.entity_id))
     for document in (*train, *develop):

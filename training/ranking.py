@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 
 from pearl_qdrant.linking.ranking.features import FEATURES, FEW_NAMES, MARGINS, NIL_FEATURES, SIGNS, UNFITTED
 from pearl_qdrant.linking.ranking.model import RankingModel, all_margins
-from pearl_qdrant.linking.ranking.scoring import ScoredMention
+from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)

@@ -51,7 +51,7 @@ def measure(store: str, collection: str, mentions: list[str], limit: int) -> dic
     drawn = random.Random(0).choices(mentions, [1 / n for n in range(1, len(mentions) + 1)], k=3 * len(mentions))
     with EntityLinker.open(collection, store=store, device="cpu") as linker:
         deque(linker.link_batch([f"{mention} x" for mention in mentions[:WARM_UP]], **limited(limit)), maxlen=0)
-        cache = getattr(linker._stream, "cache", None)
+        cache = getattr(linker.state.stream, "cache", None)
 
         def timed(call: Callable[[list[str]], Iterable[object]], asked: list[str], *, is_new: bool = True) -> float:
             if is_new and cache is not None:

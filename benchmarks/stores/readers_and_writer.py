@@ -69,11 +69,11 @@ def read(store: str, until: float) -> None:
         with EntityLinker.open(COLLECTION, store=store, read_only=True) as linker:
             seconds = time.perf_counter() - start
             for _ in range(rng.randint(1, 4)):
-                (collection,) = linker._collections
+                (collection,) = linker.collections
                 names: dict[str, list[str]] = {}
                 for point in collection.scroll():
                     names.setdefault(point.entity_id, []).append(point.name)
-                is_complete = not linker._warnings
+                is_complete = not linker.warnings
                 wrong = check_state(names, collection.manifest.names) if is_complete else []
                 known = rng.choice(sorted(names))
                 found = linker.link(names[known][0])

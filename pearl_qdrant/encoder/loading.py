@@ -126,8 +126,7 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
     if plan.runtime == "torch":
         return _torch_encoder(found.folder, tokenizer, info, options, _Pearl(checkpoint, never_seen))
-    from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
-    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
+    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder, OnnxGraph
 
     graph = OnnxGraph(found.folder / ONNX_FILE, arena=options.arena)
     return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
@@ -152,8 +151,7 @@ def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
     if plan.runtime == "torch":
         return _torch_encoder(plain.folder, tokenizer, info, options, None)
-    from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
-    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
+    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder, OnnxGraph
 
     assert plain.onnx_path is not None
     graph = OnnxGraph(plain.onnx_path, arena=options.arena)

@@ -34,7 +34,7 @@ def verify(folder: Path) -> VerifiedCheckpoint:
         safetensors_shapes(checkpoint.torch_path)
     _check_character_encoder(checkpoint, shapes)
     if checkpoint.onnx_path is not None:
-        from pearl_qdrant.encoder.runtime.onnx_graph import OnnxGraph
+        from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph
 
         OnnxGraph(checkpoint.onnx_path).check_pearl_outputs(config.dim)
     return checkpoint

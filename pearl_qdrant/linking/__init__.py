@@ -1,7 +1,8 @@
 """Linking: mentions to entities of a collection, with probabilities and NIL; also annotation of running text.
 
-`linker.py` is the entry point. `ranking` scores candidates, `calibration` fits probabilities to a collection, and
-`mention_detection` finds mentions in passages.
+`linker.py` is the entry point: `reading_linker.py` has its part that reads, over the open collections of `state.py`.
+`ranking` scores candidates, `calibration` fits probabilities to a collection, and `mention_detection` finds mentions in
+passages.
 """
 
 from __future__ import annotations

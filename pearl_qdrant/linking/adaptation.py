@@ -22,20 +22,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.reading_linker import ReadingLinker
 
 FEWEST = 200
 """Distinct mentions that an adaptation needs."""
@@ -97,24 +99,7 @@ class Adaptation:
         )
 
 
-class Linker(Protocol):
-    """What an adaptation needs of `EntityLinker`."""
-
-    @property
-    def collections(self) -> tuple[Collection, ...]:
-        """The open collections."""
-
-    @property
-    def calibration(self) -> Calibration:
-        """Maps logits to probabilities."""
-
-    def score_batch(
-        self, mentions: Iterable[str], options: LinkOptions | None = None, *, exclude: Exclude | None = None
-    ) -> Iterator[ScoredMention]:
-        """Candidates of many mentions, before any decision."""
-
-
-def adapt(linker: Linker, mentions: Iterable[str], options: LinkOptions | None = None) -> Adaptation:
+def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions | None = None) -> Adaptation:
     """Estimate how much of a list of mentions is in the base; `EntityLinker.adapt` calls this.
 
     The result does not depend on the order of the mentions, nor on how often one is there.

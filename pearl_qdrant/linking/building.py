@@ -3,8 +3,6 @@
 Qdrant Edge keeps everything in files: "in memory" is a temporary folder, which is deleted when the store is closed, or
 at the latest when the program ends. A small collection is written in this process, a larger one by the child process of
 a bulk load (`store.protocol.Writer`).
-
-The part of `EntityLinker` that builds a collection and opens it, in one call.
 """
 
 from __future__ import annotations
@@ -18,29 +16,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pearl_qdrant.cells import is_null, split_list, text_of
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InvalidEntityError
 from pearl_qdrant.lexical.idf import IdfTable
-from pearl_qdrant.linking.editing import check_entity
-from pearl_qdrant.linking.options import check_threshold
+from pearl_qdrant.linking.editing import check_entity, encoded_points
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.names import check_name
-from pearl_qdrant.store.open import open_default_store
-from pearl_qdrant.store.points import name_points, names_of
+from pearl_qdrant.store.points import names_of
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import OWN_FIELDS, Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import TypeAlias
 
 ID_KEYS = ("id", "entity_id")
@@ -53,22 +43,14 @@ log = logging.getLogger(__name__)
 _KNOWN = (*ID_KEYS, *NAME_KEYS, *TYPE_KEYS, "aliases", "description", "popularity")
 
 
-class PandasFrame(Protocol):
-    """A frame of pandas."""
+class Frame(Protocol):
+    """A frame of pandas (with `itertuples`) or polars (with `iter_rows`)."""
 
     @property
     def columns(self) -> Any: ...
 
-    def itertuples(self, index: bool = ..., name: str | None = ...) -> Iterable[tuple[Any, ...]]: ...
 
-
-class PolarsFrame(Protocol):
-    """A frame of polars."""
-
-    def iter_rows(self, *, named: bool) -> Iterator[Any]: ...
-
-
-EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | PandasFrame | PolarsFrame"
+EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | Frame"
 """What a collection can be built from."""
 
 
@@ -116,7 +98,7 @@ def _rows(source: EntitySource) -> Iterable[object]:
     if callable(rows := getattr(source, "iter_rows", None)):  # polars
         return cast("Iterable[object]", rows(named=True))
     if callable(tuples := getattr(source, "itertuples", None)):  # pandas
-        columns = [str(name) for name in cast("PandasFrame", source).columns]
+        columns = [str(name) for name in cast("Frame", source).columns]
         if twice := [name for name, n in Counter(columns).items() if n > 1]:
             raise InvalidEntityError(f"the frame has several columns {twice[0]!r}: rename or drop all but one")
         return (dict(zip(columns, row, strict=True)) for row in tuples(index=False, name=None))
@@ -258,79 +240,13 @@ def build_collection(store: Store, name: str, encoder: Encoder, entities: Sequen
 
 
 def _fill(collection: Collection, encoder: Encoder, entities: Sequence[Entity]) -> None:
+    starts = range(0, len(entities), _BATCH)
+    batches = (encoded_points(collection, encoder, names_of(entities[start : start + _BATCH])) for start in starts)
     if sum(1 + len(entity.aliases) for entity in entities) < _BULK_NAMES:
-        for batch in _batches(entities):
-            encoded = encoder.encode([name for _, name in names_of(batch)])
-            points = name_points(collection.manifest.kb, names_of(batch), encoded)
-            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
+        for batch in batches:
+            collection.upsert(*batch)
         return
     with collection.writer() as writer:
-        for batch in _batches(entities):
-            encoded = encoder.encode([name for _, name in names_of(batch)])
-            points = name_points(collection.manifest.kb, names_of(batch), encoded)
-            writer.write(points, encoded.vectors, np.asarray(encoded.encodable))
+        for batch in batches:
+            writer.write(*batch)
         writer.flush()
-
-
-def _batches(entities: Sequence[Entity]) -> Iterator[Sequence[Entity]]:
-    return (entities[start : start + _BATCH] for start in range(0, len(entities), _BATCH))
-
-
-L = TypeVar("L", bound="Builder")
-
-DEFAULT_COLLECTION = "entities"
-
-
-class Builder:
-    """Builds a collection from entities that a program holds."""
-
-    @classmethod
-    def build(  # long: each of its arguments has its line, its default and its text
-        cls: type[L],
-        entities: EntitySource,
-        *,
-        path: str | os.PathLike[str] | None = None,
-        store: str | None = None,
-        collection: str = DEFAULT_COLLECTION,
-        model: Encoder | str | os.PathLike[str] = DEFAULT_MODEL,
-        device: str = DEFAULT_DEVICE,
-        threshold: float | None = None,
-    ) -> L:
-        """Make a collection from entities and open it; for bases in files, and millions of names, see
-        `pearl_qdrant.load_base`.
-
-        Args:
-            entities: `Entity` objects; dictionaries with "id" and "name", and maybe "aliases", "types", "description"
-                and "popularity"; or a frame of pandas or polars with these columns. Several aliases or types are a
-                list, or text with bars between them. Rows of one id are names of one entity.
-            path: Folder of an embedded store, where the collection stays.
-            store: The same, or the URL of a server; ":memory:" for a collection that is gone when the linker is
-                closed, which is the default where there is no `path` either.
-            collection: Its name, which the store does not have yet.
-            model: An encoder, a shipped name, a folder or a hub id.
-            device: auto, cpu, cuda or cuda:N.
-            threshold: As for `EntityLinker.open`.
-
-        Raises:
-            CollectionExistsError: If the store has a collection of that name; it is not changed.
-            InvalidEntityError: If there is no entity, or one has no id or name; nothing is written.
-            ValueError: If both `path` and `store` are given.
-        """
-        if path is not None and store is not None:
-            raise ValueError(f"give path (a folder) or store, not both: {os.fspath(path)!r} and {store!r}")
-        check_threshold(threshold)
-        location = os.fspath(path) if path is not None else store or MEMORY
-        check_name(collection)
-        found = read_entities(entities)
-        if not found:
-            raise InvalidEntityError("there is no entity to build a collection from: entities is empty")
-        encoder = load_encoder(os.fspath(model), device=device) if isinstance(model, (str, os.PathLike)) else model
-        opened_store = TemporaryStore() if location == MEMORY else open_default_store(location)
-        make: Callable[..., Any] = cls
-        try:
-            opened = build_collection(opened_store, collection, encoder, found)
-            linker: L = make(opened_store, [opened], encoder, threshold=threshold)
-        except BaseException:
-            opened_store.close()
-            raise
-        return linker

@@ -29,7 +29,8 @@ from pearl_qdrant.lexical.slips import slip_features
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.edit_features import TWO_EDIT_LETTERS, edit_similarity, is_probably_slip
-from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, ScoredMention, Scorer, score_names
+from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking.scoring import score_names
 from pearl_qdrant.store.hybrid import KEY_LIMITS
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import TypeVar, cast
 
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.idf import IdfTable
@@ -24,29 +24,6 @@ _ALL_TYPES = 200_000
 """More types than any base has; Wikidata has 100,000 classes with at least one item."""
 
 T = TypeVar("T")
-
-
-class _CachedValue(Generic[T]):
-    """A value that is computed on first use and kept until `invalidate`. Thread-safe.
-
-    The lock is held during the computation. So `invalidate` waits for a computation that began before the edit, then
-    discards its result, and no thread can store an outdated value afterwards.
-    """
-
-    def __init__(self, compute: Callable[[], T]) -> None:
-        self._compute = compute
-        self._lock = threading.Lock()
-        self._value: T | None = None
-
-    def get(self) -> T:
-        with self._lock:
-            if self._value is None:
-                self._value = self._compute()
-            return self._value
-
-    def invalidate(self) -> None:
-        with self._lock:
-            self._value = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +48,8 @@ class CollectionStatistics:
 
     def __init__(self, collections: Sequence[Collection]) -> None:
         self._collections = tuple(collections)
-        self._targets = _CachedValue(self._compute_targets)
-        self._types = _CachedValue(self._compute_types)
-        self._languages = _CachedValue(self._compute_languages)
-        self._name_case = _CachedValue(self._compute_name_case)
+        self._lock = threading.Lock()
+        self._values: dict[Callable[..., object], object] = {}
         self._edit = object()
 
     @property
@@ -89,15 +64,15 @@ class CollectionStatistics:
 
     def targets(self) -> SearchTargets:
         """The collections to search. Raises ManifestError if the IDF table of a collection is damaged."""
-        return self._targets.get()
+        return self._kept(self._compute_targets)
 
     def types(self) -> frozenset[str]:
         """All types that an entity has: native, coarse and predicted."""
-        return self._types.get()
+        return self._kept(self._compute_types)
 
     def name_case(self) -> NameCase:
         """How the collections write their names."""
-        return self._name_case.get()
+        return self._kept(self._compute_name_case)
 
     def has_type(self, name: str) -> bool:
         """Whether an entity has this type. Also asks the collections: a server may list only frequent types."""
@@ -105,7 +80,7 @@ class CollectionStatistics:
 
     def languages_like(self, languages: Sequence[str]) -> tuple[str, ...]:
         """Some languages, and those of the names that are one of them with a country or script: `de-at` for `de`."""
-        known = sorted(one for one in self._languages.get() if _plain(one) in languages)
+        known = sorted(one for one in self._kept(self._compute_languages) if _plain(one) in languages)
         return tuple(dict.fromkeys((*languages, *known)))
 
     def state(self) -> tuple[object, ...] | None:
@@ -121,11 +96,20 @@ class CollectionStatistics:
 
     def invalidate(self) -> None:
         """Forget all statistics; call it after each edit."""
-        self._edit = object()
-        self._targets.invalidate()
-        self._types.invalidate()
-        self._languages.invalidate()
-        self._name_case.invalidate()
+        with self._lock:
+            self._edit = object()
+            self._values.clear()
+
+    def _kept(self, compute: Callable[[], T]) -> T:
+        """A value that is computed on first use and kept until `invalidate`.
+
+        The lock is held during the computation. So `invalidate` waits for a computation that began before the edit,
+        then discards its result, and no thread can store an outdated value afterwards.
+        """
+        with self._lock:
+            if compute not in self._values:
+                self._values[compute] = compute()
+            return cast("T", self._values[compute])
 
     def _compute_targets(self) -> SearchTargets:
         targets = tuple(SearchTarget(collection, _idf(collection)) for collection in self._collections)

@@ -9,7 +9,7 @@ from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_no
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
-from pearl_qdrant.linking.ranking.scoring import ScoredMention
+from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 

@@ -9,7 +9,7 @@ from reprlib import repr as short_repr
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.encoder.protocol import BoolArray, Encoder, FloatArray
 from pearl_qdrant.errors import InvalidEntityError, StoreError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import MAX_NAMES, name_points, names_of
@@ -17,6 +17,7 @@ from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 _BATCH = 1024
+_CHUNK = 256  # entities read at once
 
 
 class EntityBatches:
@@ -60,20 +61,19 @@ def add_entities(collection: Collection, encoder: Encoder, batches: EntityBatche
     """
     try:
         for batch in batches:
-            encoded = encoder.encode([name for entity in batch for name in entity.names()])
-            points = name_points(collection.manifest.kb, names_of(batch), encoded)
+            points, vectors, encodable = encoded_points(collection, encoder, names_of(batch))
             old = points_of(collection, [e.entity_id for e in batch])
-            collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
+            collection.upsert(points, vectors, encodable)
             collection.delete_points({p.id for p in old} - {p.id for p in points})
             batches.written += len(points)
     except StoreError:
         raise  # the store would not accept the counts either
     except BaseException:
         if batches.written:
-            _store_counts(collection)
+            store_counts(collection, edited=True)
         raise
     if batches.written:
-        _store_counts(collection)
+        store_counts(collection, edited=True)
     return batches.written
 
 
@@ -127,6 +127,26 @@ def _shown(value: object) -> str:
     return f"{type(value).__name__} {short_repr(value)}"
 
 
+def encoded_points(
+    collection: Collection, encoder: Encoder, names: Iterable[tuple[Entity, str]]
+) -> tuple[list[NamePoint], FloatArray, BoolArray]:
+    """The points of names of entities, their vectors, and which of them have one: what a collection is given."""
+    pairs = list(names)
+    encoded = encoder.encode([name for _, name in pairs])
+    points = name_points(collection.manifest.kb, pairs, encoded)
+    return points, encoded.vectors, np.asarray(encoded.encodable)
+
+
+def names_by_entity(collection: Collection, entity_ids: Iterable[str]) -> dict[str, list[NamePoint]]:
+    """The names of some entities; entities that do not exist are left out."""
+    found: dict[str, list[NamePoint]] = {}
+    ids = sorted(entity_ids)
+    for start in range(0, len(ids), _CHUNK):
+        for point in points_of(collection, ids[start : start + _CHUNK]):
+            found.setdefault(point.entity_id, []).append(point)
+    return found
+
+
 def points_of(collection: Collection, entity_ids: Sequence[str]) -> list[NamePoint]:
     """All names of some entities."""
     limit = MAX_NAMES
@@ -140,13 +160,13 @@ def delete_entities(collection: Collection, entity_ids: Sequence[str]) -> int:
     """Delete entities with all their names; returns the number of deleted names."""
     n_deleted = collection.delete_entities(entity_ids)
     if n_deleted:
-        _store_counts(collection)
+        store_counts(collection, edited=True)
     return n_deleted
 
 
-def _store_counts(collection: Collection) -> None:
-    """Store the counts, and that they were edited; not while a load is incomplete, since it counts at its end."""
+def store_counts(collection: Collection, **changes: object) -> None:
+    """Store the counts, and changes of other fields; not while a load is incomplete, since it counts at its end."""
     manifest = collection.read_manifest()
     if manifest.state == "ready":
         counts = {"names": collection.count(), "entities": collection.count_entities()}
-        collection.write_manifest(manifest.model_copy(update={"edited": True, **counts}))
+        collection.write_manifest(manifest.model_copy(update={**changes, **counts}))

@@ -8,13 +8,13 @@ thread, and the slices of a batch are searched at the same time, because a searc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
@@ -26,7 +26,8 @@ from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.mention_cache import MentionCache, is_same_state, pack, unpack
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scoring import LinkQuery, ScoredMention, Scorer, put_first, rerank
+from pearl_qdrant.linking.ranking.scored import LinkQuery, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking.scoring import put_first, rerank
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
@@ -51,21 +52,22 @@ _LEAST_SLOPE = 0.7
 """Slope of a calibration from which the bonus of a name leaves other candidates less than a millionth."""
 
 
-class _Vectors:
-    """Vectors and types of distinct mentions, encoded together; one that is asked for beside them is encoded then."""
+class _Prepared(NamedTuple):
+    """What is known of the mentions of a batch before it is searched.
 
-    def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
-        self._encoder = encoder
-        self._row = {text: row for row, text in enumerate(texts)}
-        self._encoded = encoder.encode(texts) if texts else None
+    Attributes:
+        state: Of the collections, as `CollectionStatistics.state` gives it.
+        known: Packed answers of earlier batches, by text.
+        own: Answers for names of the base, by text.
+        texts: What is searched, in order: the other distinct texts; all texts if names are excluded.
+        encoded: Vectors and types of these.
+    """
 
-    def of(self, texts: Sequence[str]) -> Encoded:
-        """Vectors and types of some mentions, in their order."""
-        rows = [self._row.get(text, -1) for text in texts]
-        # A mention lacks if its answer was known before the batch and forgotten since: after an edit.
-        if self._encoded is None or -1 in rows:
-            return self._encoder.encode(texts)
-        return self._encoded.take(rows)
+    state: tuple[object, ...] | None
+    known: dict[str, bytes]
+    own: dict[str, ScoredMention]
+    texts: Sequence[str]
+    encoded: Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,23 +109,28 @@ class MentionStream:
     ) -> Iterator[ScoredMention]:
         """Yield mentions with their scored candidates, in order; reads at most `BATCH` ahead, or 2 x `REMOTE_BATCH`.
 
+        Each distinct mention of a batch is searched once, unless names are excluded by the number of the mention.
+
         Args:
             mentions: Strings; other objects are accepted and find nothing.
+            link_query: With `names_first`, what is a name of the base is looked up, and has no other candidates.
             exclude: Names to exclude, by the number of the mention.
             check: Called before each search; raises to stop the stream, as when the linker was closed.
         """
-        if exclude is None and not self.statistics.is_remote:
-            yield from self._score_distinct(mentions, link_query, check, names_first=False)
-            return
         done = 0
-        for batch, cleaned, encoded in self._encoded(mentions, check):
-            # A mention that comes again within its batch has the answer of the first one; exclusions go by number.
-            rows = [*range(len(batch))] if exclude is not None else [*_first_rows(cleaned).values()]
-            parts = _parts(rows)
-            excluded = None if exclude is None else partial(_shifted, exclude, done)
-            search = partial(self._find_rows, cleaned, encoded, link_query, excluded, check)
-            found = chain.from_iterable(self._in_order(search, parts))
-            yield from self._answers(batch, cleaned, found, distinct=exclude is None)
+        prepare = partial(self._prepare, link_query, are_distinct=exclude is None)
+        for batch, cleaned, prepared in self._batches(prepare, mentions, check):
+            start = 0
+            while start < len(batch):
+                if start:  # an edit between two slices changes the answers after it
+                    prepared = prepare(cleaned[start:])
+                excluded = None if exclude is None else partial(_shifted, exclude, done + start)
+                search = partial(self._search, prepared, link_query, excluded, check)
+                searched = chain.from_iterable(self._in_order(search, _parts(range(len(prepared.texts)))))
+                for scored in self._answers(cleaned[start:], prepared, searched, link_query):
+                    mention, text = batch[start], cleaned[start]
+                    start += 1
+                    yield self._reranked(scored, text, mention)
             done += len(batch)
 
     def score_for_links(
@@ -135,47 +142,62 @@ class MentionStream:
             mentions, link_query, check: As for `score`.
             slope: Of the calibration: with a low one, other candidates take a part of the probability of a name.
         """
-        if slope < _LEAST_SLOPE:
-            found = self.score(mentions, link_query, None, check)
-        elif self.statistics.is_remote:
-            found = self._score_names_first(mentions, link_query, check)
-        else:
-            found = self._score_distinct(mentions, link_query, check, names_first=True)
-        yield from map(of_own_name, found)
+        names_first = replace(link_query, names_first=slope >= _LEAST_SLOPE)
+        yield from map(of_own_name, self.score(mentions, names_first, None, check))
 
-    def _score_names_first(
-        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None]
-    ) -> Iterator[ScoredMention]:
-        """`score` on a server: what is no name of the base is encoded, in the thread that looks names up."""
+    def _batches(
+        self, prepare: Callable[[Sequence[str]], T], mentions: Iterator[str], check: Callable[[], None]
+    ) -> Iterator[tuple[list[str], list[str], T]]:
+        """Yield batches of mentions: as given, cleaned, and prepared."""
+        if self.statistics.is_remote:
+            # While a search waits for the server, the processor is free to encode the next batch.
+            yield from prepare_ahead(prepare, mentions, REMOTE_BATCH, check)
+            return
+        # An embedded search needs the interpreter lock itself: encoding in parallel made both slower
+        # (docs/experiments/linking-speed.md). So the batches follow one another.
+        while batch := take(mentions, BATCH):
+            check()
+            cleaned = [clean_mention(mention) for mention in batch]
+            yield batch, cleaned, prepare(cleaned)
 
-        def prepare(cleaned: Sequence[str]) -> tuple[dict[str, ScoredMention], list[str], Encoded]:
-            distinct = list(dict.fromkeys(cleaned))
-            # A single one is looked up by the request that also searches for its vector.
-            own = self._find_own(distinct, link_query) if len(distinct) > 1 else {}
-            others = [text for text in distinct if text not in own]
-            return own, others, self.encoder.encode(others)
-
-        for batch, cleaned, (own, others, encoded) in prepare_ahead(prepare, mentions, REMOTE_BATCH, check):
-            parts = _parts(range(len(others)))
-            search = partial(self._find_rows, others, encoded, link_query, None, check)
-            searched = chain.from_iterable(self._in_order(search, parts))
-            found = (own[text] if text in own else next(searched) for text in dict.fromkeys(cleaned))
-            yield from self._answers(batch, cleaned, found, distinct=True)
+    def _prepare(self, link_query: LinkQuery, cleaned: Sequence[str], *, are_distinct: bool) -> _Prepared:
+        """Look up what is known and what is a name, and encode the rest."""
+        if not are_distinct:
+            return _Prepared(None, {}, {}, cleaned, self.encoder.encode(cleaned))
+        state = self.statistics.state()
+        distinct = dict.fromkeys(cleaned)
+        known = {} if state is None else self.cache.get(distinct, link_query, state)
+        new = [text for text in distinct if text not in known]
+        # On a server a single one is looked up by the request that also searches for its vector.
+        is_worth = len(new) > 1 if self.statistics.is_remote else state is not None
+        own = self._find_own(new, link_query) if link_query.names_first and is_worth else {}
+        others = [text for text in new if text not in own]
+        return _Prepared(state, known, own, others, self.encoder.encode(others))
 
     def _answers(
-        self, batch: Sequence[str], cleaned: Sequence[str], found: Iterator[ScoredMention], *, distinct: bool
+        self,
+        cleaned: Sequence[str],
+        prepared: _Prepared,
+        searched: Iterator[ScoredMention],
+        link_query: LinkQuery,
     ) -> Iterator[ScoredMention]:
-        """The answers of a batch in order; what was found is for distinct mentions, or for each."""
-        times = Counter(cleaned) if distinct else {}
-        packed: dict[str, bytes] = {}
-        for mention, text in zip(batch, cleaned, strict=True):
+        """The answers of a batch in order, up to a slice before which the collections were edited."""
+        state, packed, own = prepared.state, prepared.known, prepared.own
+        times = Counter(cleaned) if len(prepared.texts) < len(cleaned) else {}
+        for i, text in enumerate(cleaned):
+            is_next_slice = i > 0 and i % SEARCH_BATCH == 0 and state is not None
+            if is_next_slice and not is_same_state(self.statistics.state() or (), state or ()):
+                return
             if text in packed:
-                scored = unpack(packed[text], text)
-            else:
-                scored = next(found)
-                if times.get(text, 1) > 1:
-                    packed[text] = pack(scored)
-            yield self._reranked(scored, text, mention)
+                yield unpack(packed[text], text)
+                continue
+            scored = own[text] if text in own else next(searched)
+            # The first answer is given as it was found; others must not share what a caller may change.
+            if state is not None or times.get(text, 1) > 1:
+                packed[text] = pack(scored)
+            if state is not None:
+                self.cache.put(text, link_query, packed[text], state)
+            yield scored
 
     def _in_order(self, search: Callable[[Sequence[S]], T], parts: Sequence[Sequence[S]]) -> Iterator[T]:
         """What a search returns for each part, in order; on a server several wait for answers at the same time."""
@@ -187,54 +209,6 @@ class MentionStream:
             contexts = [copy_context() for _ in parts]  # what the caller's thread knows, such as its deadline
             yield from threads.map(lambda context, part: context.run(search, part), contexts, parts)
 
-    def _find_rows(
-        self,
-        cleaned: Sequence[str],
-        encoded: Encoded,
-        link_query: LinkQuery,
-        exclude: Exclude | None,
-        check: Callable[[], None],
-        rows: Sequence[int],
-    ) -> list[ScoredMention]:
-        """Candidates of some mentions of a batch, at most `SEARCH_BATCH`; ids are looked up, too."""
-        check()
-        texts = [cleaned[row] for row in rows]
-        of_part = None if exclude is None else partial(_shifted, exclude, rows[0])  # all rows of a part, in order
-        found = self._find(texts, encoded.take(rows), link_query, of_part)
-        return [
-            self._by_id(scored, text, link_query, None if of_part is None else partial(of_part, i))
-            for i, (text, scored) in enumerate(zip(texts, found, strict=True))
-        ]
-
-    def _score_distinct(
-        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None], *, names_first: bool
-    ) -> Iterator[ScoredMention]:
-        """`score` of embedded collections, if no names are excluded: each distinct mention is searched once.
-
-        With `names_first`, names of the base are looked up, and what is one has no other candidates.
-        """
-        kept = replace(link_query, names_first=names_first)
-        while batch := take(mentions, BATCH):
-            check()
-            cleaned = [clean_mention(mention) for mention in batch]
-            distinct = dict.fromkeys(cleaned)
-            state = self.statistics.state()
-            known = self._cached(distinct, kept, state)
-            new = [text for text in distinct if text not in known]
-            own = self._find_own(new, link_query) if names_first and state is not None else {}
-            vectors = _Vectors(self.encoder, [text for text in new if text not in own])
-            for start in range(0, len(batch), SEARCH_BATCH):
-                check()
-                part = slice(start, start + SEARCH_BATCH)
-                # An edit between two slices changes the answers after it.
-                is_current = bool(own) and is_same_state(self.statistics.state() or (), state or ())
-                current = own if is_current else {}
-                packed, found = self._find_new(dict.fromkeys(cleaned[part]), vectors, kept, current)
-                for mention, text in zip(batch[part], cleaned[part], strict=True):
-                    # The first answer is given as it was found; others must not share what a caller may change.
-                    scored = found.pop(text, None) or unpack(packed[text], text)
-                    yield self._reranked(scored, text, mention)
-
     def _find_own(self, texts: Sequence[str], link_query: LinkQuery) -> dict[str, ScoredMention]:
         """Those of some cleaned mentions that are names of the base, with the entities of that name."""
         targets = self.statistics.targets()
@@ -242,38 +216,26 @@ class MentionStream:
         look_up = partial(find_by_name, targets.all, dim=self.encoder.info.dim, link_query=link_query, scorer=scorer)
         return {text: own for found in self._in_order(look_up, _parts(texts)) for text, own in found.items()}
 
-    def _find_new(
-        self, texts: Iterable[str], vectors: _Vectors, link_query: LinkQuery, own: Mapping[str, ScoredMention]
-    ) -> tuple[dict[str, bytes], dict[str, ScoredMention]]:
-        """All of some distinct mentions, packed; and those that had to be searched, as they were found."""
-        state = self.statistics.state()
-        packed = self._cached(texts, link_query, state)
-        new = [text for text in texts if text not in packed]
-        if not new:
-            return packed, {}
-        found = {text: own[text] for text in new if text in own}
-        others = [text for text in new if text not in own]
-        searched = self._find(others, vectors.of(others), link_query, None) if others else []
-        for text, scored in zip(others, searched, strict=True):
-            found[text] = self._by_id(scored, text, link_query, None)
-        for text in new:
-            packed[text] = pack(found[text])
-            if state is not None:
-                self.cache.put(text, link_query, packed[text], state)
-        return packed, found
-
-    def _cached(
-        self, texts: Iterable[str], link_query: LinkQuery, state: tuple[object, ...] | None
-    ) -> dict[str, bytes]:
-        return {} if state is None else self.cache.get(texts, link_query, state)
-
-    def _find(
-        self, texts: Sequence[str], encoded: Encoded, link_query: LinkQuery, exclude: Exclude | None
+    def _search(
+        self,
+        prepared: _Prepared,
+        link_query: LinkQuery,
+        exclude: Exclude | None,
+        check: Callable[[], None],
+        rows: Sequence[int],
     ) -> list[ScoredMention]:
-        """Candidates of cleaned mentions, at most `SEARCH_BATCH`."""
+        """Candidates of some texts of a batch, at most `SEARCH_BATCH`, by their rows; ids are looked up, too."""
+        check()
+        texts = [prepared.texts[row] for row in rows]
+        of_part = None if exclude is None else partial(_shifted, exclude, rows[0])  # all rows of a part, in order
         targets = self.statistics.targets()
         scorer = Scorer(self.model, self.baseline, targets.log_size)
-        return find_candidates(targets.all, texts, encoded, link_query, scorer, exclude=exclude)
+        encoded = prepared.encoded.take(rows)
+        found = find_candidates(targets.all, texts, encoded, link_query, scorer, exclude=of_part)
+        return [
+            self._by_id(scored, text, link_query, None if of_part is None else partial(of_part, i))
+            for i, (text, scored) in enumerate(zip(texts, found, strict=True))
+        ]
 
     def _reranked(self, scored: ScoredMention, text: str, mention: str) -> ScoredMention:
         """The answer for a mention as it was given; a reranker is asked each time."""
@@ -291,21 +253,6 @@ class MentionStream:
         if point is None or (excludes is not None and excludes(point)):
             return scored
         return put_first(scored, point)
-
-    def _encoded(
-        self, mentions: Iterator[str], check: Callable[[], None]
-    ) -> Iterator[tuple[list[str], list[str], Encoded]]:
-        """Yield batches of mentions: as given, cleaned, and encoded."""
-        if self.statistics.is_remote:
-            # While a search waits for the server, the processor is free to encode the next batch.
-            yield from prepare_ahead(self.encoder.encode, mentions, REMOTE_BATCH, check)
-            return
-        # An embedded search needs the interpreter lock itself: encoding in parallel made both slower
-        # (docs/experiments/linking-speed.md). So the batches follow one another.
-        while batch := take(mentions, BATCH):
-            check()
-            cleaned = [clean_mention(mention) for mention in batch]
-            yield batch, cleaned, self.encoder.encode(cleaned)
 
 
 def prepare_ahead(
@@ -357,14 +304,6 @@ def of_own_name(scored: ScoredMention) -> ScoredMention:
     if scored.rule == "entity id":
         return replace(scored, found=scored.found[:1])
     return replace(scored, found=[entity for entity in scored.found if entity.is_namesake])
-
-
-def _first_rows(texts: Sequence[str]) -> dict[str, int]:
-    """The row of the first occurrence of each string, in order."""
-    first: dict[str, int] = {}
-    for row, text in enumerate(texts):
-        first.setdefault(text, row)
-    return first
 
 
 def _shifted(exclude: Exclude, start: int, number: int, point: NamePoint) -> bool:

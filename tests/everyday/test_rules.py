@@ -21,7 +21,8 @@ from pearl_qdrant.linking.mention_kinds.rewrites import slip
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.rules import CANONICAL_SHARE, EXACT_CERTAINTY, ID_CERTAINTY, shares
-from pearl_qdrant.linking.ranking.scoring import LinkQuery, MatchedName, Scorer, put_first, score_names
+from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
+from pearl_qdrant.linking.ranking.scoring import put_first, score_names
 from pearl_qdrant.store.schema import NamePoint
 
 ENTITIES = [

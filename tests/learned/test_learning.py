@@ -132,10 +132,10 @@ def test_batches_that_share_a_number_are_told_apart_by_their_keys() -> None:
     assert effective(ledger) == ["a", "b"]
     with pytest.raises(LearningError, match=r"several batches with the number 1,.*a, b"):
         ledger.find(1, "base")
-    assert ledger.find_key("b", "base").key == "b"
+    assert ledger.find("b", "base").key == "b"
 
 
-@pytest.mark.parametrize("find", [lambda one: one.find(7, "base"), lambda one: one.find_key("zz", "base")])
+@pytest.mark.parametrize("find", [lambda one: one.find(7, "base"), lambda one: one.find("zz", "base")])
 def test_a_batch_that_is_not_there_is_an_error(find: object) -> None:
     """The error says which batches there are."""
     with pytest.raises(LearningError, match="no batch"):

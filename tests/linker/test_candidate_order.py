@@ -17,15 +17,8 @@ from pearl_qdrant.linking.candidates import MORE, _group_by_entity
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scoring import (
-    SAME_LOGIT,
-    LinkQuery,
-    MatchedName,
-    ScoredMention,
-    Scorer,
-    rerank,
-    score_names,
-)
+from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, rerank, score_names
 from pearl_qdrant.store.schema import NamePoint
 
 BY_SPELLING = Scorer(RankingModel.from_names({"lexical": 1.0}, {}, {}), 0.0, 0.0)

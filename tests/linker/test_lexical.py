@@ -13,10 +13,10 @@ from pearl_qdrant.lexical.idf import BUCKETS, IdfTable, score_pairs, top_weighte
 from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import string_features as facts
+from pearl_qdrant.linking.ranking.candidate_features import type_agreement, type_gaps
 from pearl_qdrant.linking.ranking.features import FEATURES, SIGNS
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.string_features import string_features
-from pearl_qdrant.linking.ranking.type_agreement import type_agreement, type_gaps
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times", "heart attack", "heart failure"]

@@ -15,9 +15,9 @@ from linker_base import ENTITIES, fill
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import LinkerClosedError, PearlQdrantError, UnknownTypeError
-from pearl_qdrant.linking.linker import ASYNC_BATCH
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE
 from pearl_qdrant.linking.mention_stream import BATCH
+from pearl_qdrant.linking.reading_linker import ASYNC_BATCH
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_closing_during_a_call_raises_the_same_error(
 ) -> None:
     """If another thread closes the linker during a call, the error is not one of the store."""
     encoder = Interrupted(linker.encoder, linker.close)
-    other = EntityLinker(linker._store, linker._collections, encoder)
+    other = EntityLinker(linker._store, linker.collections, encoder)
     encoder.meanwhile = other.close
 
     with pytest.raises(LinkerClosedError):

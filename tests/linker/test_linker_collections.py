@@ -114,7 +114,7 @@ def test_an_entity_without_id_or_name_is_refused(tmp_path: Path, model: Path, ba
 def test_counts_follow_edits(store_path: Path) -> None:
     """The manifest has the current number of names, so that `collections verify` can check it."""
     with EntityLinker.open("base", store=str(store_path)) as linker:
-        (collection,) = linker._collections
+        (collection,) = linker.collections
         linker.add([Entity("new", "New Thing", ("Thing, New",))])
         with_it = collection.manifest.names
         linker.delete(["new"])
@@ -127,7 +127,7 @@ def test_the_stored_calibration_is_used(tmp_path: Path, model: Path) -> None:
     fill(tmp_path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
         before = linker.link("heart attak").candidates[0].probability
-        (collection,) = linker._collections
+        (collection,) = linker.collections
         fitted = LinkCalibration(slope=1.0, nil_bias=30.0, threshold=0.25)
         collection.write_manifest(collection.manifest.model_copy(update={"calibration": fitted}))
     with EntityLinker.open("base", store=str(tmp_path)) as linker:

@@ -130,7 +130,7 @@ def test_counts_are_right_after_an_edit_that_stopped_half_way(
         raise KeyError("the caller's")
 
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        (collection,) = linker._collections
+        (collection,) = linker.collections
         with pytest.raises(InvalidEntityError, match="empty id"):
             linker.add([*MORE[:2], Entity("", "Ghost")])
         assert collection.manifest.names == collection.count() == 16 + 4
@@ -147,7 +147,7 @@ def test_an_entity_loses_old_names_however_many_are_replaced_at_once(
     monkeypatch.setattr(editing, "MAX_NAMES", 3)
     fill(tmp_path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        (collection,) = linker._collections
+        (collection,) = linker.collections
         linker.add([Entity(entity.entity_id, entity.canonical_name) for entity in ENTITIES])
 
         assert collection.count() == len(ENTITIES)
@@ -214,7 +214,7 @@ def test_an_invalid_entity_is_refused(small: EntityLinker, bad: object) -> None:
     assert isinstance(caught.value, TypeError)
     assert isinstance(caught.value, ValueError)
     assert len(str(caught.value)) < 300
-    assert small._collections[0].count() == 3
+    assert small.collections[0].count() == 3
 
 
 @pytest.mark.parametrize("bad", ["nyt", Entity("x", "y"), 5, None], ids=["text", "entity", "number", "nothing"])

@@ -44,7 +44,7 @@ def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[En
     path = tmp_path_factory.mktemp("store")
     fill(path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(path)) as opened:
-        yield EntityLinker(opened._store, opened._collections, Listening(opened.encoder), threshold=0.0)
+        yield EntityLinker(opened._store, opened.collections, Listening(opened.encoder), threshold=0.0)
 
 
 def peak_of(work: Callable[[], object]) -> int:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 from pearl_qdrant import Annotation, Candidate, Link, NilReason
-from pearl_qdrant.linking.mention_detection.annotate import annotate
+from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_blocks
+from pearl_qdrant.linking.mention_detection.blocks import DocLike, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase
+from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.store.schema import NamePoint
 
 SURE = 0.97
@@ -63,6 +67,13 @@ class Everything(Names):
         probability = 0.5 + len(mention) % 7 / 20
         candidate = Candidate(mention, "kb", mention, mention, score=probability, probability=probability)
         return Link(mention, mention, mention, probability, None, (candidate,))
+
+
+def annotate_batch(linker: object, texts: Iterable[str | DocLike], **keywords: Any) -> Iterator[list[Annotation]]:
+    """The annotations of many texts, as `EntityLinker.annotate_batch` makes them."""
+    options = AnnotateOptions(**keywords)
+    blocks = (block for text in texts for block in read_blocks(text, options))
+    return of_texts(blocks, partial(annotate_blocks, linker, options=options))
 
 
 def found(annotations: Iterable[Annotation]) -> list[tuple[str, str | None]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from exact_linker import Names, found
+from exact_linker import Names, annotate_batch, found
 
 from pearl_qdrant import Candidate, Link
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
-from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
+from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.name_windows import MAX_TOKENS, find_name_windows
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span

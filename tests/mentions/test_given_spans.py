@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from exact_linker import KNOWN, Names, found
+from exact_linker import KNOWN, Names, annotate_batch, found
 
-from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_batch
+from pearl_qdrant.linking.mention_detection.annotate import annotate
 
 
 @dataclass

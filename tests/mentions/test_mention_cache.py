@@ -146,7 +146,7 @@ def test_nothing_is_remembered_during_a_load(base: Path, model: Path) -> None:
     """While a collection is written without notice, each mention is searched each time."""
     encoder = Counting(model)
     with opened(base, encoder) as linker:
-        (collection,) = linker._collections
+        (collection,) = linker.collections
         collection.write_manifest(collection.manifest.model_copy(update={"state": "loading"}))
         encoder.seen.clear()
         linker.link("New York", limit=10)

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 from effort import examples
-from exact_linker import KNOWN, Everything, Names, found, mentions
+from exact_linker import KNOWN, Everything, Names, annotate_batch, found, mentions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant import Candidate, Link, NilReason
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_batch, annotate_blocks
+from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans

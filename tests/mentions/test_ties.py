@@ -13,7 +13,7 @@ from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.linking.candidates import SearchTarget, find_candidates
 from pearl_qdrant.linking.mention_detection.selection import ContextChooser
 from pearl_qdrant.linking.ranking.model import RankingModel
-from pearl_qdrant.linking.ranking.scoring import LinkQuery, Scorer
+from pearl_qdrant.linking.ranking.scored import LinkQuery, Scorer
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import ScoredName

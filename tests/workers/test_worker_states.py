@@ -47,7 +47,7 @@ def test_a_running_batch_has_an_edit_from_its_next_window_on(
     assert next(links).entity_id is None
     writer.add([FLU])
 
-    assert [link.entity_id for link in links] == [None] * 7 + ["flu"] * 32
+    assert [link.entity_id for link in links] == [None] * 3 + ["flu"] * 36
 
 
 def test_a_reader_keeps_its_state_until_it_reloads(tmp_path: Path, model: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_reader_keeps_its_state_until_it_reloads(tmp_path: Path, model: Path) 
 
 def test_what_is_not_committed_is_linked_here(writer: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within an edit that readers do not see yet, this process links alone."""
-    (collection,) = writer._collections
+    (collection,) = writer.collections
     with collection.editing():
         collection.write_manifest(collection.manifest.model_copy(update={"entities": 8}))
         assert collection.state_token is None

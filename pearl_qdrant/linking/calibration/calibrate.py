@@ -19,7 +19,6 @@ from typing import Literal
 
 import numpy as np
 
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.adaptation import Adaptation
@@ -34,11 +33,11 @@ from pearl_qdrant.linking.calibration.labels import (
     with_learned,
 )
 from pearl_qdrant.linking.calibration.metrics import KindChange, changes_by_kind, gain_of_links, loses_exact_names
-from pearl_qdrant.linking.calibration.platt_scaling import Fit, UnreachablePrecisionError, fit
+from pearl_qdrant.linking.calibration.platt_scaling import Fit, fit
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
-from pearl_qdrant.linking.ranking.stored_calibration import calibration_of, model_of
+from pearl_qdrant.linking.state import calibration_of, encoder_of, model_of
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_PRECISION
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
@@ -134,7 +133,7 @@ def calibrate_collection(
         if learned:
             given = with_learned(target, given or ())
         manifest = target.manifest
-        encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+        encoder = encoder_of(manifest, model, device=device)
         found = calibrate(opened, target, encoder, given, precision=precision, nil_share=nil_share, seed=seed)
         found = replace(found, replaced=manifest.calibration)
         if found.is_worse and not (dry_run or force):
@@ -175,7 +174,7 @@ def adapt_collection(
     with use_store(store) as opened:
         target = opened.open(collection)
         manifest = target.manifest
-        encoder = load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+        encoder = encoder_of(manifest, model, device=device)
         linker = EntityLinker(opened, [target], encoder)
         found = linker.adapt(mentions)
         if not dry_run:
@@ -267,18 +266,15 @@ def calibrate(
     if nil_share is not None:
         samples = samples.with_nil_share(nil_share)
     before, model_before = _previous(collection)
-    try:
-        fitted = fit(
-            samples,
-            precision=wanted,
-            before=before,
-            groups=_groups(known.labels),
-            rng=rng,
-            model_before=model_before,
-            shipped=None if labels is None else shipped,
-        )
-    except UnreachablePrecisionError as error:
-        raise _unreachable(error, len(samples)) from error
+    fitted = fit(
+        samples,
+        precision=wanted,
+        before=before,
+        groups=_groups(known.labels),
+        rng=rng,
+        model_before=model_before,
+        shipped=None if labels is None else shipped,
+    )
     thresholds = {"threshold_before": before.threshold, "threshold_after": fitted.calibration.threshold}
     changes = changes_by_kind(known.kinds, fitted.answers_before, fitted.answers_after, **thresholds)
     if labels is not None:
@@ -290,14 +286,6 @@ def calibrate(
         wanted,
         changes,
         _is_worse(changes, fitted, wanted),
-    )
-
-
-def _unreachable(error: UnreachablePrecisionError, n_mentions: int) -> CalibrationError:
-    return CalibrationError(
-        f"No threshold gives links of precision {error.precision:g} on these {n_mentions:,} mentions; the best one "
-        f"gives {error.best:.3f}. Use a lower precision, or more pairs.",
-        option="precision",
     )
 
 

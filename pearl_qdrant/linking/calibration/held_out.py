@@ -19,7 +19,8 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
-from pearl_qdrant.linking.ranking.scoring import ScoredMention, best_first
+from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.scoring import best_first
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint

@@ -16,7 +16,8 @@ import numpy as np
 
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.calibration.held_out import HeldOut
-from pearl_qdrant.linking.learned.learning import NIL, learned_pairs, read_labelled, unknown_ids
+from pearl_qdrant.linking.editing import names_by_entity
+from pearl_qdrant.linking.learned.learning import learned_pairs, read_labelled, unknown_ids
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
 from pearl_qdrant.linking.mention_kinds.make import NameOwners
@@ -26,8 +27,6 @@ from pearl_qdrant.records import Link
 from pearl_qdrant.settings import DEFAULT_NIL_SHARE
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
-
-__all__ = ["NIL", "Label", "as_nil", "check_ids", "read_pairs", "with_learned"]
 
 _SHOWN = 80  # characters of an id in an error
 
@@ -76,20 +75,8 @@ def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
         )
 
 
-def as_nil(label: Label, same_name_ids: frozenset[int]) -> HeldOut:
-    """The mention of a label whose entity is excluded, with all entities that share a name with it (hashed ids)."""
-
-    def excludes(point: NamePoint) -> bool:
-        return hash(point.entity_id) in same_name_ids
-
-    return HeldOut(label.mention, excludes)
-
-
 MAX_ENTITIES = 5000
 """Size of the random sample of entities that mentions are made from."""
-
-_CHUNK = 256
-_NAMES_AN_ENTITY = 40
 
 
 def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[list[NamedEntity], NameOwners]:
@@ -112,10 +99,7 @@ def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[l
             yield point.entity_id, point.name
 
     owners = NameOwners(pairs())
-    found: dict[str, list[NamePoint]] = {}
-    for start in range(0, len(sample), _CHUNK):
-        for point in collection.find(entity_ids=sample[start : start + _CHUNK], limit=_CHUNK * _NAMES_AN_ENTITY):
-            found.setdefault(point.entity_id, []).append(point)
+    found = names_by_entity(collection, sample)
     entities = []
     for entity_id in sample:
         points = sorted(found.get(entity_id, ()), key=lambda point: (not point.is_canonical, point.name))
@@ -205,7 +189,15 @@ def _exclude_entities(
     n_excluded = max(1, round(share * len(labels)))
     chosen = sorted(rng.permutation(len(labels))[:n_excluded].tolist())
     owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
-    return {i: as_nil(labels[i], owners.sharing_names_with(str(labels[i].entity_id))) for i in chosen}
+    found = {}
+    for i in chosen:
+        ids = owners.sharing_names_with(str(labels[i].entity_id))
+        found[i] = HeldOut(labels[i].mention, partial(_is_one_of, ids))
+    return found
+
+
+def _is_one_of(hashed_ids: frozenset[int], point: NamePoint) -> bool:
+    return hash(point.entity_id) in hashed_ids
 
 
 def check_made(collection: Collection, made: KnownMentions) -> None:

@@ -10,7 +10,7 @@ What a calibration changes, by kind of mention: right links, wrong links and NIL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -21,8 +21,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 N_BINS = 15
 N_RESAMPLES = 500
-
-Metric = Callable[["Answers"], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ def measure(
         n=len(answers),
         first_accuracy=float(answers.weights @ answers.first_correct) / known if known else float("nan"),
         ece=calibration_error(answers),
-        ece_interval=bootstrap_interval(calibration_error, answers, rng=rng, n_resamples=n_resamples),
+        ece_interval=bootstrap_interval(answers, rng=rng, n_resamples=n_resamples),
         brier=brier_score(answers),
         auroc=auroc(answers),
         first_ece=calibration_error(answers.of_first()),
@@ -236,16 +234,16 @@ def best_precision(answers: Answers, *, highest: float = 1.0) -> float:
 
 
 def bootstrap_interval(
-    metric: Metric, answers: Answers, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
+    answers: Answers, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> tuple[float, float]:
-    """The 95 % bootstrap interval of a figure that is at least 0, corrected for its bias.
+    """The 95 % bootstrap interval of the calibration error, corrected for its bias.
 
     A resample has a larger calibration error than the mentions it was drawn from, because its noise adds to the gaps.
     So the percentiles are shifted by the difference between the figure and the mean of the resamples.
     """
     n = len(answers)
-    figures = [metric(answers.take(rng.integers(n, size=n))) for _ in range(n_resamples)]
-    low, high = np.nanpercentile(figures, (2.5, 97.5)) - np.nanmean(figures) + metric(answers)
+    figures = [calibration_error(answers.take(rng.integers(n, size=n))) for _ in range(n_resamples)]
+    low, high = np.nanpercentile(figures, (2.5, 97.5)) - np.nanmean(figures) + calibration_error(answers)
     return max(0.0, float(low)), float(high)
 
 

@@ -42,6 +42,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.calibration.held_out import IntArray, Samples
 from pearl_qdrant.linking.calibration.metrics import (
     Answers,
@@ -251,20 +252,6 @@ class Fit:
     nil_share: float
 
 
-class UnreachablePrecisionError(ValueError):
-    """No threshold reaches the requested precision.
-
-    Attributes:
-        precision: The requested precision.
-        best: The highest precision that a threshold reaches.
-    """
-
-    def __init__(self, precision: float, best: float) -> None:
-        super().__init__(f"no threshold reaches precision {precision}; the best one reaches {best:.3f}")
-        self.precision = precision
-        self.best = best
-
-
 def fit(
     samples: Samples,
     *,
@@ -275,7 +262,7 @@ def fit(
     model_before: RankingModel | None = None,
     shipped: RankingModel | None = None,
 ) -> Fit:
-    """Fit slope, NIL bias and threshold, and coefficients. Raises UnreachablePrecisionError if no threshold reaches the
+    """Fit slope, NIL bias and threshold, and coefficients. Raises CalibrationError if no threshold reaches the
     precision.
 
     Args:
@@ -309,7 +296,7 @@ def fit(
     else:
         threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
     if threshold is None:
-        raise UnreachablePrecisionError(precision or 0.0, best_precision(answers, highest=HIGHEST_THRESHOLD))
+        raise _unreachable(precision or 0.0, answers)
     after = measure(answers, threshold, rng=rng)
     if precision is not None:
         coverage, reached = _coverage_cross_fitted(answers, folds, precision)
@@ -324,6 +311,15 @@ def fit(
         n_nil=int(samples.is_nil.sum()),
         n_found=int(samples.is_found.sum()),
         nil_share=samples.nil_share,
+    )
+
+
+def _unreachable(precision: float, answers: Answers) -> CalibrationError:
+    best = best_precision(answers, highest=HIGHEST_THRESHOLD)
+    return CalibrationError(
+        f"No threshold gives links of precision {precision:g} on these {len(answers):,} mentions; the best one gives "
+        f"{best:.3f}. Use a lower precision, or more pairs.",
+        option="precision",
     )
 
 

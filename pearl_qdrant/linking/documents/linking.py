@@ -157,9 +157,9 @@ _SMALL_WORDS = frozenset("of the and for in de du la van von al bin".split())
 
 
 class DocumentSource(Protocol):
-    """What linking in documents needs of a linker; `EntityLinker` is one."""
+    """What linking in documents needs of a linker; `linking.state.LinkerState` is one."""
 
-    def score_batch(self, mentions: Iterable[str], options: LinkOptions | None = None) -> Iterator[ScoredMention]:
+    def score_batch(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[ScoredMention]:
         """Yield scored mentions, in order; see `EntityLinker.score_batch`."""
         ...
 

@@ -4,7 +4,6 @@ ledger.py      what was learned, in batches that are only ever appended
 counts.py      the ledger as counts of a name and its entities, and their probabilities
 names.py       the decision of a linker with what its collections learned
 learning.py    learning from files of labelled mentions and undoing, one batch a call
-learner.py     the same as methods of `EntityLinker`
 aliases.py     learned names that become names of the base
 """
 

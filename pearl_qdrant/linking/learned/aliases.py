@@ -8,23 +8,21 @@ made again gets them again (`sync_aliases`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.editing import encoded_points, names_by_entity, store_counts
 from pearl_qdrant.linking.learned.counts import Counts, spelling_key
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, read_ledger
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import MAX_NAMES, entity_from_points, name_points
+from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint, point_id
 
 MARK = "learned_in"
 """Extra payload field of a learned alias: the key of the batch that added it."""
 
-_CHUNK = 256  # entities read at once
 _BATCH = 1024  # names encoded and written at once
 
 
@@ -67,21 +65,6 @@ def _clear_winner(rows: Sequence[LearnedRow], at_least: int) -> tuple[str, str] 
     return max(forms, key=lambda form: (forms[form], form)), best
 
 
-def names_by_entity(collection: Collection, entity_ids: Iterable[str]) -> dict[str, list[NamePoint]]:
-    """The names of some entities; entities that do not exist are left out."""
-    found: dict[str, list[NamePoint]] = {}
-    ids = sorted(entity_ids)
-    for start in range(0, len(ids), _CHUNK):
-        limit = MAX_NAMES
-        part = ids[start : start + _CHUNK]
-        # A full answer may be cut off: ask again with a larger limit.
-        while len(points := collection.find(entity_ids=part, limit=limit)) == limit:
-            limit *= 4
-        for point in points:
-            found.setdefault(point.entity_id, []).append(point)
-    return found
-
-
 def alias_point_ids(collection: Collection) -> frozenset[str]:
     """Ids of the points of all learned aliases; most collections have none."""
     ledger = read_ledger(collection)
@@ -122,7 +105,7 @@ def sync_aliases(collection: Collection, encoder: Encoder, ledger: Ledger | None
     _write(collection, encoder, added, wanted)
     collection.delete_points(retired)
     if added or retired:
-        _store_counts(collection)
+        store_counts(collection)
     return AliasChanges(len(added), len(retired))
 
 
@@ -144,17 +127,6 @@ def _write(
     """Encode and write names of entities, marked with the keys of their batches."""
     for start in range(0, len(added), _BATCH):
         part = added[start : start + _BATCH]
-        encoded = encoder.encode([name for _, name in part])
-        marked = [
-            replace(point, extra={**point.extra, MARK: keys[point.name, point.entity_id]})
-            for point in name_points(collection.manifest.kb, part, encoded)
-        ]
-        collection.upsert(marked, encoded.vectors, np.asarray(encoded.encodable))
-
-
-def _store_counts(collection: Collection) -> None:
-    """Store the counts; not while a load is incomplete, since it counts at its end."""
-    manifest = collection.read_manifest()
-    if manifest.state == "ready":
-        counts = {"names": collection.count(), "entities": collection.count_entities()}
-        collection.write_manifest(manifest.model_copy(update=counts))
+        points, vectors, encodable = encoded_points(collection, encoder, part)
+        marked = [replace(point, extra={**point.extra, MARK: keys[point.name, point.entity_id]}) for point in points]
+        collection.upsert(marked, vectors, encodable)

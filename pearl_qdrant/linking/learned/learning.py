@@ -25,6 +25,7 @@ from typing import cast
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError, FormatError, LearningError, StoreError
+from pearl_qdrant.linking.editing import names_by_entity
 from pearl_qdrant.linking.learned.aliases import choose_aliases, sync_aliases
 from pearl_qdrant.linking.learned.counts import Counts, name_of
 from pearl_qdrant.linking.learned.ledger import BatchKind, LearnedBatch, LearnedRow, Ledger, append_batch, read_ledger
@@ -135,9 +136,6 @@ def _shown(value: object) -> str:
 Labelled = str | os.PathLike[str] | Iterable[tuple[str, str | None]]
 """A file of labelled mentions (`learned.learning`), or pairs of a mention and an entity id, None for no entity."""
 
-_CHUNK = 256  # ids looked up at once
-_NAMES_AN_ENTITY = 40
-
 
 @dataclass(frozen=True, slots=True)
 class Learned:
@@ -181,7 +179,11 @@ def learn(
     digest = _digest(rows)
     if not again:
         _check_is_new(ledger, digest, collection)
-    aliases = [] if add_aliases is None else choose_aliases(collection, _counts_with(ledger, rows), add_aliases)
+    aliases = []
+    if add_aliases is not None:
+        counts = counts_of(ledger)
+        counts.add(rows)
+        aliases = choose_aliases(collection, counts, add_aliases)
     batch = append_batch(collection, ledger.next_number, "learn", rows, source=source, digest=digest, aliases=aliases)
     if aliases:
         _sync_or_undo(collection, encoder, batch)
@@ -219,14 +221,8 @@ def _name(one: LabelledMention, source: str) -> str:
 
 def unknown_ids(collection: Collection, entity_ids: Iterable[str]) -> set[str]:
     """Those of some entity ids that a collection does not have."""
-    wanted = sorted(entity_ids)
-    unknown: set[str] = set()
-    for start in range(0, len(wanted), _CHUNK):
-        chunk = wanted[start : start + _CHUNK]
-        found = {p.entity_id for p in collection.find(entity_ids=chunk, limit=_CHUNK * _NAMES_AN_ENTITY)}
-        # Entities with very many names can fill the answer and push others out: ask for each missing one.
-        unknown.update(key for key in chunk if key not in found and not collection.find(entity_ids=[key], limit=1))
-    return unknown
+    wanted = set(entity_ids)
+    return wanted - names_by_entity(collection, wanted).keys()
 
 
 def _unknown_error(
@@ -272,12 +268,6 @@ def counts_of(ledger: Ledger) -> Counts:
     return counts
 
 
-def _counts_with(ledger: Ledger, rows: Sequence[LearnedRow]) -> Counts:
-    counts = counts_of(ledger)
-    counts.add(rows)
-    return counts
-
-
 def _sync_or_undo(collection: Collection, encoder: Encoder, batch: LearnedBatch) -> None:
     """Write the aliases of a batch; if that fails, undo the batch, so that it can be learned again."""
     try:
@@ -303,7 +293,7 @@ def learn_one(
 def undo(collection: Collection, encoder: Encoder, batch: int | str) -> LearnedBatch:
     """Undo a batch. See `EntityLinker.undo_learned`, which calls this."""
     ledger = read_ledger(collection)
-    found = ledger.find_key(batch, collection.name) if isinstance(batch, str) else ledger.find(batch, collection.name)
+    found = ledger.find(batch, collection.name)
     for other in ledger.batches:
         if other.undoes_key == found.key and other.is_effective:
             raise LearningError(

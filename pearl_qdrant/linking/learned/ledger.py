@@ -153,26 +153,23 @@ class Ledger:
                 found.setdefault(pair, batch.key)
         return found
 
-    def find(self, number: int, collection: str) -> LearnedBatch:
-        """The batch of this number. Raises LearningError if there is none, or several processes made one at once."""
-        found = [batch for batch in self.batches if batch.number == number]
+    def find(self, wanted: int | str, collection: str) -> LearnedBatch:
+        """The batch of this number or key. Raises LearningError if there is none, or several processes made one of the
+        number at once.
+        """
+        found = [batch for batch in self.batches if wanted in (batch.number, batch.key)]
         if len(found) == 1:
             return found[0]
         if found:
             keys = ", ".join(batch.key for batch in found)
             raise LearningError(
-                f"Collection '{collection}' has several batches with the number {number}, which were learned at the "
+                f"Collection '{collection}' has several batches with the number {wanted}, which were learned at the "
                 f"same time. Name one of them by its key: {keys}."
             )
+        if isinstance(wanted, str):
+            raise LearningError(f"Collection '{collection}' has no batch with the key {wanted}.")
         known = f"1 to {self.next_number - 1}" if self.batches else "none, nothing was learned yet"
-        raise LearningError(f"Collection '{collection}' has no batch {number} (there are: {known}).")
-
-    def find_key(self, key: str, collection: str) -> LearnedBatch:
-        """The batch of this key. Raises LearningError if there is none."""
-        for batch in self.batches:
-            if batch.key == key:
-                return batch
-        raise LearningError(f"Collection '{collection}' has no batch with the key {key}.")
+        raise LearningError(f"Collection '{collection}' has no batch {wanted} (there are: {known}).")
 
 
 def read_ledger(collection: Collection) -> Ledger:

@@ -10,22 +10,21 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.linking.learned.counts import Counts, Evidence, Observation, Outcome, name_of, observations, posterior
-from pearl_qdrant.linking.learned.learning import Labelled, Learned
 from pearl_qdrant.linking.learned.ledger import BatchKind, LearnedBatch, Ledger, read_ledger
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.rules import BONUS
-from pearl_qdrant.linking.ranking.scoring import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount, Link
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
@@ -176,29 +175,12 @@ class LearnedNames:
         """The batches that a collection learned."""
         return self._current(self._collections.index(collection)).ledger.batches
 
-    def learn(
-        self,
-        collection: Collection,
-        encoder: Encoder,
-        labelled: Labelled,
-        *,
-        source: str | None,
-        add_aliases: int | None,
-        skip_unknown: bool,
-        again: bool,
-    ) -> Learned:
-        """See `EntityLinker.learn`."""
+    @contextmanager
+    def changing(self, collection: Collection) -> Iterator[None]:
+        """Hold off other changes of ledgers; then let every linker of this process read that of this collection."""
         with _learning:
             try:
-                return learning.learn(
-                    collection,
-                    encoder,
-                    labelled,
-                    source=source,
-                    add_aliases=add_aliases,
-                    skip_unknown=skip_unknown,
-                    again=again,
-                )
+                yield
             finally:
                 self._changed(collection)
 
@@ -213,14 +195,6 @@ class LearnedNames:
             known.ledger = replace(known.ledger, batches=(*known.ledger.batches, batch))
             known.generation = self._changed(collection)
         return batch
-
-    def undo(self, collection: Collection, encoder: Encoder, batch: int | str) -> LearnedBatch:
-        """See `EntityLinker.undo_learned`."""
-        with _learning:
-            try:
-                return learning.undo(collection, encoder, batch)
-            finally:
-                self._changed(collection)
 
     def _changed(self, collection: Collection) -> int:
         """Let every linker of this process read the ledger of a collection again; returns the generation."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
-from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, of_texts, read_blocks
+from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.selection import (
@@ -122,25 +122,6 @@ def annotate(
     chosen = (options or AnnotateOptions()).updated(**keywords)
     blocks = read_blocks(text, chosen, spans)
     return [one for found in annotate_blocks(linker, blocks, chosen, encoder=encoder) for one in found]
-
-
-def annotate_batch(
-    linker: BatchLinker,
-    texts: Iterable[str | DocLike],
-    options: AnnotateOptions | None = None,
-    *,
-    encoder: Encoder | None = None,
-    **keywords: Unpack[AnnotateKeywords],
-) -> Iterator[list[Annotation]]:
-    """Annotate many passages, in order; accepts any iterable and reads `PASSAGES_AT_ONCE` ahead.
-
-    A passage gets the same annotations as it would alone. Arguments as for `annotate`.
-    """
-    if isinstance(texts, (str, bytes)):
-        raise TypeError("texts is one string, whose letters would be annotated one by one: pass a list")
-    chosen = (options or AnnotateOptions()).updated(**keywords)
-    annotated = partial(annotate_blocks, linker, options=chosen, encoder=encoder)
-    return of_texts((block for text in texts for block in read_blocks(text, chosen)), annotated)
 
 
 def annotate_blocks(

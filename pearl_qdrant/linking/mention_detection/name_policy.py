@@ -27,13 +27,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
-from typing import Protocol
 
-from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_word
@@ -42,7 +40,8 @@ from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.linking.ranking.candidate_features import PROPER_TYPES
-from pearl_qdrant.records import Candidate, Link
+from pearl_qdrant.records import Candidate
+from pearl_qdrant.store.schema import NamePoint
 
 SAMPLE = 4_000
 """Points read of each collection. Their ids are hashes, so the first ones are a random sample."""
@@ -68,19 +67,6 @@ class Writing(Enum):
     PROPER = "proper"  # a proper name
 
 
-class NamedPoint(Protocol):
-    """What is read of a name; `NamePoint` is one."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def is_canonical(self) -> bool: ...
-    @property
-    def types(self) -> tuple[str, ...]: ...
-    @property
-    def predicted_type(self) -> str | None: ...
-
-
 @dataclass(slots=True)
 class _Counts:
     """Counts of the canonical names of one type."""
@@ -94,7 +80,7 @@ class _Counts:
     common_with_capital: int = 0
     mostly_names: int = 0  # of these
 
-    def add(self, point: NamedPoint) -> None:
+    def add(self, point: NamePoint) -> None:
         words = _LETTERS.findall(point.name)
         if not words:
             return
@@ -146,7 +132,7 @@ class NameCase:
     is_capitals: bool = False
 
     @classmethod
-    def of_points(cls, points: Iterable[NamedPoint]) -> NameCase:
+    def of_points(cls, points: Iterable[NamePoint]) -> NameCase:
         """Measure a sample of names."""
         by_type: Mapping[str, _Counts] = defaultdict(_Counts)
         everything = _Counts()
@@ -340,22 +326,3 @@ def is_whole(span: Span, writing: Writing, others: Iterable[Span]) -> bool:
 def _uncovered(run: Run, spans: Sequence[Span]) -> list[str]:
     """The words of a run outside some spans."""
     return [word for start, end, word in run.words if not any(one.start <= start and end <= one.end for one in spans)]
-
-
-@dataclass(frozen=True, slots=True)
-class InProcessLinker:
-    """What `mention_detection.annotate` needs of a linker.
-
-    Attributes:
-        encoder: The model that encodes mentions.
-        link_batch: Links mentions in this process.
-        known_names: Those of some strings that are names, under types.
-        name_case: How the base writes its names.
-        known_spellings: Those of some strings that are names but for case, spaces and punctuation, under types.
-    """
-
-    encoder: Encoder
-    link_batch: Callable[..., Iterator[Link]]
-    known_names: Callable[..., set[str]]
-    name_case: Callable[[], NameCase]
-    known_spellings: Callable[..., set[str]]

@@ -37,11 +37,6 @@ Choose = Callable[[Sequence[Candidate]], Candidate | None]
 """Chooses one of several tied candidates, or None."""
 
 
-def first_by_id(candidates: Sequence[Candidate]) -> Candidate:
-    """The first by base and id, for `on_tie="first"`."""
-    return min(candidates, key=lambda c: (c.kb, c.entity_id))
-
-
 class ContextChooser:
     """Chooses the candidate whose description and types are closest to a context.
 
@@ -126,7 +121,7 @@ def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Cho
     if choose is not None and (chosen := choose(same)) is not None:
         return _linked_to(link, chosen)
     if on_tie == "first":
-        return link if link.entity_id is not None else _linked_to(link, first_by_id(same))
+        return link if link.entity_id is not None else _linked_to(link, min(same, key=lambda c: (c.kb, c.entity_id)))
     if on_tie == "canonical" and (link.probability or 0.0) >= threshold:
         return link
     return replace(link, entity_id=None, canonical_name=None, probability=None, nil_reason=NilReason.AMBIGUOUS, kb=None)

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.learned.counts import spelling_key
 from pearl_qdrant.linking.mention_kinds import rewrites, siblings
 from pearl_qdrant.linking.mention_kinds.rewrites import COMMON_WORDS, OTHER_FIELDS, slip
 
@@ -72,13 +72,6 @@ KINDS: tuple[Kind, ...] = (
     Kind("nil common word", 0.03, "a word of everyday language that is no name of the base", is_nil=True),
 )
 """All kinds; the shares sum to 1."""
-
-NIL_KINDS = frozenset(kind.name for kind in KINDS if kind.is_nil)
-
-
-def spelling_key(name: str) -> str:
-    """The folded name without spaces; the name itself if it has no letters and digits."""
-    return name_keys(fold_name(name))[0] or name
 
 
 class NameOwners:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking.ranking.candidate_features import candidate_features, has_type, nil_features
+from pearl_qdrant.linking.ranking.candidate_features import candidate_features, has_type, nil_features, type_gaps
 from pearl_qdrant.linking.ranking.features import FEATURES
 from pearl_qdrant.linking.ranking.model import with_margins
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
@@ -29,21 +29,7 @@ from pearl_qdrant.linking.ranking.rules import (
 )
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, RuleName, ScoredEntity, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
-from pearl_qdrant.linking.ranking.type_agreement import type_gaps
 from pearl_qdrant.store.schema import NamePoint
-
-__all__ = [
-    "LinkQuery",
-    "MatchedName",
-    "ScoredEntity",
-    "ScoredMention",
-    "Scorer",
-    "best_first",
-    "in_order",
-    "put_first",
-    "rerank",
-    "score_names",
-]
 
 SAME_LOGIT = 1e-4
 """Logits this close are equal: two cosines of the same name differ by rounding."""

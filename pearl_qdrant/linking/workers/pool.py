@@ -1,7 +1,7 @@
 """The worker processes of a linker, and answers in order from them.
 
-Windows of items are split over the workers; the next ones wait at them. Memory is bounded: at most `AHEAD` windows are
-sent and not yet taken, and one is with the caller.
+Each worker gets windows of items; the next ones wait at it. Memory is bounded: at most `AHEAD` windows for each worker
+are sent and not yet taken.
 
 The two jobs of workers: mentions to link, blocks of texts to annotate.
 """
@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -34,7 +34,7 @@ from pearl_qdrant.linking.workers.process import Setup, begin
 from pearl_qdrant.records import Annotation, Link
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.linking.reading_linker import ReadingLinker
 
 START_MENTIONS = 4096
 """Mentions from which workers are started by themselves. They take a second or two of each core to start."""
@@ -43,7 +43,7 @@ RUNNING_MENTIONS = 1024
 """The same for workers that are there."""
 
 AHEAD = 2
-"""Windows that workers have, while the caller takes the answers of the one before."""
+"""Windows that each worker has, while the caller takes the answers of those before."""
 
 SLOW_SOURCE_S = 0.1
 """If reading a window takes longer, what was read is answered before more is read."""
@@ -72,8 +72,8 @@ class Job(Generic[T, A]):
         options: How; sent with each task.
         here: Answers items in this process.
         there: Answers what is sent of them in a worker: `process.link` or `process.annotate`.
-        take: The next window of items for a number of workers; empty at the end.
-        send: An item as it is sent; equal ones of a window are sent once.
+        take: The next window of items for one worker; empty at the end.
+        send: An item as it is sent.
         weight: About how many mentions an item is.
         read: The answer for an item, of what came back.
     """
@@ -81,7 +81,7 @@ class Job(Generic[T, A]):
     options: object
     here: Callable[[Iterable[T]], Iterator[A]]
     there: Callable[[bytes, Any, Any], Packed | None]
-    take: Callable[[Iterator[T], int], list[T]]
+    take: Callable[[Iterator[T]], list[T]]
     send: Callable[[T], Any]
     weight: Callable[[T], int]
     read: Callable[[Any, T], A]
@@ -89,13 +89,12 @@ class Job(Generic[T, A]):
 
 @dataclass(slots=True)
 class _Window(Generic[T]):
-    """Items, and what was sent of them; nothing if this process answers."""
+    """Items, and what was sent of them: with which setup, to which workers; None if this process answers."""
 
     items: list[T]
     setup: bytes | None = None
-    sent: list[Any] = field(default_factory=list)
     generation: int = 0
-    parts: list[tuple[list[Any], Future[Packed | None]]] = field(default_factory=list)
+    future: Future[Packed | None] | None = None
 
 
 class Workers:
@@ -110,7 +109,7 @@ class Workers:
         generation: How often others took the place of workers that ended.
     """
 
-    def __init__(self, linker: EntityLinker, location: str, *, reranker: bool) -> None:
+    def __init__(self, linker: ReadingLinker, location: str, *, reranker: bool) -> None:
         self._linker = weakref.proxy(linker)
         self._location, self._has_reranker = location, reranker
         self._pid = os.getpid()
@@ -120,11 +119,6 @@ class Workers:
         self._n_started = 0
         self._is_closed = False
         self.generation = 0
-
-    @property
-    def n_running(self) -> int:
-        """How many processes were started."""
-        return self._n_started if self._executor is not None else 0
 
     @property
     def is_usable(self) -> bool:
@@ -180,7 +174,7 @@ class Workers:
         if not is_required:
             n_left = self.start_at - n_known
             while n_left > 0:
-                window = job.take(remaining, n_workers)
+                window = job.take(remaining)
                 if not window:
                     return
                 n_left -= sum(job.weight(item) for item in window)
@@ -196,7 +190,7 @@ class Workers:
             return None
         names, info = tuple(collection.name for collection in linker.collections), linker.encoder.info
         encoder = info.name, info.pooling, info.prefix
-        parts = linker.__class__, self._location, names, tuple(known), encoder, linker.calibration, linker.model
+        parts = self._location, names, tuple(known), encoder, linker.calibration, linker.model
         return pickle.dumps(Setup(*parts), pickle.HIGHEST_PROTOCOL)
 
     def submit(self, n_workers: int, there: Callable[..., Packed | None], *task: object) -> Future[Packed | None]:
@@ -275,10 +269,6 @@ def _shut_down(executor: Any, lines: Sequence[Any], pid: int) -> None:
         executor.shutdown(wait=True)
 
 
-class _AnswerHereError(Exception):
-    """The workers cannot answer: this process does."""
-
-
 @dataclass(slots=True)
 class _Stream(Generic[T, A]):
     """One batch; fields as the arguments of `Workers.answers`."""
@@ -296,11 +286,11 @@ class _Stream(Generic[T, A]):
         failed: Exception | None = None
         is_slow = False
         while True:
-            while waiting and (is_slow or len(waiting) > AHEAD):
-                yield from self._finish(waiting.popleft())
+            while waiting and (is_slow or len(waiting) >= AHEAD * self.n_workers):
+                yield from self._answers_of(waiting.popleft())
             start = time.monotonic()
             try:
-                window = _Window(self.job.take(items, self.n_workers))
+                window = _Window(self.job.take(items))
             except Exception as error:  # noqa: BLE001 - raised below
                 failed = error
                 break
@@ -310,77 +300,53 @@ class _Stream(Generic[T, A]):
             self._send(window)
             waiting.append(window)
         while waiting:
-            yield from self._finish(waiting.popleft())
+            yield from self._answers_of(waiting.popleft())
         if failed is not None:
             raise failed
 
     def _send(self, window: _Window[T]) -> None:
-        """Send a window to the workers; equal items once, about as much to each worker."""
-        window.setup, window.parts = None if self.is_alone else self.workers.setup(), []
+        """Send a window to the workers, unless only this process can answer."""
+        window.setup = None if self.is_alone else self.workers.setup()
         if window.setup is None:
             return
         window.generation = self.workers.generation
-        window.sent = [self.job.send(item) for item in window.items]
-        distinct = dict(zip(window.sent, window.items, strict=True))
-        parts: list[list[Any]] = [[] for _ in range(min(self.n_workers, len(distinct)))]
-        weights = [0] * len(parts)
-        for sent, item in distinct.items():
-            least = weights.index(min(weights))
-            parts[least].append(sent)
-            weights[least] += self.job.weight(item)
+        sent = [self.job.send(item) for item in window.items]
         try:
-            for part in parts:
-                task = self.job.there, window.setup, part, self.job.options
-                window.parts.append((part, self.workers.submit(self.n_workers, *task)))
+            window.future = self.workers.submit(self.n_workers, self.job.there, window.setup, sent, self.job.options)
         except WorkerError as error:
             self._give_up(error)
-            window.parts = []
+            window.setup = None
 
-    def _finish(self, window: _Window[T]) -> Iterator[A]:
-        """The answers for a window."""
-        try:
-            found = self._collect(window)
-        except _AnswerHereError:
-            return self.job.here(window.items)
-        return (self.job.read(found[sent], item) for sent, item in zip(window.sent, window.items, strict=True))
-
-    def _collect(self, window: _Window[T]) -> dict[Any, Any]:
-        """What the workers answer to what was sent; sent again if a worker died, once, or the collections changed.
+    def _answers_of(self, window: _Window[T]) -> Iterator[A]:
+        """The answers for a window; it is sent again if a worker died, once, or the collections changed.
 
         Raises:
-            _AnswerHereError: If there is none.
             WorkerError: If workers were asked for, and fail.
             Exception: That of a task.
         """
-        while True:
-            if not self.is_alone and window.setup != self.workers.setup():
-                self._send(window)
-            if not window.parts:
-                raise _AnswerHereError
-            try:
-                packed = [(part, future.result()) for part, future in window.parts]
-            except BrokenProcessPool as error:
-                if window.generation == self.workers.generation:
-                    self._begin_anew(error)
-                self._send(window)
-                continue
-            if window.setup != self.workers.setup():
-                continue
-            found: dict[Any, Any] = {}
-            for part, answers in packed:
-                if answers is None:
+        while window.setup is not None:
+            if window.setup == self.workers.setup() and window.future is not None:
+                try:
+                    packed = window.future.result()
+                except BrokenProcessPool as error:
+                    if window.generation == self.workers.generation:
+                        self._begin_anew(error)
+                    packed = []
+                else:
+                    if packed is not None and window.setup == self.workers.setup():
+                        return map(self.job.read, packed, window.items)
+                if packed is None:
                     log.info("The collections changed after they were opened here: no worker can have that state.")
                     self.is_alone = True
-                    raise _AnswerHereError
-                found.update(zip(part, answers, strict=True))
-            return found
+            self._send(window)
+        return self.job.here(window.items)
 
     def _begin_anew(self, error: BrokenProcessPool) -> None:
         """Start other workers after one died; the second time, or if nobody asked for workers, give up."""
         if self.is_renewed or not self.workers.is_usable or not self.is_required:
             why = found[0] if (found := re.search(r"\{.+\}|$", str(error))) else ""
             self._give_up(WorkerError(f"A worker process ended before it answered {why}. {_ADVICE}"))
-            raise _AnswerHereError from error
+            return
         self.is_renewed = True
         self.workers.renew()
 
@@ -394,13 +360,13 @@ class _Stream(Generic[T, A]):
 
 
 MENTIONS = 256
-"""Mentions for each worker at a time: about a second of work."""
+"""Mentions of a window: about a second of work."""
 
 PASSAGES = 32
-"""Passages for each worker at a time, at most."""
+"""Passages of a window, at most."""
 
 PASSAGE_CHARACTERS = 4096
-"""Characters of the passages for each worker at a time, at least: a few hundred to a thousand spans."""
+"""Characters of the passages of a window, at least: a few hundred to a thousand spans."""
 
 CHARACTERS_A_MENTION = 5
 """An annotated text has about one distinct span in so many characters."""
@@ -412,7 +378,7 @@ def link_job(options: LinkOptions, here: Callable[[Iterable[str]], Iterator[Link
         options=options,
         here=here,
         there=process.link,
-        take=lambda mentions, n_workers: take(mentions, n_workers * MENTIONS),
+        take=lambda mentions: take(mentions, MENTIONS),
         send=_as_text,
         weight=lambda mention: 1,
         read=process.read_link,
@@ -438,14 +404,14 @@ def annotate_job(
     )
 
 
-def _take_blocks(blocks: Iterator[Block], n_workers: int) -> list[Block]:
-    """Up to `PASSAGES` for each worker, fewer where they are long."""
+def _take_blocks(blocks: Iterator[Block]) -> list[Block]:
+    """Up to `PASSAGES`, fewer where they are long."""
     window: list[Block] = []
     n_characters = 0
-    for block in islice(blocks, n_workers * PASSAGES):
+    for block in islice(blocks, PASSAGES):
         window.append(block)
         n_characters += len(block.text)
-        if n_characters >= n_workers * PASSAGE_CHARACTERS:
+        if n_characters >= PASSAGE_CHARACTERS:
             break
     return window
 

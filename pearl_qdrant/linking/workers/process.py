@@ -12,7 +12,7 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pearl_qdrant.linking.ranking.mention_cache import CACHE_BYTES
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.state import LinkerState
 from pearl_qdrant.records import Annotation, Link
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
     from pearl_qdrant.linking.mention_detection.blocks import Block
-    from pearl_qdrant.linking.options import AnnotateOptions
+    from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
+    from pearl_qdrant.store.protocol import Store
 
 _LOOK_S = 1.0  # how often to look whether the parent is gone
 _LEAVE_S = 3.0  # how long closing the view may take
@@ -42,7 +45,6 @@ class Setup:
     """What a worker needs to link as its parent does.
 
     Attributes:
-        linker: The class of the linker.
         location: Folder of the embedded store.
         collections: Names of the collections.
         tokens: The state of each; see `protocol.Collection.state_token`.
@@ -50,7 +52,6 @@ class Setup:
         calibration, model: Those of the parent.
     """
 
-    linker: Callable[..., Any]
     location: str
     collections: tuple[str, ...]
     tokens: tuple[str, ...]
@@ -64,16 +65,17 @@ class _Worker:
 
     def __init__(self) -> None:
         self.encoder: Encoder | None = None
-        self.linker: Any = None
+        self.state: LinkerState | None = None
+        self.store: Store | None = None
         self.setup = b""
 
-    def linker_of(self, setup: bytes) -> Any:
-        """A linker over the collections in the state of a packed `Setup`; None if they have another state by now."""
+    def state_of(self, setup: bytes) -> LinkerState | None:
+        """The collections in the state of a packed `Setup`; None if they have another state by now."""
         if setup != self.setup:
             self.close()
             self._open(pickle.loads(setup))  # noqa: S301 - packed by our parent
-            self.setup = setup if self.linker is not None else b""
-        return self.linker
+            self.setup = setup if self.state is not None else b""
+        return self.state
 
     def _open(self, setup: Setup) -> None:
         from pearl_qdrant.encoder.loading import load_encoder
@@ -88,23 +90,28 @@ class _Worker:
             if tuple(one.state_token for one in opened) != setup.tokens:
                 store.close()
                 return
-            given = {"calibration": setup.calibration, "model": setup.model, "read_only": True}
-            self.linker = setup.linker(store, opened, self.encoder, **given)
-            self.linker.limit_memory()
+            self.state = LinkerState.of(
+                setup.location,
+                opened,
+                self.encoder,
+                calibration=setup.calibration,
+                model=setup.model,
+                cache_bytes=CACHE_BYTES // 4,  # there are several processes that remember mentions
+            )
         except BaseException:
             store.close()
             raise
+        self.store = store
         gc.freeze()  # what is open stays: the collector need not look at it
 
     def close(self) -> None:
-        """Close the linker, and with it the view."""
-        linker, self.linker, self.setup = self.linker, None, b""
-        if linker is not None:
-            linker.close()
+        """Close the store, and with it the view."""
+        store, self.store, self.state, self.setup = self.store, None, None, b""
+        if store is not None:
+            store.close()
 
 
 _worker = _Worker()
-_leaving = threading.Lock()
 
 
 def begin(parent: int, line: Connection) -> None:
@@ -131,19 +138,16 @@ def _watch(parent: int, line: Connection) -> None:
     os._exit(0)
 
 
-def link(setup: bytes, mentions: Sequence[str | None], options: object) -> list[object] | None:
+def link(setup: bytes, mentions: Sequence[str], options: LinkOptions) -> list[object] | None:
     """The packed links of mentions; None if the collections have another state than the setup."""
-    linker = _worker.linker_of(setup)
-    if linker is None:
-        return None
-    links: Iterable[Link] = linker.link_batch(mentions, options, workers=1)
-    return [_pack(replace(one, mention="")) for one in links]
+    state = _worker.state_of(setup)
+    return None if state is None else [_pack(replace(one, mention="")) for one in state.links(mentions, options)]
 
 
 def annotate(setup: bytes, blocks: Sequence[Block], options: AnnotateOptions) -> list[object] | None:
     """The packed annotations of blocks of texts; None as for `link`."""
-    linker = _worker.linker_of(setup)
-    return None if linker is None else [_pack(one) for one in linker.annotate_blocks(blocks, options)]
+    state = _worker.state_of(setup)
+    return None if state is None else [_pack(one) for one in state.annotate_blocks(blocks, options)]
 
 
 def _pack(answer: object) -> object:

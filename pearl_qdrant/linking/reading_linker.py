@@ -1,0 +1,516 @@
+"""What an `EntityLinker` does without writing: it opens collections, links, annotates and looks up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import EntityNotFoundError
+from pearl_qdrant.linking.candidates import Exclude
+from pearl_qdrant.linking.documents.linking import link_document
+from pearl_qdrant.linking.documents.model import check_parts
+from pearl_qdrant.linking.editing import points_of
+from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, of_texts, read_blocks, read_text
+from pearl_qdrant.linking.mentions import check_are_many, take_async
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.reranker import Reranker
+from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.state import Lifetime, LinkerState, encoder_of
+from pearl_qdrant.linking.workers.pool import (
+    CHARACTERS_A_MENTION,
+    Workers,
+    annotate_job,
+    characters_of,
+    has_long,
+    link_job,
+)
+from pearl_qdrant.records import Annotation, Entity, Link
+from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.open import open_default_store
+from pearl_qdrant.store.points import entity_from_points
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.verify import check_complete
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from pearl_qdrant.linking.adaptation import Adaptation
+    from pearl_qdrant.linking.options import AnnotateKeywords, LinkKeywords
+
+log = logging.getLogger(__name__)
+
+ASYNC_BATCH = 256
+"""Mentions per thread call of `alink_batch`."""
+
+
+class ReadingLinker:
+    """The part of `EntityLinker` that reads. Safe to use from several threads.
+
+    Attributes:
+        state: The open collections and what answers from them; `reload` replaces it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        collections: Sequence[Collection],
+        encoder: Encoder,
+        *,
+        calibration: Calibration | None = None,
+        threshold: float | None = None,
+        model: RankingModel | None = None,
+        reranker: Reranker | None = None,
+        read_only: bool = False,
+        encoder_for: Callable[[Manifest], Encoder] | None = None,
+    ) -> None:
+        """Build a linker from parts that are already open; `open` builds one from names.
+
+        Args:
+            store: The store of the collections; closed with the linker.
+            collections: At least one open collection.
+            encoder: The model that encoded the collections.
+            calibration: By default the calibration stored in the collections. If there is none, or the collections
+                have different ones, the default calibration.
+            threshold: Replaces the threshold of the calibration.
+            model: Coefficients of the ranking; the same default as for `calibration`.
+            reranker: Scores the best candidates a second time; see `linking.ranking.reranker`.
+            read_only: Whether the collections were opened read-only.
+            encoder_for: Returns the encoder of a collection that was encoded again with another model, for `reload`;
+                None: the encoder stays.
+
+        Raises:
+            ModelMismatchError: If another model encoded a collection.
+            CalibrationError: If another version of this package calibrated the collection.
+            LearningError: If a later version of this package taught it names.
+            ValueError: If `collections` is empty, or the threshold is not in [0, 1].
+        """
+        if not collections:
+            raise ValueError("name at least one collection")
+        check_threshold(threshold)
+        self._store = store
+        self._encoder_for = encoder_for
+        self._given: dict[str, Any] = {
+            "calibration": calibration,
+            "threshold": threshold,
+            "model": model,
+            "reranker": reranker,
+        }
+        self._lifetime = Lifetime([collection.name for collection in collections], is_read_only=read_only)
+        self._take(collections, encoder)
+        self._workers = Workers(self, store.location, reranker=reranker is not None)
+
+    def _take(self, collections: Sequence[Collection], encoder: Encoder) -> None:
+        """Use these open collections from now on."""
+        manifest = collections[0].manifest
+        if self._encoder_for is not None and not manifest.is_of(encoder.info):
+            encoder = self._encoder_for(manifest)
+        check = self._lifetime.check
+        self.state = LinkerState.of(self._store.location, collections, encoder, check=check, **self._given)
+        for warning in self.state.warnings:
+            log.warning("%s", warning)
+
+    @classmethod
+    def open(  # long: each of its arguments has its line, its default and its text
+        cls,
+        *collections: str,
+        store: str | Sequence[str] | None = None,
+        api_key: str | None = None,
+        allow_plain_http: bool | None = None,
+        ca_file: str | None = None,
+        model: str | None = None,
+        device: str = DEFAULT_DEVICE,
+        threshold: float | None = None,
+        reranker: Reranker | None = None,
+        strict: bool = False,
+        read_only: bool = False,
+    ) -> Self:
+        """Open collections with the model that encoded them.
+
+        `store`, `api_key`, `allow_plain_http` and `ca_file` default to the environment, as on the command line.
+
+        Args:
+            collections: Names of at least one collection; the same model must have encoded all of them.
+            store: Folder of an embedded store, or URL of a server, or the URLs of several nodes of one. Default:
+                PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
+            api_key: Key of the server. Default: QDRANT_API_KEY.
+            allow_plain_http: Whether to send the key over plain HTTP to another host, in a private network. Default:
+                PEARL_QDRANT_ALLOW_PLAIN_HTTP.
+            ca_file: Certificates (PEM) of an authority to trust. Default: PEARL_QDRANT_CA.
+            model: Shipped name, folder or hub id. Default: the model that the first collection names.
+            device: auto, cpu, cuda or cuda:N.
+            threshold: Minimum probability of a link, in [0, 1]. Default: the calibrated threshold, else
+                `settings.DEFAULT_THRESHOLD`.
+            reranker: Scores the best candidates a second time, e.g. `linking.ranking.CrossEncoder(HUB_ID)`.
+            strict: Refuse a collection whose load or update did not finish; else this is a warning (`warnings`).
+            read_only: Only search, so that other processes can search and one can write at the same time (embedded
+                store). The linker sees the state at its opening, and with `reload` the newer one.
+
+        Raises:
+            CollectionNotFoundError: If a collection does not exist.
+            IncompleteError: If `strict` is set, and a load or an update did not finish.
+            ModelMismatchError: If another model encoded a collection.
+            StoreLockedError: If another process has an embedded collection open for writing.
+            StoreUnavailableError: If a server does not answer.
+        """
+        if not collections:
+            raise ValueError("name at least one collection")
+        opened_store = open_default_store(store, api_key=api_key, allow_plain_http=allow_plain_http, ca_file=ca_file)
+        try:
+            opened = [opened_store.open(name, read_only=read_only) for name in dict.fromkeys(collections)]
+            if strict:
+                check_complete(opened)
+            manifest = opened[0].manifest
+            encoder, again = encoder_of(manifest, model, device=device), partial(encoder_of, device=device)
+            make = partial(cls, opened_store, opened, encoder, encoder_for=None if model else again)
+            return make(threshold=threshold, reranker=reranker, read_only=read_only)
+        except BaseException:
+            opened_store.close()
+            raise
+
+    @property
+    def collections(self) -> tuple[Collection, ...]:
+        """The open collections; `reload` replaces them."""
+        return self.state.collections
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model that encodes mentions."""
+        return self.state.encoder
+
+    @property
+    def calibration(self) -> Calibration:
+        """Maps logits to probabilities; contains the threshold."""
+        return self.state.calibration
+
+    @property
+    def model(self) -> RankingModel:
+        """The coefficients of the ranking."""
+        return self.state.stream.model
+
+    def link(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
+        """Link one mention.
+
+        Args:
+            mention: The string to link.
+            options: How to link it; the defaults of `LinkOptions` if None.
+            keywords: Fields of `LinkOptions`; each replaces that field of `options`:
+                types (entity types, native or coarse; empty for all),
+                type_mode ("hard": filter by types, "soft": prefer them, "off": ignore types),
+                limit (maximum number of candidates; None for those that the answer needs, at most 10),
+                threshold (minimum probability; None for the linker's own),
+                on_tie (several entities of one name: "canonical" lets popularity or the canonical name decide, "null"
+                makes the mention NIL, "first" takes the first of them),
+                context (text around the mention; None for none) and
+                languages (only names in these languages, and those without one; empty for all).
+
+        Returns:
+            The link. For NIL its `entity_id` is None, and `nil_reason` gives the reason.
+
+        Raises:
+            UnknownTypeError: If no entity of the collections has one of the `types`.
+            ValueError: If an option is out of range.
+        """
+        return next(self.link_batch([mention], options, **keywords))
+
+    def link_batch(
+        self,
+        mentions: Iterable[str],
+        options: LinkOptions | None = None,
+        *,
+        workers: int | None = None,
+        **keywords: Unpack[LinkKeywords],
+    ) -> Iterator[Link]:
+        """Link many mentions and yield their links in order; accepts any iterable, and reads a few batches ahead.
+
+        A mention that is not valid text (None, a number, broken Unicode) becomes NIL and does not stop the others.
+        Options and errors as for `link`.
+
+        Args:
+            mentions: The strings to link.
+            options: As for `link`.
+            workers: Processes that link (embedded store); they start once, and end with the linker. 1: this process
+                alone. Default: one a core from `workers.pool.START_MENTIONS` mentions on, else 1. There are never more
+                than four a core, or than different mentions.
+            keywords: As for `link`.
+
+        Raises:
+            OptionError: If there are to be several workers, but this linker cannot have any: its collections are on a
+                server, or its encoder is not ONNX on the CPU.
+            WorkerError: If workers were asked for, and cannot start or end before they answer.
+        """
+        chosen = (options or LinkOptions()).updated(**keywords)
+        check_are_many(mentions)
+        n_workers = self._workers.count(workers, mentions, are_mentions=True)
+        state = self.state
+        with self._lifetime.in_use():
+            if n_workers == 1:
+                return self._lifetime.while_open(state.links(mentions, chosen))
+            state.check_types(chosen.types)
+        job = link_job(chosen, partial(state.links, options=chosen))
+        n_known = len(mentions) if isinstance(mentions, Sequence) else 0
+        answers = self._workers.answers(
+            job, mentions, n_workers=n_workers, is_required=workers is not None, n_known=n_known
+        )
+        return self._lifetime.while_open(answers)
+
+    async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
+        """`link` for asyncio: runs in a thread and does not block the event loop."""
+        chosen = (options or LinkOptions()).updated(**keywords)
+        return await asyncio.to_thread(self.link, mention, chosen)
+
+    async def alink_batch(
+        self,
+        mentions: Iterable[str] | AsyncIterable[str],
+        options: LinkOptions | None = None,
+        **keywords: Unpack[LinkKeywords],
+    ) -> AsyncIterator[Link]:
+        """`link_batch` for asyncio, in order; the mentions may also come from an asynchronous iterable."""
+        check_are_many(mentions)
+        chosen = (options or LinkOptions()).updated(**keywords)
+        async for batch in take_async(mentions, ASYNC_BATCH):
+            for link in await asyncio.to_thread(list, self.link_batch(batch, chosen)):
+                yield link
+
+    def score_batch(
+        self,
+        mentions: Iterable[str],
+        options: LinkOptions | None = None,
+        *,
+        exclude: Exclude | None = None,
+        **keywords: Unpack[LinkKeywords],
+    ) -> Iterator[ScoredMention]:
+        """Candidates of many mentions with features and logits, in order, before any decision.
+
+        Args:
+            mentions: The strings to link.
+            options: As for `link`; the threshold and `on_tie` do not matter here. At least `DEFAULT_LIMIT` entities
+                are scored, so that probabilities do not depend on the limit.
+            exclude: Returns whether to exclude a name for the mention with this number. Evaluations hold out
+                names with it.
+            keywords: As for `link`.
+        """
+        check_are_many(mentions)
+        chosen = (options or LinkOptions()).updated(**keywords)
+        with self._lifetime.in_use():
+            scored = self.state.score_batch(mentions, chosen, exclude)
+        return self._lifetime.while_open(scored)
+
+    def adapt(
+        self, mentions: Iterable[str], options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]
+    ) -> Adaptation:
+        """Estimate, without labels, how much of a list of mentions is in the base.
+
+        Its `nil_bias` is for the links: `linker.link_batch(names, nil_bias=linker.adapt(names).nil_bias)`.
+
+        Args:
+            mentions: The strings of one source, at least 200 distinct ones; their order does not matter.
+            options: As for `link`.
+            keywords: As for `link`.
+
+        Raises:
+            CalibrationError: If there are fewer distinct mentions.
+        """
+        from pearl_qdrant.linking.adaptation import adapt
+
+        check_are_many(mentions)
+        return adapt(self, mentions, (options or LinkOptions()).updated(**keywords))
+
+    def annotate(
+        self,
+        text: str | DocLike,
+        options: AnnotateOptions | None = None,
+        *,
+        spans: Iterable[GivenSpan] | None = None,
+        **keywords: Unpack[AnnotateKeywords],
+    ) -> list[Annotation]:
+        """Find the mentions of a passage and link them.
+
+        Args:
+            text: The passage, or a spaCy `Doc`, whose recognised entities become the spans.
+            options: How to annotate; the defaults of `AnnotateOptions` if None.
+            spans: Known places of mentions; see `linking.mention_detection.annotate`.
+            keywords: Fields of `AnnotateOptions`; each replaces that field of `options`: types, threshold, context,
+                on_tie, include_nil, nested, document, common_words, assertions, triggers, label_types, markup, offsets.
+
+        Raises:
+            UnknownTypeError: If no entity of the collections has one of the `types`.
+            ValueError: If an option is out of range, or a span is outside the text.
+        """
+        chosen = (options or AnnotateOptions()).updated(**keywords)
+        with self._lifetime.in_use():
+            self.state.check_types(chosen.types)
+            blocks = read_blocks(text, chosen, spans)
+            return [one for found in self.state.annotate_blocks(blocks, chosen) for one in found]
+
+    def annotate_batch(
+        self,
+        texts: Iterable[str | DocLike],
+        options: AnnotateOptions | None = None,
+        *,
+        workers: int | None = None,
+        on_progress: Callable[[int], None] | None = None,
+        **keywords: Unpack[AnnotateKeywords],
+    ) -> Iterator[list[Annotation]]:
+        """Annotate many passages, in order, or a long one; options as for `annotate`.
+
+        Args:
+            texts: The passages. A long one is annotated block by block, in bounded memory.
+            options: As for `annotate`.
+            workers: As for `link_batch`, also the errors; the blocks of one text are divided among them, too.
+            on_progress: Called with the bytes, in UTF-8, of what is annotated so far.
+            keywords: As for `annotate`.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise TypeError("texts is one string, whose letters would be annotated one by one: pass a list")
+        chosen = (options or AnnotateOptions()).updated(**keywords)
+        with self._lifetime.in_use():
+            self.state.check_types(chosen.types)
+        n_workers = self._workers.count(workers, None if has_long(texts) else texts, are_mentions=False)
+        annotated: Callable[[Iterable[Block]], Iterator[list[Annotation]]] = partial(
+            self.state.annotate_blocks, options=chosen
+        )
+        if n_workers > 1:
+            job = annotate_job(chosen, annotated)
+            n_known = characters_of(texts) // CHARACTERS_A_MENTION
+            annotated = partial(
+                self._workers.answers, job, n_workers=n_workers, is_required=workers is not None, n_known=n_known
+            )
+        blocks = (block for text in texts for block in read_blocks(text, chosen))
+        return self._lifetime.while_open(of_texts(blocks, annotated, on_progress))
+
+    def link_document(
+        self,
+        text: str | DocLike,
+        spans: Iterable[GivenSpan] | None = None,
+        options: LinkOptions | None = None,
+        *,
+        without: Iterable[str] = (),
+        **keywords: Unpack[LinkKeywords],
+    ) -> list[Annotation]:
+        """Link the mentions of a document, where they are known, with what the document says of each.
+
+        A partial name takes the entity of a longer mention (`Clinton` after `Bill Clinton`), popularity counts between
+        entities of different names too, and entities that the base links to others of the document are preferred (a
+        field `links_to` with ids, joined by |). Abbreviations that the text defines are linked by their long form.
+        `annotate(text, document=True)` finds the mentions, too. Returns one annotation for each span, NIL ones too, in
+        the order of the spans. Raises UnknownTypeError if no entity of the collections has one of the types; ValueError
+        if there are no spans, a span is outside the text, or an option is out of range.
+
+        Args:
+            text: The document, or a spaCy `Doc`, whose recognised entities become the spans.
+            spans: The places of its mentions: (start, end) in characters, objects with `start_char` and `end_char`, or
+                mappings with `start` and `end`. Needed unless `text` is a `Doc`.
+            options: As for `link`.
+            without: Parts to switch off: "partial names", "popularity", "learned names", "types", "passages",
+                "coherence".
+            keywords: As for `link`.
+        """
+        own_text, own_spans = read_text(text)
+        given = own_spans if spans is None else spans
+        if given is None:
+            raise ValueError(
+                "link_document links mentions whose places are known: pass spans, as (start, end), or a spaCy Doc with "
+                "entities. annotate(text, document=True) finds them"
+            )
+        chosen = (options or LinkOptions()).updated(**keywords)
+        if chosen.context is not None:
+            chosen = replace(chosen, context=None)  # the document is its context
+        with self._lifetime.in_use():
+            return link_document(self.state, own_text, given, chosen, without=check_parts(without))
+
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers that are there."""
+        return self._workers.pids()
+
+    def entity(self, entity_id: str) -> Entity:
+        """An entity with all its names, types and description.
+
+        Raises:
+            EntityNotFoundError: If no open collection contains it.
+        """
+        with self._lifetime.in_use():
+            for collection in self.state.collections:
+                if points := points_of(collection, [entity_id]):
+                    return entity_from_points(points)
+        raise EntityNotFoundError(entity_id, [c.name for c in self.state.collections])
+
+    def missing(self, entity_ids: Iterable[str]) -> list[str]:
+        """The ids that no open collection contains, in the given order."""
+        with self._lifetime.in_use():
+            return [
+                entity_id
+                for entity_id in entity_ids
+                if not any(collection.find(entity_ids=[entity_id], limit=1) for collection in self.state.collections)
+            ]
+
+    def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that are, letter for letter, names of an entity (of one of the types, if given)."""
+        with self._lifetime.in_use():
+            return self.state.known_names(names, types=types)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a newer state of a collection exists than the one that is open here.
+
+        `reload` brings it. Embedded, that is any change of a collection that was opened read-only; asking takes one
+        look at two files. On a server, it is another version of it, as after `reencode`; the server is asked once in a
+        second at most.
+        """
+        with self._lifetime.in_use():
+            return any(collection.is_outdated for collection in self.state.collections)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why answers may be wrong: a text for each collection whose load or update had not finished on opening.
+
+        They are logged on opening, too, and each link carries them. Of collections that were opened read-only and
+        changed since, one more text says so, which links do not carry.
+        """
+        outdated = [one.name for one in self.state.collections if one.is_outdated]
+        newer = f"{', '.join(outdated)} changed after this linker was opened: reload() brings the newer state."
+        return (*self.state.warnings, newer) if outdated else self.state.warnings
+
+    def reload(self) -> bool:
+        """Open the collections again if there is a newer state; returns whether there was one.
+
+        Collections on a server are always read again: their manifests, statistics and learned names. Links that are
+        being made meanwhile are of the older state or of the newer one.
+
+        Raises:
+            CollectionNotFoundError: If a collection does not exist any more; the linker keeps its state.
+            ModelMismatchError: If another model encoded it since, and this linker was opened with a model of its own;
+                as before.
+            StoreError: If it cannot be opened; as before.
+        """
+        with self._lifetime.in_use(), self._lifetime.reloading:
+            newer = [collection.is_outdated or collection.is_remote for collection in self.state.collections]
+            if any(newer):
+                read_only = self._lifetime.is_read_only
+                self._take(
+                    [
+                        self._store.open(collection.name, read_only=read_only) if is_newer else collection
+                        for collection, is_newer in zip(self.state.collections, newer, strict=True)
+                    ],
+                    self.state.encoder,
+                )
+            return any(newer)
+
+    def close(self) -> None:
+        """Close the collections and the store. Closing twice is allowed; any later use raises `LinkerClosedError`."""
+        if self._lifetime.end():
+            self._workers.close()
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        self._lifetime.check()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

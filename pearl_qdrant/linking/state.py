@@ -1,0 +1,312 @@
+"""The open collections of a linker in one state, with the calibration that they have stored, and the answers from them.
+
+A newer state replaces it as a whole. `Lifetime` says whether the linker is still open.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ReadOnlyError
+from pearl_qdrant.linking.candidates import Exclude
+from pearl_qdrant.linking.collection_statistics import CollectionStatistics
+from pearl_qdrant.linking.documents.linking import link_document, score_in_context
+from pearl_qdrant.linking.documents.model import FloatArray
+from pearl_qdrant.linking.documents.word_types import Passages
+from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
+from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_blocks
+from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished
+from pearl_qdrant.linking.mention_detection.name_policy import NameCase
+from pearl_qdrant.linking.mention_detection.name_windows import names_in, spelled_in
+from pearl_qdrant.linking.mention_stream import MentionStream
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
+from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
+from pearl_qdrant.linking.ranking.mention_cache import CACHE_BYTES, MentionCache
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.reranker import Reranker
+from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
+from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
+from pearl_qdrant.store.verify import incomplete_warnings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from pearl_qdrant.linking.options import LinkKeywords
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def encoder_of(manifest: Manifest, model: str | None = None, *, device: str) -> Encoder:
+    """Load the model that encoded a collection, or another one that the caller names."""
+    return load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
+
+
+def calibration_of(stored: LinkCalibration) -> Calibration:
+    """The stored slope, bias and threshold.
+
+    Versions without rules stored thresholds above the probability that exact names have today; `HIGHEST_THRESHOLD`
+    stands for those.
+    """
+    return Calibration(stored.slope, stored.nil_bias, min(stored.threshold, HIGHEST_THRESHOLD))
+
+
+def model_of(stored: LinkCalibration) -> RankingModel | None:
+    """The stored coefficients; None if only slope, bias and threshold were fitted. Raises CalibrationError if this
+    version does not know one of the features.
+    """
+    if stored.features is None or stored.decision is None or stored.nil_features is None:
+        return None
+    try:
+        return RankingModel.from_names(stored.features, stored.decision, stored.nil_features)
+    except ValueError as error:
+        raise CalibrationError(
+            f"Another version of pearl-qdrant calibrated this collection ({error}). Calibrate it again: pearl-qdrant "
+            f"calibrate"
+        ) from error
+
+
+def common_calibration(collections: Sequence[Collection]) -> LinkCalibration | None:
+    """The calibration that all collections share; None if they differ, so that their order does not matter."""
+    first = collections[0].manifest.calibration
+    if all(collection.manifest.calibration == first for collection in collections):
+        return first
+    log.warning(
+        "the collections have different calibrations: the default probabilities, threshold and ranking are used"
+    )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkerState:
+    """Open collections with all that a linker knows of them. Safe to use from several threads.
+
+    Attributes:
+        collections: The collections; at least one.
+        statistics: Their statistics.
+        stream: Scores mentions.
+        learned: What the collections learned.
+        calibration: Maps logits to probabilities; contains the threshold.
+        warnings: Why answers may be wrong; each link carries them.
+        check: Called before each search; raises to stop, as when the linker was closed.
+    """
+
+    collections: tuple[Collection, ...]
+    statistics: CollectionStatistics
+    stream: MentionStream
+    learned: LearnedNames
+    calibration: Calibration
+    warnings: tuple[str, ...]
+    check: Callable[[], None]
+
+    @classmethod
+    def of(
+        cls,
+        location: str,
+        collections: Sequence[Collection],
+        encoder: Encoder,
+        *,
+        calibration: Calibration | None = None,
+        threshold: float | None = None,
+        model: RankingModel | None = None,
+        reranker: Reranker | None = None,
+        check: Callable[[], None] = lambda: None,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> LinkerState:
+        """The state of collections as they are now; arguments and errors as for `EntityLinker`.
+
+        Args:
+            location: Their store.
+            check: As the attribute.
+            cache_bytes: Bytes of mentions that are remembered.
+        """
+        for collection in collections:
+            collection.manifest.check_model(encoder.info)
+        stored = common_calibration(collections)
+        chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
+        statistics = CollectionStatistics(collections)
+        statistics.targets()  # raises now if a collection is damaged
+        model = model or (None if stored is None else model_of(stored)) or shipped_model()
+        cache = MentionCache(cache_bytes)
+        return cls(
+            tuple(collections),
+            statistics,
+            MentionStream(encoder, statistics, model, baseline_similarity(encoder), reranker, cache),
+            LearnedNames(location, collections),
+            chosen if threshold is None else replace(chosen, threshold=threshold),
+            incomplete_warnings(collections),
+            check,
+        )
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model that encodes mentions."""
+        return self.stream.encoder
+
+    def edited(self) -> None:
+        """Forget what an edit may have changed."""
+        self.statistics.invalidate()
+        self.learned.forget_points()
+
+    def check_types(self, types: Sequence[str]) -> None:
+        """Raise UnknownTypeError if no entity has one of the types."""
+        self.stream.link_query(LinkOptions(types=types))
+
+    def score_batch(
+        self, mentions: Iterable[str], options: LinkOptions, exclude: Exclude | None = None
+    ) -> Iterator[ScoredMention]:
+        """Candidates of many mentions; see `EntityLinker.score_batch`."""
+        return self.stream.score(iter(mentions), self.stream.link_query(options), exclude, self.check)
+
+    def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
+        """Links of mentions, in their context if there is one."""
+        link_query = self.stream.link_query(options)  # raises now, not with the first mention
+        if options.context is not None:
+            in_context = score_in_context(self, mentions, options.context, options)
+            return (self.decide_in_document(one.scored, one.learned, options) for one in in_context)
+        if options.limit is not None or self.stream.reranker is not None:  # candidates are asked for, or reranked
+            scored = self.score_batch(mentions, options)
+        else:
+            slope = self.calibration.slope
+            scored = self.stream.score_for_links(iter(mentions), link_query, self.check, slope=slope)
+        calibration, threshold = self.calibration.with_bias(options.nil_bias), self._threshold(options)
+        return (self._warned(self.learned.decide(one, calibration, options, threshold)) for one in scored)
+
+    def link_batch(self, mentions: Iterable[str], **options: Unpack[LinkKeywords]) -> Iterator[Link]:
+        """The same with the options as keywords."""
+        return self.links(mentions, LinkOptions(**options))
+
+    def _threshold(self, options: LinkOptions) -> float:
+        return self.calibration.threshold if options.threshold is None else options.threshold
+
+    def _warned(self, link: Link) -> Link:
+        return replace(link, warnings=self.warnings) if self.warnings else link
+
+    def learned_in_document(self, scored: ScoredMention, options: LinkOptions) -> LearnedMention | None:
+        """What was learned of a mention of a document; None if nothing was."""
+        return self.learned.in_document(scored, self.calibration, options)
+
+    def decide_in_document(self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions) -> Link:
+        """The link of a mention that its document scored."""
+        threshold = self._threshold(options)
+        return self._warned(self.learned.decide_in_document(scored, learned, self.calibration, options, threshold))
+
+    def passages(self, text: str) -> Passages:
+        """The passages of a text, which are compared with entities."""
+        return Passages(text, self._vectors, self._name_vectors)
+
+    def _vectors(self, texts: Sequence[str]) -> FloatArray:
+        """Vectors of texts, (n, dim), L2-normalised; zeros for one without any known character."""
+        encoded = self.encoder.encode(list(texts))
+        return np.where(encoded.encodable[:, None], encoded.vectors, 0).astype(np.float64)
+
+    def _name_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
+        """Vectors of the canonical names of entities, (n, dim); zeros without one."""
+        vectors = np.zeros((len(points), self.encoder.info.dim))
+        for collection in self.collections:
+            rows = [i for i, point in enumerate(points) if point.kb == collection.manifest.kb]
+            if rows:
+                vectors[rows] = collection.canonical_vectors([points[i] for i in rows])
+        return vectors
+
+    def name_case(self) -> NameCase:
+        """How the collections write their names."""
+        return self.statistics.name_case()
+
+    def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that are, letter for letter, names of an entity (of one of the types, if given)."""
+        return names_in(self.collections, names, types)
+
+    def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that are names but for case, spaces and punctuation."""
+        return spelled_in(self.collections, self.encoder.info.dim, names, types)
+
+    def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
+        """The annotations of blocks of texts (`mention_detection.blocks`), in order."""
+        if options.document:
+            return (self._annotate_document(block, options) for block in blocks)
+        return annotate_blocks(self, blocks, options)
+
+    def _annotate_document(self, block: Block, options: AnnotateOptions) -> list[Annotation]:
+        """The mentions of a text, found one by one and linked together."""
+        spans: Sequence[GivenSpan] | None = block.spans
+        if spans is None:
+            alone = replace(options, document=False, include_nil=True, assertions=(), markup=None, offsets="characters")
+            spans = [(found.start, found.end) for found in annotate(self, block.text, alone)]
+        chosen = LinkOptions(options.types, threshold=options.least_probability, on_tie=options.on_tie)
+        linked = link_document(self, block.text, spans, chosen)
+        kept = [one for one in linked if options.include_nil or one.link.entity_id is not None]
+        return finished(block, kept, options)
+
+
+class Lifetime:
+    """Guards the uses of an object that another thread may close meanwhile.
+
+    There is no lock: a use that runs while another thread closes may finish, or may fail somewhere in the store. In
+    the second case the guard replaces the store's error with `LinkerClosedError`.
+
+    Args:
+        names: Names of the open collections, for the error.
+        is_read_only: Whether edits are refused.
+
+    Attributes:
+        reloading: Held while the collections are opened again.
+    """
+
+    def __init__(self, names: Sequence[str], *, is_read_only: bool = False) -> None:
+        self._names = list(names)
+        self._is_closed = False
+        self.is_read_only = is_read_only
+        self.reloading = threading.Lock()
+
+    def end(self) -> bool:
+        """Mark as closed; returns False if it was closed already."""
+        was_open = not self._is_closed
+        self._is_closed = True
+        return was_open
+
+    def check(self) -> None:
+        """Raise `LinkerClosedError` if closed."""
+        if self._is_closed:
+            raise LinkerClosedError(self._names)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Guard one use."""
+        self.check()
+        try:
+            yield
+        except LinkerClosedError:
+            raise
+        except Exception:
+            self.check()
+            raise
+
+    @contextmanager
+    def in_edit(self) -> Iterator[None]:
+        """Guard one edit. Raises ReadOnlyError if the linker is read-only."""
+        with self.in_use():
+            if self.is_read_only:
+                raise ReadOnlyError(self._names, "adding, deleting and learning")
+            yield
+
+    def while_open(self, answers: Iterator[T]) -> Iterator[T]:
+        """Yield answers until closed; then raise."""
+        with self.in_use():
+            for answer in answers:
+                self.check()
+                yield answer
