@@ -27,7 +27,6 @@ from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.child_process import (
     COMPACT,
-    COUNT,
     FAILED,
     FINISH,
     FLUSH,
@@ -108,7 +107,6 @@ def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until one of them ends this child, or the parent has closed the pipe."""
     actions: dict[bytes, Callable[[], Answer]] = {
         FLUSH: load.flush,
-        COUNT: load.count,
         COMPACT: load.compact,
         FINISH: load.close,
     }
