@@ -6,6 +6,7 @@ compacts it and exits, and the next child starts with little memory.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -64,7 +65,7 @@ class EdgeWriter:
         batches = check_points(points, vectors, encodable, dim=self._folder.manifest.dim)
         with self._working():
             for batch in batches:
-                packed = batch.pack()
+                packed = pickle.dumps(batch, protocol=pickle.HIGHEST_PROTOCOL)
                 self._acknowledge()
                 (self._child or self._start_child()).send(POINTS, packed)
                 self._n_sent = len(batch)

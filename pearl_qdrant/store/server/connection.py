@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -22,6 +22,7 @@ from pearl_qdrant.errors import (
     PearlQdrantError,
     SettingsError,
     StoreClosedError,
+    StoreError,
     StoreRejectedError,
 )
 from pearl_qdrant.settings import OLDEST_SERVER, TESTED_SERVER
@@ -100,7 +101,6 @@ class Connection:
         *,
         collection: str | None = None,
         cancelled: threading.Event | None = None,
-        on_wait: Callable[[], None] = lambda: None,
     ) -> T:
         """Run a request of the client, with retries where these can help.
 
@@ -108,7 +108,6 @@ class Connection:
             request: Calls the client; must be safe to repeat.
             collection: Name of the collection, for the error.
             cancelled: Once set, stops waits and retries.
-            on_wait: Called before each wait for a server that is busy or does not answer.
 
         Raises:
             StoreError: If the request failed; translated from the client's error.
@@ -120,7 +119,7 @@ class Connection:
             raise StoreClosedError(f"The store {self.location} was closed. Open it again.")
         if not self._is_checked:
             self._check_version()
-        return self._call(request, collection=collection, cancelled=cancelled, on_wait=on_wait)
+        return self._call(request, collection=collection, cancelled=cancelled)
 
     def _call(
         self,
@@ -128,12 +127,7 @@ class Connection:
         *,
         collection: str | None = None,
         cancelled: threading.Event | None = None,
-        on_wait: Callable[[], None] = lambda: None,
     ) -> T:
-        def report(error: BaseException, tries: int, seconds: float) -> None:
-            on_wait()
-            self._log_waiting(error, tries, seconds)
-
         try:
             result = self._retry.call(
                 request,
@@ -141,7 +135,7 @@ class Connection:
                 retry_after=server_errors.retry_after_s,
                 is_unreachable=server_errors.is_unreachable,
                 needs_no_wait=server_errors.needs_no_wait,
-                on_wait=report,
+                on_wait=self._log_waiting,
                 cancelled=cancelled,
             )
         except PearlQdrantError:
@@ -193,7 +187,6 @@ class Connection:
         collection: str,
         read: Callable[[bytes], T],
         cancelled: threading.Event | None = None,
-        on_wait: Callable[[], None] = lambda: None,
     ) -> T:
         """Send a request as plain JSON: with qdrant-client's errors, but without its models.
 
@@ -204,7 +197,7 @@ class Connection:
             collection: Name of the collection.
             read: Turns the answer's body into the result; a ValueError or RecursionError means that the answer has
                 another form.
-            cancelled, on_wait: As in `call`.
+            cancelled: As in `call`.
 
         Raises:
             StoreError: As `call`.
@@ -219,7 +212,7 @@ class Connection:
             except (ValueError, RecursionError) as error:
                 raise ResponseHandlingException(error) from error
 
-        return self.call(request, collection=collection, cancelled=cancelled, on_wait=on_wait)
+        return self.call(request, collection=collection, cancelled=cancelled)
 
     def request(
         self,
@@ -328,11 +321,9 @@ class Connection:
 
     def _existing(self) -> list[str]:
         """Return the names for the message of a missing collection; none if the server does not answer."""
-        try:
-            answer = self._retry.call(self.client.get_collections, server_errors.is_transient)
-        except server_errors.CLIENT_ERRORS:
-            return []
-        return sorted(collection.name for collection in answer.collections)
+        with suppress(StoreError):
+            return self.collections()
+        return []
 
 
 def connect(
