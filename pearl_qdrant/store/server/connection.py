@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from pearl_qdrant.errors import (
@@ -89,8 +89,7 @@ class Connection:
         self.guard = ProcessGuard(f"The store {self.location}")
         self._last_logged: float | None = None
         self._waiting_lock = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
-        self._threads_lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(_SEARCH_THREADS, thread_name_prefix="pearl-qdrant-search")
 
     def __repr__(self) -> str:
         return f"Connection({self.location!r})"
@@ -171,12 +170,7 @@ class Connection:
 
     def map(self, do: Callable[[A], T], items: Sequence[A]) -> Iterable[T]:
         """Return the result of `do` for each item, in order. A few run at the same time: it is mostly waiting."""
-        if len(items) < 2:
-            return map(do, items)
-        with self._threads_lock:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(_SEARCH_THREADS, thread_name_prefix="pearl-qdrant-search")
-            return self._threads.map(do, items)
+        return map(do, items) if len(items) < 2 else self._threads.map(do, items)
 
     def call_rest(
         self,
@@ -305,6 +299,10 @@ class Connection:
         if release > tested:
             _log.warning("Qdrant at %s is %s; this program was tested with %s", self.location, found, TESTED_SERVER)
 
+    def info(self, physical: str) -> models.CollectionInfo:
+        """Return what the server says of a collection, by its own name for it."""
+        return self.call(lambda: self.client.get_collection(physical), collection=physical)
+
     def collections(self) -> list[str]:
         """Return the names of all collections, sorted."""
         answer = self.call(self.client.get_collections)
@@ -313,8 +311,7 @@ class Connection:
     def close(self) -> None:
         """Close all connections, in the process that made them."""
         if self.guard.is_owner and not self._closed:
-            if self._threads is not None:
-                self._threads.shutdown(wait=True, cancel_futures=True)
+            self._threads.shutdown(wait=True, cancel_futures=True)
             self.client.close()
             self._http.close()
         self._closed = True
