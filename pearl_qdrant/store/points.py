@@ -56,9 +56,8 @@ def predicted_types(encoded: Encoded) -> list[PredictedType]:
     if encoded.type_probabilities is None:
         return [_NO_TYPE] * len(encodable)
     types = predict_types(encoded.type_probabilities)
-    columns = types.phrase_types, types.lexical_classes, types.predicted_types, types.type_probabilities
-    rows = zip(encodable, *columns, strict=True)
-    return [PredictedType(*kind) if is_encodable else _NO_TYPE for is_encodable, *kind in rows]
+    kinds = zip(types.phrase_types, types.lexical_classes, types.predicted_types, types.type_probabilities, strict=True)
+    return [PredictedType(*kind) if ok else _NO_TYPE for ok, kind in zip(encodable, kinds, strict=True)]
 
 
 def _point(kb: str, entity: Entity, name: str, kind: PredictedType = _NO_TYPE) -> NamePoint:

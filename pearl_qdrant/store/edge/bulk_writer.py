@@ -93,8 +93,8 @@ class EdgeWriter:
         try:
             yield
         except BaseException as error:
-            is_ours = isinstance(error, PearlQdrantError)
-            self._error = error if is_ours else StoreError(f"Writing to '{self._folder.name}' was stopped: {error!r}")
+            stopped = StoreError(f"Writing to collection '{self._folder.name}' was stopped: {error!r}")
+            self._error = error if isinstance(error, PearlQdrantError) else stopped
             self._kill_child()
             raise
 
