@@ -10,22 +10,20 @@ from typing import BinaryIO
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file: a reader sees the old content or the new one, also if this process or the machine crashes."""
-    temporary = path.with_name(f".{path.name}.new")
-    # It may be left from a process that died, or be somebody's link to another file.
-    temporary.unlink(missing_ok=True)
-    with temporary.open("x", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
+    _replace(path, [text], errors="strict")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines of any length to a file that is replaced when all is written and on the disk."""
+    """Write lines of any length, which may hold lone surrogates, as `write_atomically` does."""
+    _replace(path, (f"{line}\n" for line in lines), errors="surrogatepass")
+
+
+def _replace(path: Path, texts: Iterable[str], *, errors: str) -> None:
     temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-        file.writelines(f"{line}\n" for line in lines)
+    # It may be left from a process that died, or be somebody's link to another file.
+    temporary.unlink(missing_ok=True)
+    with temporary.open("x", encoding="utf-8", errors=errors, newline="") as file:
+        file.writelines(texts)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

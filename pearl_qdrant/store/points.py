@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,32 +34,50 @@ def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) 
     Returns:
         n points.
     """
-    typed = None if encoded.type_probabilities is None else predict_types(encoded.type_probabilities)
+    kinds = predicted_types(encoded)
+    return [_point(kb, entity, name, kind) for (entity, name), kind in zip(names, kinds, strict=True)]
+
+
+class PredictedType(NamedTuple):
+    """What the type head says of a name; the fields are those of `NamePoint`."""
+
+    phrase_type: str | None = None
+    lexical_class: str | None = None
+    predicted_type: str | None = None
+    type_probability: float | None = None
+
+
+_NO_TYPE = PredictedType()
+
+
+def predicted_types(encoded: Encoded) -> list[PredictedType]:
+    """What the type head says of each row: n types, without any for an unencodable name, of which it saw no letter."""
     encodable = encoded.encodable.tolist()
-    points: list[NamePoint] = []
-    for row, (entity, name) in enumerate(names):
-        # A name without a dense vector has no phrase type either: the head saw none of its letters.
-        kind = typed if typed is not None and encodable[row] else None
-        points.append(
-            NamePoint(
-                kb=kb,
-                entity_id=entity.entity_id,
-                name=name,
-                canonical_name=entity.canonical_name,
-                is_canonical=name == entity.canonical_name,
-                kb_types=entity.kb_types,
-                types=entity.types,
-                description=entity.description,
-                phrase_type=kind.phrase_types[row] if kind else None,
-                lexical_class=kind.lexical_classes[row] if kind else None,
-                predicted_type=kind.predicted_types[row] if kind else None,
-                type_probability=kind.type_probabilities[row] if kind else None,
-                popularity=entity.popularity,
-                language=entity.languages.get(name),
-                extra=entity.extra,
-            )
-        )
-    return points
+    if encoded.type_probabilities is None:
+        return [_NO_TYPE] * len(encodable)
+    types = predict_types(encoded.type_probabilities)
+    kinds = zip(types.phrase_types, types.lexical_classes, types.predicted_types, types.type_probabilities, strict=True)
+    return [PredictedType(*kind) if ok else _NO_TYPE for ok, kind in zip(encodable, kinds, strict=True)]
+
+
+def _point(kb: str, entity: Entity, name: str, kind: PredictedType = _NO_TYPE) -> NamePoint:
+    return NamePoint(
+        kb=kb,
+        entity_id=entity.entity_id,
+        name=name,
+        canonical_name=entity.canonical_name,
+        is_canonical=name == entity.canonical_name,
+        kb_types=entity.kb_types,
+        types=entity.types,
+        description=entity.description,
+        phrase_type=kind.phrase_type,
+        lexical_class=kind.lexical_class,
+        predicted_type=kind.predicted_type,
+        type_probability=kind.type_probability,
+        popularity=entity.popularity,
+        language=entity.languages.get(name),
+        extra=entity.extra,
+    )
 
 
 def is_same_point(first: NamePoint, second: NamePoint) -> bool:
@@ -86,22 +105,7 @@ def names_of(entities: Iterable[Entity]) -> Iterator[tuple[Entity, str]]:
 
 def plain_points(kb: str, entities: Iterable[Entity]) -> list[NamePoint]:
     """Make one point for each name of each entity, without phrase types."""
-    return [
-        NamePoint(
-            kb=kb,
-            entity_id=entity.entity_id,
-            name=name,
-            canonical_name=entity.canonical_name,
-            is_canonical=name == entity.canonical_name,
-            kb_types=entity.kb_types,
-            types=entity.types,
-            description=entity.description,
-            popularity=entity.popularity,
-            language=entity.languages.get(name),
-            extra=entity.extra,
-        )
-        for entity, name in names_of(entities)
-    ]
+    return [_point(kb, entity, name) for entity, name in names_of(entities)]
 
 
 def entity_from_points(points: Sequence[NamePoint]) -> Entity:

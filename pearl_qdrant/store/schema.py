@@ -144,31 +144,23 @@ class NamePoint:
         return payload
 
     @classmethod
-    def from_payload(cls, payload: Mapping[str, Any] | None, collection: str) -> NamePoint:
-        """Read a payload back.
+    def from_json(cls, payload: bytes | msgspec.Raw, collection: str) -> NamePoint:
+        """Read a payload back from a server's bytes.
 
         Raises:
             ManifestError: If it was not written by pearl-qdrant.
         """
-        given = dict(payload or {})
-        try:
-            parsed = msgspec.convert(given, _Payload)
-        except msgspec.ValidationError as error:
-            raise ManifestError(collection, f"the payload of a point is not valid: {error}") from error
-        extra = {key: str(value) for key, value in given.items() if key not in OWN_FIELDS}
-        return cls(**msgspec.structs.asdict(parsed), extra=extra)
-
-    @classmethod
-    def from_json(cls, payload: bytes | msgspec.Raw, collection: str) -> NamePoint:
-        """Read a payload back from a server's bytes. Raises as `from_payload`."""
         try:
             try:
                 *fields, _ = msgspec.structs.astuple(_read_plain(payload))
+                return cls(*fields)
             except msgspec.ValidationError:  # it has extra fields, or was not written by pearl-qdrant
-                return cls.from_payload(msgspec.json.decode(payload), collection)
+                given = msgspec.json.decode(payload)
+                parsed = msgspec.convert(given, _Payload)
         except (ValueError, RecursionError) as error:
             raise ManifestError(collection, f"the payload of a point is not valid: {error}") from error
-        return cls(*fields)
+        extra = {key: str(value) for key, value in given.items() if key not in OWN_FIELDS}
+        return cls(**msgspec.structs.asdict(parsed), extra=extra)
 
 
 class _Payload(msgspec.Struct, gc=False):

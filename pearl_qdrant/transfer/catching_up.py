@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
-from pearl_qdrant.encoder.type_head import predict_types
+from pearl_qdrant.store.points import predicted_types
 from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.transfer.inventory import Inventory
@@ -121,15 +121,5 @@ def retyped(points: Sequence[NamePoint], encoded: Encoded) -> list[NamePoint]:
         points: n points.
         encoded: n rows; without type probabilities, and for a name without a vector, no type is predicted.
     """
-    typed = None if encoded.type_probabilities is None else predict_types(encoded.type_probabilities)
-    kinds = [typed if typed is not None and ok else None for ok in np.asarray(encoded.encodable).tolist()]
-    return [
-        replace(
-            point,
-            phrase_type=kind.phrase_types[row] if kind else None,
-            lexical_class=kind.lexical_classes[row] if kind else None,
-            predicted_type=kind.predicted_types[row] if kind else None,
-            type_probability=kind.type_probabilities[row] if kind else None,
-        )
-        for row, (point, kind) in enumerate(zip(points, kinds, strict=True))
-    ]
+    kinds = predicted_types(encoded)
+    return [replace(point, **kind._asdict()) for point, kind in zip(points, kinds, strict=True)]

@@ -11,11 +11,10 @@ Readers keep the version that they opened, with its model, until they reload.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,7 +25,7 @@ from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
-from pearl_qdrant.store.versions import Version
+from pearl_qdrant.store.versions import Version, new_version
 from pearl_qdrant.transfer.catching_up import BULK_NAMES, catch_up
 from pearl_qdrant.transfer.everyday import EverydayChange, compare_everyday
 from pearl_qdrant.transfer.inventory import Inventory
@@ -131,18 +130,26 @@ def reencode_collection(
         raise OptionError("max_fall", f"The mean may fall by 0 points or more, not by {max_fall}.")
     encoder = load_encoder(model, device=device)
     with use_store(store, wait_s=wait_s) as opened:
-        with _current(opened, name) as current:
+        with closing(opened.open(name, read_only=True)) as current:
             before = current.manifest
             if before.is_of(encoder.info):
                 return ReencodeResult(name, before.model, before.model, before.names, 0, None, False, 0.0, 0.0)
-        version = next((one for one in _others(opened, name) if _fits(one, encoder.info)), None)
-        if version is not None:
-            version_id = version.id
-        else:
-            version_id = _version_of(name, encoder.info)
-            _create(opened, before, encoder.info, version_id)
-        check = None if everyday is None else _Everyday(everyday, max_fall, _encoder_of(before, device))
-        return _Reencoding(opened, name, version_id, lambda: encoder, on_progress, check).run()
+        version = next((one.id for one in opened.versions.list(name) if _fits(one, encoder.info)), None)
+        if version is None:
+            version = new_version()
+            manifest = Manifest.for_model(
+                encoder.info,
+                collection=before.collection,
+                kb=before.kb,
+                kb_version=before.kb_version,
+                quantization=before.quantization,
+                type_map_version=before.type_map_version,
+            )
+            opened.versions.create(manifest, version=version, made_by="reencode").close()
+        work = _Reencoding(opened, name, version, lambda: encoder, on_progress)
+        if everyday is not None:
+            work.mentions, work.max_fall, work.encoder_before = everyday, max_fall, _encoder_of(before, device)
+        return work.run()
 
 
 def rollback_collection(
@@ -191,77 +198,35 @@ def _encoder_of(manifest: Manifest, device: str) -> Encoder:
     return encoder
 
 
-def _others(store: Store, name: str) -> Iterator[Version]:
-    return (one for one in store.versions.list(name) if not one.is_current)
-
-
 def _fits(version: Version, info: ModelInfo) -> bool:
     """Whether a version that is not current has vectors of this model, complete or not."""
     is_usable = version.mark.is_complete or version.mark.made_by == "reencode"
-    return is_usable and version.manifest is not None and version.manifest.is_of(info)
-
-
-def _version_of(name: str, info: ModelInfo) -> str:
-    """The id of a version of this model: the same for each call, so that a killed one is found again."""
-    text = "\0".join((name, info.weights_hash, str(info.dim), info.pooling, info.prefix))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
-def _create(store: Store, before: Manifest, info: ModelInfo, version: str) -> None:
-    manifest = Manifest.for_model(
-        info,
-        collection=before.collection,
-        kb=before.kb,
-        kb_version=before.kb_version,
-        quantization=before.quantization,
-        type_map_version=before.type_map_version,
-    )
-    store.versions.create(manifest, version=version, made_by="reencode").close()
-
-
-@contextmanager
-def _current(store: Store, name: str) -> Iterator[Collection]:
-    """The current version, open for reading for the block."""
-    collection = store.open(name, read_only=True)
-    try:
-        yield collection
-    finally:
-        collection.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Everyday:
-    """Everyday mentions with both models.
-
-    Attributes:
-        mentions: At most so many.
-        max_fall: By how many points the mean may fall.
-        encoder: The model of the version before.
-    """
-
-    mentions: int
-    max_fall: float
-    encoder: Encoder
-
-    def compare(self, current: Collection, target: Collection, encoder: Encoder) -> EverydayChange:
-        """Answer the mentions in both versions."""
-        current.manifest.check_model(self.encoder.info)
-        # The linker weighs n-grams by the rarities of a finished load; these do not depend on the model.
-        rarity = current.manifest.ngram_rarity
-        target.write_manifest(target.read_manifest().model_copy(update={"ngram_rarity": rarity}))
-        return compare_everyday((current, self.encoder), (target, encoder), self.mentions)
+    return is_usable and not version.is_current and version.manifest is not None and version.manifest.is_of(info)
 
 
 @dataclass(slots=True)
 class _Reencoding:
-    """Brings one version up to date with the current one, and switches to it."""
+    """Brings one version up to date with the current one, and switches to it.
+
+    Attributes:
+        store: The store.
+        name: The collection.
+        version: The version.
+        encoder: Returns its encoder.
+        on_progress: See `OnProgress`.
+        encoder_before: The model of the current version, to compare everyday mentions; None: they are not.
+        mentions: At most so many of them.
+        max_fall: By how many points the mean may fall.
+    """
 
     store: Store
     name: str
     version: str
     encoder: Callable[[], Encoder]
     on_progress: OnProgress
-    check: _Everyday | None = None
+    encoder_before: Encoder | None = None
+    mentions: int = EVERYDAY_MENTIONS
+    max_fall: float = 0.0
     _encoded: int = 0
     _token: str | None = field(default=None)
     _known: Inventory | None = field(default=None)  # what the version has after the last pass
@@ -276,9 +241,9 @@ class _Reencoding:
         try:
             before = self._catch_up(target, was_complete=was_complete)
             recall = None if was_complete and not self._encoded else self._check_sample(target)
-            everyday = self._check_everyday(target)
+            everyday = self._compare_everyday(target)
             started = time.perf_counter()
-            is_good = everyday is None or self.check is None or everyday.fall <= self.check.max_fall
+            is_good = everyday is None or everyday.fall <= self.max_fall
             names = self._switch(target) if is_good else target.count()
         finally:
             target.close()
@@ -286,12 +251,16 @@ class _Reencoding:
         seconds = now - start, now - started if is_good else 0.0
         return ReencodeResult(self.name, before, model, names, self._encoded, recall, is_good, *seconds, everyday)
 
-    def _check_everyday(self, target: Collection) -> EverydayChange | None:
+    def _compare_everyday(self, target: Collection) -> EverydayChange | None:
         """Answer everyday mentions in both versions, if asked for."""
-        if self.check is None:
+        if self.encoder_before is None:
             return None
-        with _current(self.store, self.name) as current:
-            return self.check.compare(current, target, self.encoder())
+        with closing(self.store.open(self.name, read_only=True)) as current:
+            current.manifest.check_model(self.encoder_before.info)
+            # The linker weighs n-grams by the rarities of a finished load; these do not depend on the model.
+            rarity = current.manifest.ngram_rarity
+            target.write_manifest(target.read_manifest().model_copy(update={"ngram_rarity": rarity}))
+            return compare_everyday((current, self.encoder_before), (target, self.encoder()), self.mentions)
 
     def _catch_up(self, target: Collection, *, was_complete: bool) -> str:
         """Do passes until little is left; returns the model of the current version.
@@ -299,7 +268,7 @@ class _Reencoding:
         A version that was current once, or was checked, has its graph: it is built again only for many new names.
         """
         for number in range(MOST_PASSES):
-            with _current(self.store, self.name) as current:
+            with closing(self.store.open(self.name, read_only=True)) as current:
                 check_complete([current])
                 self._token = current.state_token
                 found = catch_up(current, target, self.encoder, known=self._known, on_progress=self.on_progress)

@@ -172,7 +172,6 @@ def test_popularity_and_links_need_no_passages() -> None:
 @pytest.mark.parametrize(
     "mention, context, entity_id",
     [
-        ("RF", "The regression trees of the RF vote for a class.", "forest"),
         ("RF", "We grow an RF of a hundred trees, each on its own sample.", "forest"),
         ("RF", "The antenna sends an RF signal to the receiver.", "radio"),
         ("Jordan", "He was born in Amman, the capital of Jordan.", "country"),

@@ -6,23 +6,15 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from ingest.load.pipeline import overlap
-from pearl_qdrant.store.edge import bulk_writer as edge_bulk
-from pearl_qdrant.store.edge.child_process import Answer
-from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.schema import Manifest
 
 MOST_S = 120
 """Bounds a hang; what is waited for takes a moment on any machine."""
 
-_FILES = {edge_bulk.__file__, sys.modules[overlap.__module__].__file__, queue.__file__}
+_FILES = {sys.modules[overlap.__module__].__file__, queue.__file__}
 """Whose steps are interrupted; starting a thread cannot bear it anywhere in Python."""
 
 
@@ -60,51 +52,6 @@ def ends(work: Callable[[], None], *, after: int) -> bool:
     thread.join(MOST_S)
     assert not thread.is_alive(), f"interrupted at step {after}, it hangs"
     return interrupted
-
-
-class _Child:
-    """Stands for the writing process."""
-
-    def __init__(self, job: object) -> None:
-        pass
-
-    def receive_answer(self) -> Answer:
-        return {"points": 0}
-
-    def request(self, kind: bytes, body: bytes = b"") -> Answer:
-        return {"points": 0, "compact_after": 10}
-
-    def end(self) -> None:
-        pass
-
-    kill = end
-
-
-@pytest.mark.slow
-def test_an_interrupt_never_leaves_a_writer_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flush that is interrupted at any step is followed by a clean end."""
-    monkeypatch.setattr(edge_bulk, "EdgeProcess", _Child)
-    manifest = Manifest(collection="toy", kb="toy", model="m", weights_hash="sha256:0", dim=8, has_head=False)
-    collection = EdgeStore(tmp_path).create(manifest)
-    assert isinstance(collection, EdgeCollection)
-    writer = collection.writer()
-
-    def flush() -> None:
-        for _ in range(3):
-            writer.flush()
-
-    step = 1
-    while True:
-        writer.__enter__()
-        was_interrupted = ends(flush, after=step)
-        closing = threading.Thread(target=writer.__exit__, args=(None, None, None), daemon=True)
-        closing.start()
-        closing.join(MOST_S)
-        assert not closing.is_alive(), f"interrupted at step {step}, the writer hangs"
-        if not was_interrupted:
-            break
-        step += 1
-    assert step > 10
 
 
 def test_an_interrupt_never_leaves_a_producer_waiting() -> None:

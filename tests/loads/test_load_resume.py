@@ -30,9 +30,6 @@ from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.server.store import ServerStore
 
-MOST_S = 60
-"""Bounds a hang; what is waited for takes a moment on any machine."""
-
 
 @pytest.mark.parametrize("step_s, n_flushes", [(0.0, 1), (4.0, 2), (11.0, 6)])
 def test_the_store_is_flushed_every_ten_seconds(
@@ -59,7 +56,7 @@ def test_the_store_is_flushed_every_ten_seconds(
 
 
 class _Busy:
-    """Stands for a writing process that is compacting: it answers when it is killed."""
+    """Stands for a writing process that is compacting: it answers nothing more."""
 
     def __init__(self, job: object) -> None:
         self.killed = threading.Event()
@@ -68,11 +65,8 @@ class _Busy:
     def receive_answer(self) -> Answer:
         return {"points": 0}
 
-    def request(self, kind: bytes, body: bytes = b"") -> Answer:
-        asked.set()
+    def send(self, kind: bytes, body: bytes = b"") -> None:
         assert kind == POINTS
-        assert self.killed.wait(MOST_S)
-        raise bulk_writer.StoreError("killed")
 
     def end(self) -> None:
         pass
@@ -82,17 +76,14 @@ class _Busy:
 
 
 children: list[_Busy] = []
-asked = threading.Event()
 
 
 def test_a_stopped_load_does_not_wait_for_a_compaction(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writing process is killed if it does not end soon; what it had acknowledged is kept."""
+    """The writing process is killed; what it had acknowledged is kept."""
     monkeypatch.setattr(bulk_writer, "EdgeProcess", _Busy)
-    monkeypatch.setattr(bulk_writer, "STOP_S", 0.0)
     children.clear()
-    asked.clear()
     manifest = Manifest.for_model(encoder.info, collection="toy", kb="toy")
     collection = EdgeStore(tmp_path).create(manifest)
     encoded: Encoded = encoder.encode(["one"])
@@ -102,7 +93,6 @@ def test_a_stopped_load_does_not_wait_for_a_compaction(
         points = name_points("toy", [(Entity("1", "one"), "one")], encoded)
         with writer:
             writer.write(points, encoded.vectors, encoded.encodable)
-            assert asked.wait(MOST_S)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_read_is_reported(store: EdgeStore, monkeypatch:
     monkeypatch.setattr("pearl_qdrant.store.edge.store._is_collection", refuse)
 
     for act in (store.open, store.delete):
-        with pytest.raises(StoreError, match=r"'toy' cannot be looked up in .*Permission denied.*as the store"):
+        with pytest.raises(StoreError, match=r"cannot be read.*Permission denied.*as the store"):
             act("toy")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +19,6 @@ from soak_process import Ended, Run
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.store.edge import child_process as edge_process
-from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
@@ -84,33 +82,6 @@ def test_a_disk_that_something_else_fills_stops_a_load_and_loses_nothing(chain: 
 
     assert ended.counts()["resumed_at"], "it did not begin anew"
     assert chain.check() == Difference()
-
-
-OPEN = """
-import sys
-from pathlib import Path
-from pearl_qdrant.store.edge.shard import load_shard
-load_shard(Path(sys.argv[1]), "toy").close()
-"""
-
-
-def test_opening_on_a_full_tmpfs_is_a_clear_error(disk: Path) -> None:
-    """Edge reads files with holes, which takes space in a tmpfs: without space I get an error and no killed process."""
-    shard = disk / "shard"
-    edge_shard.create_shard(shard, 8)
-    assert edge_shard.is_in_memory(shard)
-    assert not edge_shard.is_in_memory(Path("/proc/self"))
-    ballast = fill(disk)
-    with ballast.open("r+b") as file:  # more than is asked for everywhere, less than the holes
-        file.truncate(ballast.stat().st_size - 2 * edge_shard.OPEN_BYTES)
-
-    told = subprocess.run([sys.executable, "-c", OPEN, str(shard)], capture_output=True, text=True, check=False)
-
-    assert told.returncode == 1, told.returncode
-    assert "StoreFullError: No space left for collection 'toy' (a file system in memory" in told.stderr
-    ballast.unlink()
-    again = subprocess.run([sys.executable, "-c", OPEN, str(shard)], capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
 
 
 def test_a_collection_is_locked_on_a_full_disk_too(disk: Path) -> None:

@@ -257,14 +257,13 @@ def test_numbers_of_numpy_are_stored_as_numbers(store: EdgeStore) -> None:
     assert type(collection.find(names=["a"], limit=1)[0].type_probability) is float
 
 
-def test_a_batch_survives_packing() -> None:
-    """A batch arrives unchanged in the child process."""
+def test_points_are_cut_into_batches() -> None:
+    """Batches have the points in their order, and zeros for a name without a vector."""
     points, vectors, encodable = many(1500, dim=3)
     encodable[7] = False
     vectors[7] = np.nan
 
-    batches = edge_points.check_points(points, vectors, encodable, dim=3)
-    first, second = [edge_points.PointBatch.unpack(batch.pack()) for batch in batches]
+    first, second = edge_points.check_points(points, vectors, encodable, dim=3)
 
     assert (len(first), len(second)) == (1000, 500)
     assert first.ids == [point.id for point in points[:1000]]

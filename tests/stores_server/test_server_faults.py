@@ -181,18 +181,17 @@ def test_retry_after_is_kept_up_to_a_limit(double: QdrantDouble, collection: Ser
 
 
 def test_retry_after_is_read_in_all_its_forms(double: QdrantDouble) -> None:
-    """The header may have seconds, a date, or neither."""
-    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    """The header may have seconds; a date or another text is no wait."""
     client = QdrantClient(url=double.url, check_compatibility=False)
     read = []
     for value in ("7", "Thu, 01 Jan 2026 00:00:09 GMT", "soon", None):
         double.faults = [Fault("status", match=ANY, status=429, retry_after=value)]
         with pytest.raises(Exception) as caught:  # noqa: PT011  the client's errors have no common base
             client.get_collections()
-        read.append(retry_after_s(caught.value, now))
+        read.append(retry_after_s(caught.value))
     client.close()
 
-    assert read == [7.0, 9.0, None, None]
+    assert read == [7.0, None, None, None]
 
 
 def test_waits_grow_and_are_jittered() -> None:

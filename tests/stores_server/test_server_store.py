@@ -113,16 +113,6 @@ def test_missing_payload_indexes_are_explained_and_repaired(double: QdrantDouble
     assert collection.search(points_of(1)[1], limit=1, types=("ORG",)) == [[]]
 
 
-def test_a_server_without_metadata_is_refused_and_left_clean(double: QdrantDouble, store: ServerStore) -> None:
-    """On a server too old to store the manifest, no collection is left."""
-    double.keeps_metadata = False
-
-    with pytest.raises(StoreRejectedError, match=r"1\.16"):
-        store.create(manifest_of())
-
-    assert store.collections() == []
-
-
 def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: ServerStore) -> None:
     """A web server that is not Qdrant is recognised at the first try."""
     double.faults = [Fault("status", match=ANY, status=200), Fault("status", match=ANY, status=404, error="nope")]

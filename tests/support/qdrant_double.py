@@ -40,7 +40,6 @@ class QdrantDouble:
         max_points, max_bytes: A larger upsert is answered with 413.
         optimizer_polls: The optimizer is busy for this many polls after indexing is switched on.
         optimizer_error: Error that the optimizer reports.
-        keeps_metadata: Whether it stores metadata at all; servers before 1.16 do not.
         version, read_only, cluster, replica_states: Facts that it reports about itself and replicas on another node.
         cluster_state: Nodes and shards; `cluster` is reported in place of its status if it is set.
         snapshots, shard_snapshots: Backups by name.
@@ -80,7 +79,6 @@ class QdrantDouble:
         self.max_bytes: int | None = None
         self.optimizer_polls = 0
         self.optimizer_error: str | None = None
-        self.keeps_metadata = True
         self.snapshots: dict[str, bytes] = {}
         self.shard_snapshots: dict[str, bytes] = {}
         self.segment_version: str | None = None

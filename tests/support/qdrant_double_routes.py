@@ -106,8 +106,6 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
     info["config"]["optimizer_config"].update(config)
     created, params = double.created.get(name, {}), info["config"]["params"]
     params["replication_factor"] = created.get("replication_factor") or double.cluster_state.replicas
-    if not double.keeps_metadata:
-        info["config"].pop("metadata", None)
     if double.limits:
         info["config"]["strict_mode_config"] = {"enabled": True, **double.limits}
     if double.optimizer_error is not None:

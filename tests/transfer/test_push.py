@@ -26,8 +26,6 @@ from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.points import is_same_point
 from pearl_qdrant.store.rows import pack_rows
 from pearl_qdrant.store.server import upload
-from pearl_qdrant.store.server.limits import Limits
-from pearl_qdrant.store.server.points import check_points
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
@@ -207,21 +205,6 @@ def test_a_push_of_something_else_begins_anew(
 def die() -> None:
     """End like a killed process."""
     raise KeyboardInterrupt
-
-
-def test_a_busy_server_gets_fewer_requests_at_once(server: ServerStore, double: QdrantDouble) -> None:
-    """As many requests are in flight as the server takes: with each answer that it is busy, half of them."""
-    uploader = Uploader(server.connection, fill(server, 10).physical, Limits())
-    points, vectors, flags = many(4, start=100)
-    checked = check_points(points, vectors, flags, dim=8)
-    found = [uploader.in_flight]
-    for fault in (Fault("status", status=429), Fault("status", status=503), None):
-        double.faults = [fault] if fault else []
-        uploader.send(checked)
-        found.append(uploader.in_flight)
-
-    assert found == [4, 2, 1, 1]
-    assert server.open(NAME).count() == 14
 
 
 def test_a_refused_push_leaves_nothing(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:

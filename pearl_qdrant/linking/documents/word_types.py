@@ -9,8 +9,7 @@ English Wikipedia.
 
 Vectors of the passages of a document, compared with those of entities.
 
-A passage is the words around a mention, which its own first word would only make like its names. Mentions that are near
-each other share one.
+A passage is a mention with the words around it. Mentions that are near each other share one.
 """
 
 from __future__ import annotations
@@ -204,9 +203,11 @@ class Passages:
         return found
 
     def _around(self, word: int) -> str:
-        """The words around one of them, without it; the text, if it has no others."""
-        near = [i for i in range(max(0, word - WORDS), min(len(self._starts), word + WORDS + 1)) if i != word]
-        return " ".join(self._text[self._starts[i] : self._ends[i]] for i in near) or self._text
+        """The words around one of them."""
+        if not self._starts:
+            return self._text
+        first, last = max(0, word - WORDS), min(len(self._starts) - 1, word + WORDS)
+        return " ".join(self._text[self._starts[first] : self._ends[last]].split())
 
 
 def _key(point: NamePoint) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import pickle
 import select
 import signal
 import sys
@@ -27,7 +28,6 @@ from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.child_process import (
     COMPACT,
-    COUNT,
     FAILED,
     FINISH,
     FLUSH,
@@ -76,7 +76,7 @@ class ShardLoad:
         """Write one batch; return how many points a child may write before it must compact."""
         job = self._job
         edge_shard.check_space(self._path, job.collection)
-        batch = PointBatch.unpack(packed)
+        batch: PointBatch = pickle.loads(packed)  # noqa: S301 - our own parent packed it
         edge_shard.upsert(self._shard, batch)
         self._growing_bytes += len(packed)
         if self._has_indexes and not job.has_graph and self._shard.info().points_count > job.small_points:
@@ -108,7 +108,6 @@ def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until one of them ends this child, or the parent has closed the pipe."""
     actions: dict[bytes, Callable[[], Answer]] = {
         FLUSH: load.flush,
-        COUNT: load.count,
         COMPACT: load.compact,
         FINISH: load.close,
     }

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -27,8 +28,8 @@ from pearl_qdrant.store.schema import Quantization
 
 MODULE = "pearl_qdrant.store.edge.child_main"
 
-POINTS, FLUSH, COUNT, COMPACT, FINISH = b"P", b"F", b"N", b"C", b"E"
-"""Requests: write a batch; flush; count points; compact, flush and exit; flush and exit."""
+POINTS, FLUSH, COMPACT, FINISH = b"P", b"F", b"C", b"E"
+"""Requests: write a batch; flush; compact, flush and exit; flush and exit."""
 
 OK, FAILED = b"+", b"!"
 
@@ -147,23 +148,23 @@ class EdgeProcess:
             raise _error_from(answer, self._job.collection)
         return answer
 
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        """Send a request, whose answer is to be received."""
+        assert self._process.stdin is not None
+        with suppress(OSError):  # the child has exited; it may have sent an error before
+            send(self._process.stdin, kind, body)
+
     def request(self, kind: bytes, body: bytes = b"") -> Answer:
         """Send a request and wait for its answer; errors as in `receive_answer`."""
-        assert self._process.stdin is not None
-        try:
-            send(self._process.stdin, kind, body)
-        except OSError:  # the child has exited; it may have sent an error before
-            return self.receive_answer()
+        self.send(kind, body)
         return self.receive_answer()
 
     def end(self) -> None:
         """Close the pipes and wait: the child then flushes and exits. If it does not, it is killed."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                try:
+                with suppress(OSError):  # data that a dead child did not read
                     pipe.close()
-                except OSError:  # data that a dead child did not read
-                    continue
         try:
             self._process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:

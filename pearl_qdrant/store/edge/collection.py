@@ -140,12 +140,6 @@ class EdgeCollection(Collection):
             for point_id, payload in payloads.items():
                 shard.update(UpdateOperation.overwrite_payload([point_id], payload))
 
-    def count(self) -> int:
-        """Return the exact number of points; works while a writer is open, too."""
-        folder = self._folder
-        count_in_writer = folder.count_in_writer if isinstance(folder, CollectionFolder) else None
-        return count_in_writer() if count_in_writer is not None else super().count()
-
     def count_entities(self) -> int:
         """Return the exact number of points that carry a canonical name."""
         return self._count_values(CANONICAL_FIELD, 2).get("True", 0)

@@ -39,7 +39,6 @@ from pearl_qdrant.store.edge.placing import (
     checksum,
     copy_file,
     data_blocks,
-    is_same,
     link,
     list_files,
     make_log,
@@ -272,17 +271,16 @@ def _unpack(pack: FileIO, stored: StoredFile) -> Iterator[tuple[int, bytes]]:
 
 def share_files(source: Path, files: Files, target: Path) -> None:
     """Give stored files of a collection to another one, by links where that is possible. Raises OSError."""
-    folder, made = target / FILES_FOLDER, []
+    folder = target / FILES_FOLDER
     folder.mkdir(exist_ok=True)
     for token in {file.token for file in files.values()}:
-        stored = folder / token
-        if stored.exists() and is_same(source / FILES_FOLDER / token, stored):
-            continue
-        stored.unlink(missing_ok=True)  # a copy of a call that was killed
-        if not link(source / FILES_FOLDER / token, stored):
-            copy_file(source / FILES_FOLDER / token, stored)
-            made.append(stored)
-    _sync(folder, made)
+        stored, copied = folder / token, folder / f".{token}"
+        if not stored.exists() and not link(source / FILES_FOLDER / token, stored):
+            copied.unlink(missing_ok=True)  # of a call that was killed
+            copy_file(source / FILES_FOLDER / token, copied)
+            sync(copied)
+            copied.rename(stored)
+    sync_folder(folder)
 
 
 def sync_shard(shard: Path) -> None:

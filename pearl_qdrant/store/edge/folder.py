@@ -14,7 +14,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -76,14 +76,10 @@ class CollectionFolder(OpenedCollection):
     folder's lock must not take the registry's.
 
     While a bulk load or `finalize` runs, the shard is handed over: closed here, and open in a child process.
-
-    Attributes:
-        count_in_writer: Counts points while a writer has the shard; None otherwise.
     """
 
     def __init__(self, path: Path, name: str) -> None:
         """Lock and open; see `acquire`."""
-        self.count_in_writer: Callable[[], int] | None = None
         self._users = 0
         self._handed_over_for: str | None = None  # as in "being loaded"
         self._n_editors = 0
@@ -217,7 +213,6 @@ class CollectionFolder(OpenedCollection):
             return
         with _registry.lock, self._mutex:
             self._handed_over_for = None
-            self.count_in_writer = None
             try:
                 self._load()
             finally:

@@ -170,17 +170,6 @@ def same_blocks(one: Iterable[tuple[int, bytes]], other: Iterable[tuple[int, byt
     return all(ours == theirs for ours, theirs in zip_longest(one, other))
 
 
-def is_same(one: Path, other: Path) -> bool:
-    """Whether two files are one, or have the same content."""
-    a, b = one.stat(), other.stat()
-    if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino):
-        return True
-    if a.st_size != b.st_size:
-        return False
-    with one.open("rb", buffering=0) as first, other.open("rb", buffering=0) as second:
-        return same_blocks(data_blocks(first, a.st_size), data_blocks(second, a.st_size))
-
-
 def copy_file(source: str | Path, target: str | Path, n_bytes: int | None = None) -> None:
     """Copy a file, or its first `n_bytes`; zeros become holes, of which small collections have 200 MB."""
     # A `Path` for each of 90 files takes a millisecond.

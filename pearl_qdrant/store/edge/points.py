@@ -1,9 +1,7 @@
-"""Points for an embedded collection: checked, and packed for the pipe to the writing process."""
+"""Points for an embedded collection, checked."""
 
 from __future__ import annotations
 
-import marshal
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,8 +28,6 @@ RECORD_FIELD = "record"
 """The whole `NamePoint` as JSON, in the payload of an embedded store."""
 
 _PLAIN_FIELD = "canonical_name"  # in every plain payload; a base may have a column of its own called `record`
-
-_HEADER = struct.Struct("!II")  # points, width of the vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +61,6 @@ class PointBatch:
             if sparse is not None:
                 named[LEXICAL] = sparse
         return [Point(*parts) for parts in zip(self.ids, vectors, self.payloads, strict=True)]
-
-    def pack(self) -> bytes:
-        """Pack into bytes for a child with the same interpreter. The vectors come first, so that they are aligned."""
-        arrays = self.vectors.tobytes(), self.encodable.tobytes()
-        return b"".join((_HEADER.pack(*self.vectors.shape), *arrays, marshal.dumps((self.ids, self.payloads))))
-
-    @classmethod
-    def unpack(cls, packed: bytes) -> PointBatch:
-        """Reverse `pack`. The arrays share the memory of `packed`."""
-        n, width = _HEADER.unpack_from(packed)
-        flags = _HEADER.size + 4 * n * width
-        vectors = np.frombuffer(packed, dtype=np.float32, count=n * width, offset=_HEADER.size).reshape(n, width)
-        encodable = np.frombuffer(packed, dtype=np.bool_, count=n, offset=flags)
-        ids, payloads = marshal.loads(memoryview(packed)[flags + n :])  # noqa: S302 - our own parent packed it
-        return cls(ids, payloads, vectors, encodable)
 
 
 def sparse_vectors(rows: SparseRows) -> list[SparseVector | None]:

@@ -5,9 +5,7 @@ All measurements of Qdrant Edge 0.9 are here, each beside the constant that foll
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -67,12 +65,6 @@ OPEN_BYTES = 8 * 1024 * 1024
 
 _DAMAGE_SIGNS = ("failed to decode", "failed to decompress", "failed to deserialize", "but we only have", "assertion f")
 """Parts of Edge's messages about texts in a damaged file. These texts are read late, when they are requested."""
-
-PLENTY_BYTES = 1024 * 1024 * 1024
-"""With more free space none is allocated for the holes of a file system in memory: it takes as long as loading it."""
-
-READ_THROUGH = ("segments/*/payload_index/*/*.dat", "segments/*/vector_storage-*/vectors/*.mmap")
-"""Files with holes that Edge reads completely when it opens a shard."""
 
 
 def shard_config(
@@ -151,51 +143,13 @@ def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) ->
         StoreError: If its files are damaged.
     """
     check_space(path.parent, collection, OPEN_BYTES, doing="opening it")
-    if not is_in_memory(path):
-        _read_ahead(path)
-    elif shutil.disk_usage(path).free < PLENTY_BYTES:
-        _fill_holes(path, collection)
+    _read_ahead(path)
     with edge_errors(collection, "opening it"):
         shard = EdgeShard.load(str(path), config)
     # Only now that the shard is locked: before, a writer whose parent was killed may still be writing there.
     for orphan in (path / "temp_segments").glob("*"):
         shutil.rmtree(orphan, ignore_errors=True)
     return shard
-
-
-def _fill_holes(path: Path, collection: str) -> None:
-    """Allocate space for the holes in files that Edge reads completely.
-
-    On a disk a hole reads as zeros. In a tmpfs reading a hole through a mapping takes memory, and if there is none, the
-    process is killed by SIGBUS. Allocated beforehand, missing memory is an ordinary error.
-
-    Raises:
-        StoreFullError: If there is no space for it.
-    """
-    for file in (file for pattern in READ_THROUGH for file in path.glob(pattern)):
-        try:
-            with file.open("r+b") as opened:
-                status = os.fstat(opened.fileno())
-                if status.st_blocks * 512 < status.st_size:
-                    os.posix_fallocate(opened.fileno(), 0, status.st_size)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                what = "a file system in memory, which takes more space when it is read"
-                raise disk_full_error(collection, what, doing="opening it") from error
-
-
-def is_in_memory(path: Path) -> bool:
-    """Whether a path is in a tmpfs."""
-    try:
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()]
-    except OSError:  # not Linux
-        return False
-    resolved, found = path.resolve(), ("", "")
-    for _, point, kind, *_ in mounts:
-        point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), point)  # a blank is \040
-        if len(point) >= len(found[0]) and resolved.is_relative_to(point):
-            found = point, kind
-    return found[1] in ("tmpfs", "ramfs")
 
 
 def _read_ahead(path: Path) -> None:

@@ -84,10 +84,7 @@ class EdgeStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise resource_error(error, f"The store {self.location} cannot be read") or StoreError(
-                f"The store {self.location} cannot be read: {error}. Use a folder that can be read as the store.",
-                option="store",
-            ) from error
+            raise self._read_error(error) from error
 
     def glance(self, names: Sequence[str]) -> Iterator[Glance]:
         """Look at collections without opening or locking them; see `protocol.Store.glance`."""
@@ -266,13 +263,16 @@ class EdgeStore:
         try:
             exists = _is_collection(path)
         except OSError as error:
-            raise resource_error(error, f"Collection '{path.name}' cannot be looked up") or StoreError(
-                f"Collection '{path.name}' cannot be looked up in {self.location}: {error}. Use a folder that can be "
-                f"read as the store.",
-                option="store",
-            ) from error
+            raise self._read_error(error) from error
         if not exists:
             raise CollectionNotFoundError(path.name, self.collections())
+
+    def _read_error(self, error: OSError) -> StoreError:
+        """Make the error for a folder that cannot be read."""
+        return resource_error(error, f"The store {self.location} cannot be read") or StoreError(
+            f"The store {self.location} cannot be read: {error}. Use a folder that can be read as the store.",
+            option="store",
+        )
 
     def _create_error(self, name: str, error: OSError) -> StoreError:
         """Make the error for a collection that could not be created."""

@@ -88,7 +88,7 @@ def _nodes(cluster: Any) -> Check:
 
 def _collection(connection: Connection, name: str, *, is_cluster: bool) -> Iterator[Check]:
     """Check strict mode and replicas of one collection."""
-    info = connection.call(partial(connection.client.get_collection, name), collection=name)
+    info = connection.info(name)
     if MANIFEST_KEY not in (info.config.metadata or {}):
         return
     limits = {key: value for key, value in asdict(Limits.of(info)).items() if value is not None}

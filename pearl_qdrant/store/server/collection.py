@@ -131,7 +131,7 @@ class ServerCollection(Collection):
 
     def read_manifest(self) -> Manifest:
         """Read the manifest as it is on the server now."""
-        info = self._call(lambda: self._client.get_collection(self._physical))
+        info = self._info()
         self._manifest = parse_manifest(info.config.metadata, self._name)
         self._limits = Limits.of(info)
         return self._manifest
@@ -151,8 +151,11 @@ class ServerCollection(Collection):
         self._merge_metadata({_checkpoint_key(input_name): None})
 
     def _merge_metadata(self, metadata: dict[str, object]) -> None:
-        """Set some keys of the collection's metadata, in one request; None removes a key."""
         self._call(lambda: self._client.update_collection(self._physical, metadata=metadata))
+
+    def _info(self) -> models.CollectionInfo:
+        info: models.CollectionInfo = self._call(lambda: self._client.get_collection(self._physical))
+        return info
 
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
@@ -212,7 +215,7 @@ class ServerCollection(Collection):
 
     def status(self) -> CollectionStatus:
         """Return counts, segments and indexes."""
-        info = self._call(lambda: self._client.get_collection(self._physical))
+        info = self._info()
         n_vectors = self._count_vectors(DENSE)
         return CollectionStatus(
             points=self._count(None),

@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from pearl_qdrant.errors import (
@@ -22,6 +22,7 @@ from pearl_qdrant.errors import (
     PearlQdrantError,
     SettingsError,
     StoreClosedError,
+    StoreError,
     StoreRejectedError,
 )
 from pearl_qdrant.settings import OLDEST_SERVER, TESTED_SERVER
@@ -88,8 +89,7 @@ class Connection:
         self.guard = ProcessGuard(f"The store {self.location}")
         self._last_logged: float | None = None
         self._waiting_lock = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
-        self._threads_lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(_SEARCH_THREADS, thread_name_prefix="pearl-qdrant-search")
 
     def __repr__(self) -> str:
         return f"Connection({self.location!r})"
@@ -100,7 +100,6 @@ class Connection:
         *,
         collection: str | None = None,
         cancelled: threading.Event | None = None,
-        on_wait: Callable[[], None] = lambda: None,
     ) -> T:
         """Run a request of the client, with retries where these can help.
 
@@ -108,7 +107,6 @@ class Connection:
             request: Calls the client; must be safe to repeat.
             collection: Name of the collection, for the error.
             cancelled: Once set, stops waits and retries.
-            on_wait: Called before each wait for a server that is busy or does not answer.
 
         Raises:
             StoreError: If the request failed; translated from the client's error.
@@ -120,7 +118,7 @@ class Connection:
             raise StoreClosedError(f"The store {self.location} was closed. Open it again.")
         if not self._is_checked:
             self._check_version()
-        return self._call(request, collection=collection, cancelled=cancelled, on_wait=on_wait)
+        return self._call(request, collection=collection, cancelled=cancelled)
 
     def _call(
         self,
@@ -128,12 +126,7 @@ class Connection:
         *,
         collection: str | None = None,
         cancelled: threading.Event | None = None,
-        on_wait: Callable[[], None] = lambda: None,
     ) -> T:
-        def report(error: BaseException, tries: int, seconds: float) -> None:
-            on_wait()
-            self._log_waiting(error, tries, seconds)
-
         try:
             result = self._retry.call(
                 request,
@@ -141,7 +134,7 @@ class Connection:
                 retry_after=server_errors.retry_after_s,
                 is_unreachable=server_errors.is_unreachable,
                 needs_no_wait=server_errors.needs_no_wait,
-                on_wait=report,
+                on_wait=self._log_waiting,
                 cancelled=cancelled,
             )
         except PearlQdrantError:
@@ -177,12 +170,7 @@ class Connection:
 
     def map(self, do: Callable[[A], T], items: Sequence[A]) -> Iterable[T]:
         """Return the result of `do` for each item, in order. A few run at the same time: it is mostly waiting."""
-        if len(items) < 2:
-            return map(do, items)
-        with self._threads_lock:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(_SEARCH_THREADS, thread_name_prefix="pearl-qdrant-search")
-            return self._threads.map(do, items)
+        return map(do, items) if len(items) < 2 else self._threads.map(do, items)
 
     def call_rest(
         self,
@@ -193,7 +181,6 @@ class Connection:
         collection: str,
         read: Callable[[bytes], T],
         cancelled: threading.Event | None = None,
-        on_wait: Callable[[], None] = lambda: None,
     ) -> T:
         """Send a request as plain JSON: with qdrant-client's errors, but without its models.
 
@@ -204,7 +191,7 @@ class Connection:
             collection: Name of the collection.
             read: Turns the answer's body into the result; a ValueError or RecursionError means that the answer has
                 another form.
-            cancelled, on_wait: As in `call`.
+            cancelled: As in `call`.
 
         Raises:
             StoreError: As `call`.
@@ -219,7 +206,7 @@ class Connection:
             except (ValueError, RecursionError) as error:
                 raise ResponseHandlingException(error) from error
 
-        return self.call(request, collection=collection, cancelled=cancelled, on_wait=on_wait)
+        return self.call(request, collection=collection, cancelled=cancelled)
 
     def request(
         self,
@@ -312,6 +299,10 @@ class Connection:
         if release > tested:
             _log.warning("Qdrant at %s is %s; this program was tested with %s", self.location, found, TESTED_SERVER)
 
+    def info(self, physical: str) -> models.CollectionInfo:
+        """Return what the server says of a collection, by its own name for it."""
+        return self.call(lambda: self.client.get_collection(physical), collection=physical)
+
     def collections(self) -> list[str]:
         """Return the names of all collections, sorted."""
         answer = self.call(self.client.get_collections)
@@ -320,19 +311,16 @@ class Connection:
     def close(self) -> None:
         """Close all connections, in the process that made them."""
         if self.guard.is_owner and not self._closed:
-            if self._threads is not None:
-                self._threads.shutdown(wait=True, cancel_futures=True)
+            self._threads.shutdown(wait=True, cancel_futures=True)
             self.client.close()
             self._http.close()
         self._closed = True
 
     def _existing(self) -> list[str]:
         """Return the names for the message of a missing collection; none if the server does not answer."""
-        try:
-            answer = self._retry.call(self.client.get_collections, server_errors.is_transient)
-        except server_errors.CLIENT_ERRORS:
-            return []
-        return sorted(collection.name for collection in answer.collections)
+        with suppress(StoreError):
+            return self.collections()
+        return []
 
 
 def connect(

@@ -136,8 +136,7 @@ def _existing(connection: Connection, name: str, version: str) -> str:
 
 
 def _get(connection: Connection, name: str, version: str) -> models.CollectionInfo:
-    physical = physical_name(name, version)
-    return connection.call(lambda: connection.client.get_collection(physical), collection=physical)
+    return connection.info(physical_name(name, version))
 
 
 def confirm_write(connection: Connection, name: str, version: str) -> None:

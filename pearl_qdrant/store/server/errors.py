@@ -7,11 +7,9 @@ httpx errors.
 
 from __future__ import annotations
 
-import email.utils
 import json
 import ssl
 from collections.abc import Callable
-from datetime import datetime, timezone
 from urllib.parse import quote
 
 import httpx
@@ -86,25 +84,14 @@ def is_shard_unreachable(error: BaseException) -> bool:
     return b"failed to connect to" in lower or (b"operations failed" in lower and b" of " in lower)
 
 
-def retry_after_s(error: BaseException, now: datetime | None = None) -> float | None:
-    """Return the seconds that the server asks to wait, or None; a Retry-After date is relative to `now`."""
+def retry_after_s(error: BaseException) -> float | None:
+    """Return the seconds that the server asks to wait; None if it does not, or names a date."""
     if isinstance(error, ResourceExhaustedResponse):
         return float(error.retry_after_s)
-    if isinstance(error, UnexpectedResponse):
-        text = str(error.headers.get("Retry-After", ""))
-    else:
-        text = str(error).partition(_NOT_AN_INTEGER)[2]
     try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        date = email.utils.parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+        return float(error.headers["Retry-After"]) if isinstance(error, UnexpectedResponse) else None
+    except (KeyError, ValueError):
         return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=timezone.utc)
-    return (date - (now or datetime.now(timezone.utc))).total_seconds()
 
 
 def make_redactor(secret: str | None) -> Redact:

@@ -71,7 +71,7 @@ def ensure_payload_indexes(connection: Connection, name: str) -> None:
     `kb`, for users who query the server directly.
     """
     client = connection.client
-    schema = connection.call(lambda: client.get_collection(name), collection=name).payload_schema
+    schema = connection.info(name).payload_schema
     wanted = dict.fromkeys(INDEXED_FIELDS, models.PayloadSchemaType.KEYWORD)
     wanted["kb"] = models.PayloadSchemaType.KEYWORD
     wanted["is_canonical"] = models.PayloadSchemaType.BOOL
@@ -83,8 +83,7 @@ def ensure_payload_indexes(connection: Connection, name: str) -> None:
 
 def begin_load(connection: Connection, name: str) -> None:
     """Switch indexing off, and store the old setting in the same request; a setting stored before is kept."""
-    client = connection.client
-    info = connection.call(lambda: client.get_collection(name), collection=name)
+    info = connection.info(name)
     if LOAD_KEY in (info.config.metadata or {}):
         return
     threshold = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
@@ -93,8 +92,7 @@ def begin_load(connection: Connection, name: str) -> None:
 
 def end_load(connection: Connection, name: str) -> None:
     """Switch indexing on again, if a load has switched it off, even one that died."""
-    client = connection.client
-    info = connection.call(lambda: client.get_collection(name), collection=name)
+    info = connection.info(name)
     mark = (info.config.metadata or {}).get(LOAD_KEY)
     if mark is None:
         return
@@ -149,10 +147,10 @@ def wait_until_built(
         StoreError: If nothing changes for `indexing.stall_s`.
         StoreRejectedError, StoreFullError: If the server reports that its optimizer failed.
     """
-    client, n_finished, last_change = connection.client, 0, time.monotonic()
+    n_finished, last_change = 0, time.monotonic()
     last_state: object = None
     while True:
-        info = connection.call(lambda: client.get_collection(name), collection=name)
+        info = connection.info(name)
         _raise_failure(info, name, connection)
         indexed = share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse)
         if on_progress is not None:

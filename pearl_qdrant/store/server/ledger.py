@@ -93,9 +93,7 @@ class ServerLedger:
     def _create(self) -> None:
         """Make the collection, with as many copies as the one that it belongs to; another process may be faster."""
         client = self.connection.client
-        like = self.like or self.collection
-        info = self.connection.call(partial(client.get_collection, like), collection=like)
-        params = info.config.params
+        params = self.connection.info(self.like or self.collection).config.params
         create = partial(
             client.create_collection,
             self.name,

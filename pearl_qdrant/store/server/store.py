@@ -15,7 +15,6 @@ from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
     ManifestError,
-    StoreRejectedError,
 )
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import graph
@@ -156,13 +155,11 @@ class ServerStore:
         Raises:
             CollectionExistsError: If a collection of that name exists.
         """
-        client, tries = self._connection.client, 0
+        client = self._connection.client
         manifest, placement = manifest.as_created(), placement or Placement()
         stored = {MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"}), **(metadata or {})}
 
         def create() -> bool:
-            nonlocal tries
-            tries += 1
             return client.create_collection(
                 name,
                 vectors_config={DENSE: server_indexing.dense_params(manifest)},
@@ -179,27 +176,12 @@ class ServerStore:
         try:
             self._connection.call(create, collection=name)
         except CollectionExistsError:
-            # An earlier try may have created it, but its answer was lost.
-            if tries == 1 or self._manifest(name) != manifest:
+            if self._manifest(name) != manifest:  # else an earlier try has created it, but its answer was lost
                 raise
-        self._check_metadata(name)
         server_indexing.ensure_payload_indexes(self._connection, name)
 
-    def _check_metadata(self, name: str) -> None:
-        """Refuse a server that does not store metadata, and delete the new collection there."""
-        try:
-            self._manifest(name)
-        except ManifestError as error:
-            client = self._connection.client
-            self._connection.call(lambda: client.delete_collection(name), collection=name)
-            raise StoreRejectedError(
-                f"Qdrant at {self.location} does not store metadata of collections. Update the server to 1.16 or later."
-            ) from error
-
     def _manifest(self, physical: str) -> Manifest:
-        client = self._connection.client
-        info = self._connection.call(lambda: client.get_collection(physical), collection=physical)
-        return parse_manifest(info.config.metadata, physical)
+        return parse_manifest(self._connection.info(physical).config.metadata, physical)
 
     def open(self, name: str, *, read_only: bool = False) -> ServerCollection:
         """Open a collection; see `protocol.Store.open`. The key decides whether it can be written."""

@@ -38,8 +38,8 @@ class _WriteAnswer(msgspec.Struct, gc=False):
 
 _read_answer = msgspec.json.Decoder(_WriteAnswer).decode
 
-_MAX_IN_FLIGHT = 4
-"""Requests in flight, each of at most `MAX_BATCH_BYTES`. Fewer, once the server asks for patience: see `Uploader`."""
+_IN_FLIGHT = 4
+"""Requests in flight, each of at most `MAX_BATCH_BYTES`."""
 
 
 class Uploader:
@@ -47,12 +47,10 @@ class Uploader:
 
     Attributes:
         max_points, max_bytes: Limits of a batch; they shrink when the server refuses a batch as too large.
-        in_flight: How many requests may be on their way. It is halved whenever the server is busy or does not answer.
         cancelled: Once set, stops retries.
     """
 
     def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
-        self.in_flight = _MAX_IN_FLIGHT
         self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)
         self.max_bytes = MAX_BATCH_BYTES
         self.cancelled = threading.Event()
@@ -92,11 +90,7 @@ class Uploader:
             collection=self._collection,
             read=_read_answer,
             cancelled=self.cancelled,
-            on_wait=self._wait_less,
         )
-
-    def _wait_less(self) -> None:
-        self.in_flight = max(1, self.in_flight // 2)
 
     def _send(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
         """Send a batch in one request, or in several if the server finds it too large."""
@@ -126,7 +120,7 @@ class Uploader:
 
 @final
 class ServerWriter:
-    """A bulk load by a few threads; see `Uploader.in_flight`.
+    """A bulk load by a few threads.
 
     The threads send a batch while the caller makes the next one. If a batch fails, the next `write` or `flush` raises
     the error, and so does every later one: nothing more is written.
@@ -151,7 +145,7 @@ class ServerWriter:
         self._failure: BaseException | None = None
 
     def __enter__(self) -> ServerWriter:
-        self._pool = ThreadPoolExecutor(self._uploader.in_flight, thread_name_prefix="pearl-qdrant-upload")
+        self._pool = ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="pearl-qdrant-upload")
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -170,14 +164,14 @@ class ServerWriter:
     def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Submit points; see `protocol.Writer.write`."""
         pool = self._open_pool()
-        self._collect(block_above=self._uploader.in_flight)
+        self._collect(block_above=_IN_FLIGHT)
         checked = check_points(points, vectors, encodable, dim=self._dim)
         for batch in self._uploader.batches(checked):
             ids = frozenset(point.id for point in batch)
             # The later write of a point must win: wait if a batch with the same point is still on its way.
             if any(not ids.isdisjoint(others) for _, others in self._pending):
                 self._collect(block_above=0)
-            self._collect(block_above=self._uploader.in_flight - 1)
+            self._collect(block_above=_IN_FLIGHT - 1)
             self._pending.append((pool.submit(self._uploader.send, batch), ids))
 
     def flush(self) -> None:

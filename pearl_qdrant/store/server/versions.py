@@ -55,7 +55,7 @@ class ServerVersions:
             current = None
         listed = []
         for version in found:
-            info = self._info(physical_name(name, version))
+            info = self._connection.info(physical_name(name, version))
             try:
                 manifest: Manifest | None = parse_manifest(info.config.metadata, name)
             except ManifestError:
@@ -77,7 +77,7 @@ class ServerVersions:
 
     def open(self, name: str, version: str, *, read_only: bool = False) -> ServerCollection:
         """Open a version."""
-        info = self._info(physical_name(name, version))
+        info = self._connection.info(physical_name(name, version))
         return self._store.open_physical(name, version, info, is_hidden=True)
 
     @contextmanager
@@ -90,14 +90,14 @@ class ServerVersions:
         self._holds[name] = hold
         try:
             with hold:
-                yield self._store.open_physical(name, version, self._info(physical), is_hidden=True)
+                yield self._store.open_physical(name, version, self._connection.info(physical), is_hidden=True)
         finally:
             del self._holds[name]
 
     def _refuse_other_mover(self, name: str, physical: str, wait_s: float) -> None:
         """Wait until nobody else moves a collection; one that died is silent."""
         deadline, since, seen = time.monotonic() + wait_s, time.monotonic(), None
-        while mark := (self._info(physical).config.metadata or {}).get(MOVING_KEY):
+        while mark := (self._connection.info(physical).config.metadata or {}).get(MOVING_KEY):
             if mark != seen:
                 seen, since = mark, time.monotonic()
             if time.monotonic() - since > min(SILENT_S, 3 * _BEAT_S):
@@ -161,14 +161,11 @@ class ServerVersions:
 
     def _update_mark(self, name: str, version: str, **changes: object) -> None:
         physical = physical_name(name, version)
-        mark = read_mark(self._info(physical).config.metadata, name)
+        mark = read_mark(self._connection.info(physical).config.metadata, name)
         self._set(physical, {VERSION_KEY: asdict(mark) | changes})
 
     def _set(self, physical: str, metadata: dict[str, object]) -> None:
         self._call(lambda: self._connection.client.update_collection(physical, metadata=metadata), physical)
-
-    def _info(self, physical: str) -> models.CollectionInfo:
-        return self._connection.call(lambda: self._connection.client.get_collection(physical), collection=physical)
 
     def _call(self, request: Callable[[], object], physical: str) -> object:
         return self._connection.call(request, collection=physical)
