@@ -38,7 +38,6 @@ import click
 import numpy as np
 from memory import peak_memory
 
-from ingest.base.format import TableColumns
 from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult, scan
 from ingest.formats import open_reader
