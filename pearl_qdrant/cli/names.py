@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from pearl_qdrant.cli.common.terminal import echo, echo_json, echo_row
 
 if TYPE_CHECKING:
     from pearl_qdrant.records import Entity
-    from pearl_qdrant.resolution import Resolution
+    from pearl_qdrant.resolution import NameRecord, Resolution
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -158,16 +158,18 @@ def resolve(
         _write(found, out, review, as_json=as_json)
         return
     collection, decisions = given.pop("collections") or None, given.pop("decisions") or ()
-    options = partial(resolve, collection=collection, previous=previous, decisions=decisions, **given)
+    given |= {"collection": collection, "previous": previous, "decisions": decisions}
+    resolve_names: Callable[[Iterable[str | NameRecord]], Resolution] = partial(resolve, **given)
     if graph is not None:
         from pearl_qdrant.resolution.graphs import resolve_graph
 
-        merged = resolve_graph(graph, options, out=out)
+        merged = resolve_graph(graph, resolve_names, out=out)
         _print(merged.resolution, merged.path, as_json=as_json)
         places = f"{merged.path}; nodes: {merged.nodes}; review: {merged.review}"
         echo(*merged.report.to_text().split("\n"), places, err=True)
         return
-    _write(options(() if names is None else read_names(names, name_of(names))), out, review, as_json=as_json)
+    records = () if names is None else read_names(names, name_of(names))
+    _write(resolve_names(records), out, review, as_json=as_json)
 
 
 def _write(found: Resolution, out: str | None, review: Path | None, *, as_json: bool) -> None:

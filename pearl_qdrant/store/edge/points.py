@@ -179,4 +179,4 @@ def read_payload(payload: Mapping[str, Any] | None, collection: str) -> NamePoin
     """Read the payload of a point of a pulled snapshot: plain fields as on a server, or a record written since."""
     if payload and RECORD_FIELD in payload and _PLAIN_FIELD not in payload:
         return read_record(payload, collection)
-    return NamePoint.from_payload(payload, collection)
+    return NamePoint.from_json(msgspec.json.encode(payload or {}), collection)
