@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -320,8 +321,11 @@ def _without_bonus(values: FloatArray, is_right: npt.NDArray[np.bool_]) -> Float
 
 def fit_decision(documents: Sequence[Document]) -> FloatArray:
     """Coefficients of the decision."""
+    tasks = [d.task for d in documents for mention in d.mentions if not mention.is_id]
     pairs = [pair for d in documents for pair in zip(d.mentions, d.gold, strict=True) if not pair[0].is_id]
     values = np.array([mention.of_decision for mention, _ in pairs])
+    n_of_task = Counter(tasks)
+    weights = np.array([len(tasks) / len(n_of_task) / n_of_task[task] for task in tasks])  # tasks weigh alike
     is_known: npt.NDArray[np.float64] = np.array(
         [any(entity.point.entity_id in gold for entity in mention.entities) for mention, gold in pairs], dtype=float
     )
@@ -329,10 +333,9 @@ def fit_decision(documents: Sequence[Document]) -> FloatArray:
     def loss(chosen: FloatArray) -> tuple[float, FloatArray]:
         logits = values @ chosen
         share = 1 / (1 + np.exp(-logits))
-        gradient = (share - is_known) @ values / len(values) + WEIGHT_DECAY * chosen
-        return float(
-            np.mean(np.logaddexp(0, logits) - is_known * logits) + WEIGHT_DECAY / 2 * chosen @ chosen
-        ), gradient
+        gradient = (weights * (share - is_known)) @ values / len(values) + WEIGHT_DECAY * chosen
+        losses = weights * (np.logaddexp(0, logits) - is_known * logits)
+        return float(np.mean(losses) + WEIGHT_DECAY / 2 * chosen @ chosen), gradient
 
     bounds = [_bounds(name) for name in NIL_FEATURES]
     start = np.array([float(name in UNFITTED) for name in NIL_FEATURES])

@@ -84,7 +84,7 @@ class ReencodeResult:
         return {**asdict(self), **rounded, "everyday": None if self.everyday is None else self.everyday.to_json()}
 
 
-def reencode_collection(
+def reencode_collection(  # long: most of it is what its arguments mean
     name: str,
     *,
     model: str,

@@ -211,7 +211,7 @@ def test_a_bulk_load_stores_everything(collection: Collection) -> None:
             for start, stop in ((0, 1), (1, 1), (1, 300), (300, 900)):
                 writer.write(points[start:stop], vectors[start:stop], encodable[start:stop])
             writer.flush()
-            assert collection.count() == 900
+        assert collection.count() == 900
     collection.finalize(lambda done, total: progress.append((done, total)))
 
     status = collection.status()

@@ -177,27 +177,6 @@ def test_a_collection_that_cannot_be_moved_is_not_left_locked(
     assert [path.name for path in Path(store.location).iterdir()] == ["toy"]
 
 
-def test_a_count_after_the_end_of_a_load_does_not_wait_for_ever(store: EdgeStore) -> None:
-    """A thread that counts while another one ends the load gets an answer, or an error that it has ended."""
-    collection = store.create(manifest_of())
-    told: list[str] = []
-
-    def count() -> None:
-        try:
-            writer._count()
-        except StoreClosedError as error:
-            told.append(str(error))
-
-    with collection.writer() as writer:
-        writer.write(*many(20))
-    late = threading.Thread(target=count, daemon=True)
-    late.start()
-    late.join(JOIN_S)
-
-    assert len(told) == 1
-    assert collection.count() == 20
-
-
 def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_same_process(store: EdgeStore) -> None:
     """Opened again before the load has ended, it is the same collection; the process does not lock itself out."""
     collection = store.create(manifest_of())
