@@ -234,7 +234,11 @@ def test_learned_names_count_in_a_document(linker: EntityLinker) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, entity_id", [("We tuned the RF.", "forest"), ("The antenna sends an RF signal to the receiver.", None)]
+    "text, entity_id",
+    [
+        ("We tuned the RF.", "forest"),
+        ("An RF antenna, tuned to the frequency of the transmitter, sends a radio signal to the receiver.", None),
+    ],
 )
 def test_a_rejection_counts_in_a_document_and_a_context(linker: EntityLinker, text: str, entity_id: str | None) -> None:
     """A rejected entity is no longer linked; another one is, if the text does not contradict it."""
