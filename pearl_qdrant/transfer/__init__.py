@@ -3,7 +3,7 @@
     from pearl_qdrant.transfer import push_collection, reencode_collection
 
     push_collection("umls", to="http://localhost:6333")
-    reencode_collection("umls", model="pearl-base")
+    reencode_collection("umls", model="models/mine")
 
 What is built is hidden until it is complete and checked; then one change makes it current (`store/versions.py`).
 `moving.py` and `pull.py` copy: what `inventory.py` finds missing is streamed, and a pull from a server takes its
