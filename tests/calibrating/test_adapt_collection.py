@@ -22,6 +22,7 @@ def store(tmp_path: Path, model: Path) -> str:
     return path
 
 
+@pytest.mark.slow
 def test_the_bias_is_stored_and_used(run: Run, store: str, tmp_path: Path) -> None:
     """On top of the calibration, unless it is a dry run; a reset removes it."""
     path = tmp_path / "names.txt"
@@ -51,6 +52,7 @@ def test_it_takes_no_option_of_labels(run: Run, store: str, tmp_path: Path) -> N
     assert "at least 200" in run(*asked).err
 
 
+@pytest.mark.slow
 def test_the_mentions_that_tell_most_are_asked(run: Run, store: str, tmp_path: Path) -> None:
     """`--ask` asks for the nearly decided ones, writes each answer at once, and asks no pair twice; `q` ends it."""
     names, pairs = tmp_path / "names.txt", tmp_path / "pairs.tsv"

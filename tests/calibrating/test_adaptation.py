@@ -42,6 +42,7 @@ def ids(linker: EntityLinker, mentions: list[str]) -> list[str | None]:
     return [link.entity_id for link in linker.link_batch(mentions, nil_bias=bias)]
 
 
+@pytest.mark.slow
 def test_a_list_that_is_in_the_base_is_not_decided_more_strictly(linker: EntityLinker) -> None:
     """A list of names in another form, and one of other names: the bias says which is which, within its bounds."""
     present, absent = linker.adapt(PRESENT), linker.adapt(ABSENT)

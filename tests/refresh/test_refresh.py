@@ -410,6 +410,7 @@ def test_types_are_predicted_until_the_time_is_over(tmp_path: Path) -> None:
     assert heard == [(CHUNK, 3 * CHUNK), (2 * CHUNK, 3 * CHUNK)]
 
 
+@pytest.mark.slow
 def test_stages_say_what_is_done_and_what_is_left(base: Path, tmp_path: Path) -> None:
     """Encoding reports names done of all, and each stage the minutes that are left."""
     stages: dict[str, str] = {}

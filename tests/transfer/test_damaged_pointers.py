@@ -70,6 +70,7 @@ def test_a_damaged_manifest_is_an_error_and_nothing_is_pruned(local: EdgeStore, 
     assert local.open(NAME, read_only=True).count() == 10
 
 
+@pytest.mark.slow
 def test_a_lost_alias_is_said_and_nothing_is_pruned(
     other: EdgeStore, server: ServerStore, double: QdrantDouble
 ) -> None:
