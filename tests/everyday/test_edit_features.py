@@ -59,6 +59,9 @@ def test_another_order_of_words_is_near_when_sorted() -> None:
 
     assert sorted_similarity(*inverted, similarity("mellitus diabetes, type 2x", "type 2 diabetes mellitus")) > 0.3
     assert sorted_similarity(string_features("measles"), string_features("measles"), 1.0) == 0.0
+    company, chip = string_features("ibm corp"), string_features("ibm chip")
+    assert sorted_similarity(company, string_features("IBM"), similarity("ibm corp", "IBM")) > 0.5
+    assert sorted_similarity(chip, string_features("IBM"), similarity("ibm chip", "IBM")) == 0.0
 
 
 @pytest.mark.parametrize(
