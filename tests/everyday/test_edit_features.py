@@ -54,7 +54,7 @@ def test_unlike_strings_have_no_edit_similarity() -> None:
 
 
 def test_another_order_of_words_is_near_when_sorted() -> None:
-    """Sorting brings the words together; a single word gains nothing."""
+    """Sorting brings the words together; a single word gains if the other side has a legal form more."""
     inverted = string_features("mellitus diabetes, type 2x"), string_features("type 2 diabetes mellitus")
 
     assert sorted_similarity(*inverted, similarity("mellitus diabetes, type 2x", "type 2 diabetes mellitus")) > 0.3

@@ -110,8 +110,9 @@ def is_swap(mention: StringFeatures, name: StringFeatures) -> bool:
 
 
 def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity: float) -> float:
-    """Edit similarity of the sorted words above that of the words as they stand, in [0, 1]: another order of words, or a
-    legal form or title more (`ibm corp`).
+    """Edit similarity of the sorted words above that of the words as they stand, in [0, 1].
+
+    They differ by their order, or by a legal form or title (`ibm corp`).
     """
     is_one_word = len(mention.content) < 2 or len(name.content) < 2
     if is_one_word and mention.words_key != name.words_key:
