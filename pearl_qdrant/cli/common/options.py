@@ -29,10 +29,13 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE
 
 
 def attribute_texts(record: type[Any]) -> dict[str, str]:
-    """The text of each attribute in the docstring of a record, on one line: the help of its option."""
+    """The text of each attribute in the docstrings of a record and of those that it extends, on one line: the help of
+    its option.
+    """
     found: dict[str, str] = {}
-    for names, text in _ATTRIBUTE.findall(inspect.cleandoc(record.__doc__ or "")):
-        found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    for kind in reversed(record.__mro__):
+        for names, text in _ATTRIBUTE.findall(inspect.cleandoc(kind.__doc__ or "")):
+            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from pearl_qdrant.cli.common.options import device_option, needs_extra
+from pearl_qdrant.cli.common.options import attribute_texts, device_option, needs_extra
 from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
@@ -24,7 +23,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
-_ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
 _MARKED = re.compile(r"`([^`]+)`")
 
 
@@ -50,7 +48,7 @@ def options_of(
         without: Fields that are arguments of the command, or Python's alone.
     """
     named = {field.name: (flags or {}).get(field.name, f"--{field.name.replace('_', '-')}") for field in fields(record)}
-    helps, hints = _helps(record), hints_of(record)
+    helps, hints = attribute_texts(record), hints_of(record)
 
     def flagged(found: re.Match[str]) -> str:
         return named.get(found[1], found[1])
@@ -64,16 +62,6 @@ def options_of(
         return command
 
     return decorate
-
-
-def _helps(record: type[Any]) -> dict[str, str]:
-    """The text of each attribute in the docstrings of a record and of those that it extends."""
-    found: dict[str, str] = {}
-    for kind in record.__mro__:
-        for names, text in _ATTRIBUTE.findall(inspect.cleandoc(kind.__doc__ or "")):
-            for name in names.split(", "):
-                found.setdefault(name, " ".join(text.split()))
-    return found
 
 
 def _option(field: Field[Any], hint: Hint, flag: str, text: str) -> Callable[[F], F]:

@@ -107,11 +107,6 @@ class RankingModel:
         rows = zip(logits, features, nil_features, strict=True)
         return np.array([self.nil_logit(row[row > -np.inf], of[row > -np.inf], nil) for row, of, nil in rows])
 
-    def without(self, feature: str) -> RankingModel:
-        """A copy with one coefficient set to 0, for an ablation."""
-        keep = np.array([name != feature for name in FEATURES], dtype=np.float64)
-        return RankingModel(self.features * keep, self.decision * keep, self.nil_features)
-
 
 MOST_MARGIN = 8.0
 """Logits beyond which a margin says no more."""
