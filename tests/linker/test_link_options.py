@@ -8,13 +8,17 @@ from typing import cast
 
 import pytest
 
+from ingest.load.request import LoadKeywords, LoadRequest
 from pearl_qdrant import EntityLinker, Link, LinkOptions
 from pearl_qdrant.linking.options import AnnotateKeywords, AnnotateOptions, LinkKeywords, OnTie, TypeMode
 
 
-@pytest.mark.parametrize("options, keywords", [(LinkOptions, LinkKeywords), (AnnotateOptions, AnnotateKeywords)])
+@pytest.mark.parametrize(
+    "options, keywords",
+    [(LinkOptions, LinkKeywords), (AnnotateOptions, AnnotateKeywords), (LoadRequest, LoadKeywords)],
+)
 def test_every_option_is_a_keyword_argument(options: type, keywords: type) -> None:
-    """The methods accept every field of the object by name, with the same types."""
+    """The methods, and `load_base`, accept every field of the object by name, with the same types."""
     assert {field.name: field.type for field in fields(options)} == {
         name: hint.__forward_arg__ for name, hint in keywords.__annotations__.items()
     }
