@@ -69,9 +69,9 @@ def stages(
             commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
     negatives = folder / "hard_negative.txt"
     if not negatives.exists():
-        mining = ["--model", base, "--keep", "12", "--device", "cuda"]
+        mining = ["--model", base, "--device", "cuda"]
         commands["negatives"] = ["train", "negatives", "--phrases", str(folder), *mining, "--out", str(negatives)]
-    mimicked = ["--mimic", "encoder"] if vectors is None else ["--vectors", str(vectors)]
+    mimicked = [] if vectors is None else ["--vectors", str(vectors)]
     commands["love"] = ["train", "love", base, str(love), *mimicked, "--seed", str(seed)]
     inputs = ["--phrases", str(folder), "--hard-negatives", str(negatives), "--character-encoder", str(love)]
     length = ["--epochs", "2"] if steps is None else ["--steps", str(steps)]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 import pytest
 import torch
-from character_models import CHAR_DIM, FAMILIES, make_character_encoder, make_network, tiny_config, tokenised, words_of
+from character_models import CHAR_DIM, FAMILIES, make_network, tiny_config, tokenised, words_of
 from effort import examples
 from encoder_cases import cosines
 from hypothesis import given, settings
@@ -241,23 +241,6 @@ def test_the_share_is_the_weight_of_characters_in_the_cosine() -> None:
     assert torch.isfinite(join_parts(u, torch.zeros(2, 4), share=0.3)).all()
 
 
-@torch.no_grad()
-def test_the_share_grows_with_the_tokens_that_continue_a_word(families: dict[str, Path]) -> None:
-    """A name of whole words has the share, a split word more, and a name of padding or of none of the two the share."""
-    names = ["the", "the ray", "ray", "\N{SLIGHTLY SMILING FACE}"]
-    ids, mask = tokenised(families["bert"], names)
-    constant = make_character_encoder(families["bert"])
-    growing = make_character_encoder(families["bert"], continuation_share=0.7)
-
-    # "ray" is three wordpieces, the last two of which continue it.
-    expected = torch.tensor([[0.3], [0.3 + 0.4 * 2 / 4], [0.3 + 0.4 * 2 / 3], [0.3]])
-    torch.testing.assert_close(growing.shares(ids, mask), expected)
-    torch.testing.assert_close(growing.shares(ids[:1], torch.zeros_like(mask[:1])), expected[:1])
-    torch.testing.assert_close(constant.shares(ids, mask), torch.full((4, 1), 0.3))
-    network = make_network(families["bert"], continuation_share=0.7)
-    torch.testing.assert_close(network(ids, mask)[0][:3, DIM:].square().sum(1), expected[:3, 0])
-
-
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 @torch.no_grad()
 def test_vectors_of_every_family_do_not_depend_on_other_names(families: dict[str, Path], family: str) -> None:
@@ -308,9 +291,9 @@ def sessions(
 ) -> list[tuple[PearlNetwork, ort.InferenceSession]]:
     """Networks with and without wordpieces, and one with a share that grows, and their graphs."""
     made = []
-    for max_pieces, continuation_share in ((3, None), (0, None), (3, 0.6)):
+    for max_pieces in (3, 0):
         path = tmp_path_factory.mktemp("graph") / "model.onnx"
-        with_pieces = make_network(families["bert"], max_pieces=max_pieces, continuation_share=continuation_share)
+        with_pieces = make_network(families["bert"], max_pieces=max_pieces)
         write_int8_graph(with_pieces, path)
         made.append((with_pieces, ort.InferenceSession(str(path))))
     return made

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from development_suite import measure
 from mini_en.examples import (
+    ExampleSource,
     alias_examples,
     held_out_aliases,
     prepositional_examples,
@@ -23,7 +24,6 @@ from multilingual.names import Entity, held_out_names, script_of
 from multilingual.tasks import multilingual_tasks
 
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.batches import ExampleSource
 from training.examples.example import (
     DEVELOPMENT_SPLITS,
     TEST_SPLITS,

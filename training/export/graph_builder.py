@@ -236,7 +236,7 @@ class CharacterPart:
 
     Attributes:
         vector: v of each phrase before normalisation, (b, char_dim); zero for a phrase without a word.
-        ratio: sqrt(s / (1 - s)) of its share s, () or (b, 1).
+        ratio: sqrt(s / (1 - s)) of its share s, ().
     """
 
     vector: str
@@ -254,27 +254,6 @@ def join_parts(graph: GraphBuilder, phrase: str, character: CharacterPart) -> st
     scaled = graph.op("Mul", length, character.ratio)
     unit = graph.op("LpNormalization", character.vector, axis=1, p=2)
     return graph.op("Concat", phrase, graph.op("Mul", unit, scaled), axis=1)
-
-
-def growing_ratio(graph: GraphBuilder, real: str, begins: str, *, share: float, continuation_share: float) -> str:
-    """Add the ratio of a share that grows with the tokens that continue a word; returns its name. Returns sqrt(s / (1 -
-    s)) of the share s of each phrase, (b, 1).
-
-    Args:
-        graph: Gets the nodes.
-        real: Which tokens belong to a word, (b, t) bool.
-        begins: Which tokens are not marked as continuing one, (b, t) bool.
-        share, continuation_share: As in `CharacterConfig`.
-    """
-
-    def count(which: str) -> str:
-        return graph.op("ReduceSum", graph.op("Cast", which, to=TensorProto.FLOAT), graph.ints(1), keepdims=1)
-
-    continuing = graph.op("And", real, graph.op("Not", begins))
-    part = graph.op("Div", count(continuing), graph.op("Max", count(real), graph.floats(1.0)))
-    grown = graph.op("Mul", part, graph.floats(continuation_share - share))
-    s = graph.op("Add", grown, graph.floats(share))
-    return graph.op("Sqrt", graph.op("Div", s, graph.op("Sub", graph.floats(1.0), s)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +284,7 @@ class _Branch:
     def build(self) -> CharacterPart:
         """Add all nodes; returns the results."""
         g = self._g
-        real, start, begins = self._starts()
+        real, start = self._starts()
         words = self._words(real, start)
         vectors = g.op("LpNormalization", self._word_sums(words), axis=1, p=2)  # (words, word_dim)
         # One row more than phrases, for the extra word that belongs to none.
@@ -315,16 +294,14 @@ class _Branch:
         sums = g.op("ScatterND", zeros, where, vectors, reduction="add")
         phrases = g.op("Slice", sums, g.ints(0), g.ints(-1), g.ints(0))
         vector = g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
-        share, most = self._config.share, self._config.continuation_share
-        if most is None:
-            return CharacterPart(vector, g.floats((share / (1 - share)) ** 0.5))
-        return CharacterPart(vector, growing_ratio(g, real, begins, share=share, continuation_share=most))
+        share = self._config.share
+        return CharacterPart(vector, g.floats((share / (1 - share)) ** 0.5))
 
     def _batch(self) -> str:
         return self._g.op("Shape", "input_ids", start=0, end=1)  # (1,)
 
-    def _starts(self) -> tuple[str, str, str]:
-        """Return which tokens belong to a word, which start one, and which are not marked as continuing one."""
+    def _starts(self) -> tuple[str, str]:
+        """Return which tokens belong to a word, and which start one."""
         g = self._g
         attended = g.op("Cast", "attention_mask", to=TensorProto.BOOL)
         normal = g.op("Gather", g.constant(~self._encoder.special.numpy()), "input_ids", axis=0)
@@ -332,7 +309,7 @@ class _Branch:
         counted = g.op("CumSum", g.op("Cast", real, to=TensorProto.INT32), g.constant(np.int64(1)))
         first = g.op("Equal", counted, g.constant(np.int32(1)))
         begins = g.op("Gather", g.constant(~self._encoder.continuation.numpy()), "input_ids", axis=0)
-        return real, g.op("And", real, g.op("Or", begins, first)), begins
+        return real, g.op("And", real, g.op("Or", begins, first))
 
     def _words(self, real: str, start: str) -> _Words:
         """Return the words of the batch, plus one without a phrase, so that no tensor is ever empty."""

@@ -37,12 +37,10 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 
 from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import CharacterConfig
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import CheckpointError
-from training.export import graph_builder
 from training.export.graph_builder import (
     BLOCK_4BIT,
     FUSED,
@@ -289,26 +287,6 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights}
 
 
-def rebuild_character_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
-    """Rebuild the weights of the character encoder in a checkpoint's 8-bit graph; empty if the model has none."""
-    config: CharacterConfig | None = checkpoint.config.character
-    if config is None:
-        return {}
-    tensors = _open(checkpoint).tensors
-    a = config.attention_dim
-    pair = tensors[graph_builder.ATTENTION].T
-    weights = {
-        "embeddings.weight": tensors[graph_builder.TABLE_INT8] * tensors[graph_builder.TABLE_SCALE][:, None],
-        "position.weight": np.eye(config.embedding_dim),
-        "query.weight": pair[:a] * a**0.25,
-        "key.weight": pair[a:],
-        "output.weight": tensors[graph_builder.OUTPUT].T,
-        "output.bias": tensors[graph_builder.OUTPUT_BIAS],
-        "projection.weight": tensors[graph_builder.PROJECTION].T,
-    }
-    return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
-
-
 class _ReadGraph:
     """Nodes and constants of a graph."""
 
@@ -344,6 +322,10 @@ def _open(checkpoint: VerifiedCheckpoint) -> _ReadGraph:
             str(checkpoint.folder),
             f"its weights are {precision}, and only {PRECISION} ones are rebuilt for torch. Export the model again "
             f"from its training folder, where model.safetensors lies",
+        )
+    if checkpoint.config.character is not None:
+        raise CheckpointError(
+            str(checkpoint.folder), "its character encoder cannot be rebuilt. Start from its training folder"
         )
     return _ReadGraph(checkpoint.onnx_path)
 
