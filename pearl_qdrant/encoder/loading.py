@@ -17,7 +17,7 @@ from pearl_qdrant.encoder.checkpoint import (
     open_checkpoint,
     read_config,
 )
-from pearl_qdrant.encoder.find_model import MODELS_DIR, FoundModel, find_model
+from pearl_qdrant.encoder.find_model import FoundModel, find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
 from pearl_qdrant.encoder.runtime.devices import DevicePlan, Runtime, check_device, plan_device
@@ -65,7 +65,6 @@ def load_encoder(
     pooling: str | None = None,
     prefix: str | None = None,
     threads: int | None = None,
-    models_dir: Path = MODELS_DIR,
     runtime: Runtime = "auto",
     precision: Precision = "auto",
     arena: bool = True,
@@ -79,7 +78,6 @@ def load_encoder(
         prefix: Text put before each name; replaces the model's own ("query: " for E5).
         threads: Number of batches that ONNX runs at once, by default one per core. For torch on a CPU it sets the
             threads of torch, for the whole process.
-        models_dir: Folder of the shipped models.
         runtime: "onnx" or "torch"; "auto" is ONNX on a CPU if the model has it, else torch.
         precision: Precision of torch: "bf16", "fp32", or "auto" for the faster one
             (see `torch_runtime.encoding_precision`).
@@ -94,7 +92,7 @@ def load_encoder(
         ValueError: If an argument has an invalid value.
     """
     options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
-    found = find_model(model, models_dir=models_dir)
+    found = find_model(model)
     return _load_pearl(found, options) if is_checkpoint(found.folder) else _load_plain(found, options)
 
 
