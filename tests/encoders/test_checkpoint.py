@@ -288,6 +288,6 @@ def test_a_hub_id_is_served_from_the_cache(hub_cache: Path, written: Path) -> No
     (repo / "refs").mkdir()
     (repo / "refs" / "main").write_text(commit)
     for name in ("owner/name", f"owner/name@{commit}"):
-        encoder = load_encoder(name, models_dir=hub_cache)
+        encoder = load_encoder(name)
         assert encoder.info.name == name
         assert encoder.encode(["aspirin"]).encodable.all()

@@ -288,14 +288,14 @@ def test_a_name_does_not_depend_on_its_batch(exported_multilingual: Path) -> Non
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
-def test_words_take_four_bits_without_loss(
-    trained_multilingual: Path, exported_multilingual: Path, tmp_path: Path
-) -> None:
+def test_words_take_four_bits_without_loss(tmp_path: Path) -> None:
     """The table takes half a byte a weight and a scale for 32, and comes out of the graph as it went in."""
-    tensors = onnx.load(exported_multilingual / ONNX_FILE).graph.initializer
+    trained = make_pearl(tmp_path / "trained", onnx_graph=False, make=make_multilingual_bert).folder
+    export_checkpoint(trained, tmp_path / "exported", names=ALL_NAMES)
+    tensors = onnx.load(tmp_path / "exported" / ONNX_FILE).graph.initializer
     (words,) = (tensor for tensor in tensors if tensor.data_type == onnx.TensorProto.INT4)
-    table = load_file(trained_multilingual / TORCH_FILE)[WORDS]
-    rebuild_for_torch(exported_multilingual, tmp_path / "rebuilt", names=ALL_NAMES)
+    table = load_file(trained / TORCH_FILE)[WORDS]
+    rebuild_for_torch(tmp_path / "exported", tmp_path / "rebuilt", names=ALL_NAMES)
 
     assert len(words.raw_data) == table.size // 2
     assert max(len(t.raw_data) for t in tensors if t.data_type == onnx.TensorProto.FLOAT16) == table.size // 32 * 2

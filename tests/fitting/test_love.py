@@ -171,7 +171,8 @@ def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -
 def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> None:
     """The command pre-trains from a file of vectors, and prints how well words are recognised."""
     rng = random.Random(0)
-    lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in WORDS]
+    words = [word + end for word in WORDS for end in ("", "s", "ed", "er", "ly")]
+    lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in words]
     (tmp_path / "words.vec").write_text("".join(lines))
     options = "--epochs 3 --char-dim 6 --share 0.25 --json".split()
     outcome = run(
@@ -180,10 +181,13 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
 
     assert outcome.status == 0, outcome.err
     (line,) = outcome.lines()
-    assert line["n"] == len(WORDS)
+    assert line["n"] == len(words)
     encoder: CharacterEncoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
     assert (encoder.char_dim, encoder.config.share) == (6, 0.25)
-    refused = run("train", "love", str(base), str(tmp_path / "love"), *options)
+    (tmp_path / "other.vec").write_text("".join(lines[:140]))
+    refused = run(
+        "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "other.vec"), *options
+    )
     assert refused.status == 1
     assert "is of a run with other settings (targets" in refused.err
     assert run("train", "love", str(base), str(tmp_path / "x"), "--share", "7").status == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from training.augment.draw import open_augmenter
-from training.batches import BatchDataset, BatchMaker, new_batch_maker, plan_steps
+from training.batches import BatchDataset, BatchMaker, Shard, new_batch_maker, plan_steps
 from training.examples.example import Example, count_labels, entity_types_of
 from training.examples.files import read_negatives, read_training_files
 from training.finetune.objective import PairObjective
@@ -35,12 +35,7 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
         TrainingError: If `out` holds the state of another run, or the loss diverges.
     """
     request.check()
-    refuse_overwriting(
-        request.out,
-        request.base_model,
-        *as_paths(request.phrases),
-        request.character_encoder,
-    )
+    refuse_overwriting(request.out, request.base_model, *as_paths(request.phrases), request.character_encoder)
     events = events or TrainingEvents()
     out, device = Path(request.out), local_device(find_device(request.device))
     base = _open_base(request, out)
@@ -58,23 +53,7 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
     if base.has_trained_head and config.type_weight > 0:
         _report_types(base, examples, events)
     with process_group(device) as shard:
-        negatives = (
-            None
-            if request.hard_negatives is None
-            else read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
-        )
-        maker = new_batch_maker(
-            examples,
-            request.batch_options(),
-            augment=open_augmenter(
-                [path for path in as_paths(request.phrases) if path.is_dir()],
-                wordnet=None if request.wordnet is None else Path(request.wordnet),
-                with_aliases=not request.paper_settings,
-            ),
-            negatives=negatives,
-            plain=plain,
-            shard=shard,
-        )
+        maker = _make_batches(request, examples, plain, shard)
         base.network.to(device)
         dataset = BatchDataset(maker, base.tokenizer, config.max_tokens, config.micro_batch, base.config.prefix)
         done = TrainingLoop(
@@ -92,6 +71,20 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
             write_network(out, base.network.cpu(), described, transformer=base.folder)
         wait_for_all()
     return FitResult(out, done, len(examples), shard.rank == 0)
+
+
+def _make_batches(request: FitRequest, examples: list[Example], plain: list[str], shard: Shard) -> BatchMaker:
+    negatives = None
+    if request.hard_negatives is not None:
+        negatives = read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
+    augment = open_augmenter(
+        [path for path in as_paths(request.phrases) if path.is_dir()],
+        wordnet=None if request.wordnet is None else Path(request.wordnet),
+        with_aliases=not request.paper_settings,
+    )
+    return new_batch_maker(
+        examples, request.batch_options(), augment=augment, negatives=negatives, plain=plain, shard=shard
+    )
 
 
 def _describe(base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker) -> PearlConfig:

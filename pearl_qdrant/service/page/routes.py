@@ -67,9 +67,6 @@ def _fitted(places: FloatArray) -> FloatArray:
 DEFAULT_SIZE = 600
 """Entities of a map, if nobody says how many."""
 
-KEPT_MAPS = 16
-"""Maps that are kept, by collection and size."""
-
 _NAMES_AN_ENTITY = 20
 """Names that are read for each entity that is wanted; a base with more aliases an entity gets a smaller sample."""
 
@@ -224,13 +221,11 @@ async def entity_map(
     check_fields(settings, size=size)
     size = size or min(DEFAULT_SIZE, settings.max_map_size)
     handle = await collections.get(collection)
-    kept, key, state = request.app.state.maps, (handle.name, size), await handle.call(_state)
-    if key not in kept or kept[key][0] != state:
-        points = await handle.call(lambda linker: sample(linker, size))
-        kept[key] = state, await asyncio.to_thread(make_map, points, handle.linker.encoder)
-        while len(kept) > KEPT_MAPS:
-            kept.pop(next(iter(kept)))
-    return json_answer({"collection": handle.name, "kb": handle.kb, "points": kept[key][1]})
+    kept, state = request.app.state.maps, await handle.call(_state)
+    if handle.name not in kept or kept[handle.name][0] != state:
+        points = await handle.call(lambda linker: sample(linker, settings.max_map_size))
+        kept[handle.name] = state, await asyncio.to_thread(make_map, points, handle.linker.encoder)
+    return json_answer({"collection": handle.name, "kb": handle.kb, "points": kept[handle.name][1][:size]})
 
 
 def _counted(counts: Mapping[str, int]) -> list[dict[str, str | int]]:
