@@ -32,10 +32,9 @@ import numpy as np
 from ingest.base.reader import Reader
 from ingest.base.scan import Hashes, ScanResult, hash_texts
 from ingest.io.report import ReadReport
-from ingest.load.events import LoadEvents
 from ingest.load.inventory import BATCH, Inventory, Named
 from ingest.load.request import MayRemove, allow
-from ingest.load.results import LoadResult
+from ingest.load.results import LoadEvents, LoadResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable

@@ -31,9 +31,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.base.format import Head
 from ingest.io import limits
-from ingest.io.lines import BadLine, read_lines
+from ingest.io.encoding import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, TOO_MANY_ROWS, ReadReport
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, OntologyReader, Term, short_id
 from pearl_qdrant.errors import FormatError
@@ -51,13 +50,6 @@ _TAGS = frozenset(
     {"id", "name", "namespace", "default-namespace", "alt_id", "def", "synonym", "xref", "is_a", "is_obsolete"}
     | set(_OLD_SYNONYMS)
 )
-_SIGN = re.compile(
-    rb"^(?:format-version:[ \t]*1\.|(?:ontology|subsetdef|synonymtypedef|default-namespace):|\[Term\][ \t]*\r?$)",
-    re.MULTILINE,
-)
-_HEADER_LINE = re.compile(rb"[A-Za-z][\w-]*:(?:[ \t]|$)|!|\[\w+\]|[ \t]|$")
-_CHECKED_LINES = 200
-
 _MAX_BRACES = 8
 _MAX_MODIFIERS = 1 << 16  # characters; real ones have about a hundred
 _COMMENT = re.compile(r"\s!(?:\s|$)")
@@ -88,15 +80,6 @@ class Stanza:
     kind: str
     line: int
     tags: list[tuple[int, str, str]] = field(default_factory=list)
-
-
-def detect(head: Head) -> bool:
-    """Whether a file begins like OBO: lines of tags and values, and one that only OBO has."""
-    if not _SIGN.search(head.data):
-        return False
-    lines = head.data.split(b"\n", _CHECKED_LINES)[:-1] or [head.data]
-    odd = sum(_HEADER_LINE.match(line.rstrip(b"\r")) is None for line in lines)
-    return odd * 4 <= len(lines)
 
 
 class OboReader(OntologyReader):

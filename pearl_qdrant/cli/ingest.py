@@ -11,9 +11,8 @@ import click
 
 from ingest.base.format import Scope, TableColumns
 from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions
-from ingest.load.events import LoadEvents
 from ingest.load.request import LoadRequest
-from ingest.load.results import reading_counts
+from ingest.load.results import LoadEvents, reading_counts
 from pearl_qdrant.cli.common.options import (
     attribute_texts,
     device_option,

@@ -25,8 +25,7 @@ READING = (
     "ingest.base.format",
     "ingest.io.source",
     "ingest.io.streams",
-    "ingest.io.lines",
-    "ingest.io.source",
+    "ingest.io.encoding",
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
