@@ -29,7 +29,7 @@ import msgspec
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import ingest
+from ingest.load.pipeline import Loading, ingest
 from ingest.load.results import LoadEvents, LoadResult
 from ingest.spread.cutting import CutReader, cut_files_of
 from pearl_qdrant.encoder.loading import load_encoder
@@ -230,9 +230,9 @@ class PartBuilder:
                         self._encoder,
                         target,
                         max_errors=None,
-                        input_name=part_input(job.plan, part),
-                        finalize=not is_url(job.plan.location),
-                        is_part=True,
+                        loading=Loading(
+                            part_input(job.plan, part), finalize=not is_url(job.plan.location), is_part=True
+                        ),
                         events=events,
                     )
         return self._finish(part, result)

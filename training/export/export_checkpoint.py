@@ -26,6 +26,7 @@ from pearl_qdrant.encoder.checkpoint import (
     TORCH_FILE,
     PearlConfig,
     VerifiedCheckpoint,
+    seal,
 )
 from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
@@ -264,11 +265,11 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
             "onnx_path": checkpoint.onnx_path,
             "torch_path": weights,
             "model_card": _card_of(checkpoint),
-            "weights_hash": checkpoint.config.weights_hash,
         }
         write_checkpoint(form, checkpoint.config, **parts)
         parity = check_forms(form, exact=False, names=names)
         write_checkpoint(target, checkpoint.config, **parts)
+        seal(target, weights_hash=checkpoint.config.weights_hash)
     return parity
 
 
