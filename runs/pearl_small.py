@@ -57,7 +57,7 @@ def stages(
 ) -> dict[str, list[str]]:
     """Return the command of each stage, by name, without `pearl-qdrant`."""
     folder = corpus or work / "corpus"
-    love, fitted, averaged, out = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged", "pearl"))
+    love, fitted, averaged = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged"))
     commands: dict[str, list[str]] = {}
     if corpus is None:
         typing = ["--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
@@ -79,8 +79,8 @@ def stages(
     written = ["--seed", str(seed), "--out", str(fitted)]
     commands["fit"] = ["train", "fit", "--base-model", base, *inputs, *settings, *written]
     commands["average"] = ["train", "average", base, str(fitted), str(averaged), "--ratio", "0.5"]
-    commands["head"] = ["train", "head", "--base-model", str(averaged), "--phrases", str(folder), "--out", str(out)]
-    commands["export"] = ["train", "export", str(out), str(work / f"pearl-small-{seed}")]
+    made = str(work / f"pearl-small-{seed}")
+    commands["head"] = ["train", "head", "--base-model", str(averaged), "--phrases", str(folder), "--out", made]
     if gpus > 1:
         commands["fit"] = ["torchrun", "--nproc-per-node", str(gpus), "-m", "pearl_qdrant", *commands["fit"]]
     return commands
