@@ -317,7 +317,7 @@ def find_device(requested: str) -> torch.device:
     Args:
         requested: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
     """
-    from pearl_qdrant.encoder.runtime.devices import check_device
+    from pearl_qdrant.encoder.loading import check_device
     from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
     try:
