@@ -171,14 +171,13 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
         InputError: If it cannot be read.
         TooManyErrorsError: If there are more bad lines than the report allows.
     """
-    stanza, n_bytes = Stanza("", 1), 0
-    is_begun = False
+    stanza, is_begun = Stanza("", 1), False
     for number, line in _whole_lines(source, report):
         if not line or line[0] == "!":
             continue
         if line[0] == "[" and (end := line.find("]")) > 1:
             yield stanza
-            stanza, n_bytes, is_begun = Stanza(line[1:end], number), 0, True
+            stanza, is_begun = Stanza(line[1:end], number), True
             continue
         tag, colon, value = line.partition(":")
         if tag not in wanted and colon:
@@ -188,7 +187,7 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
             if not is_begun:
                 raise FormatError(source.path, number, "is neither 'tag: value' nor '[Term]'. Is this an OBO file?")
             report.skip(MALFORMED_LINE, path=source.path, line=number, text=line)
-        elif len(stanza.tags) < limits.MAX_ROWS and (n_bytes := n_bytes + len(line)) <= limits.MAX_ENTITY_BYTES:
+        elif len(stanza.tags) < limits.MAX_ROWS:
             stanza.tags.append((number, tag, value.strip()))
         else:
             report.skip(TOO_MANY_ROWS, path=source.path, line=number, text=line)

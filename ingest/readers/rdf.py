@@ -189,14 +189,13 @@ class RdfReader(Reader):
 
     def _join(self, subject: str, records: Iterable[tuple[int, str, list[Fact]]], report: ReadReport) -> list[Fact]:
         """The statements of a subject from several places, up to the limits."""
-        joined, n_chars = list[Fact](), 0
+        joined = list[Fact]()
         for number, _, facts in records:
             path = self._files[number][0].path
             if not joined:
                 report.place = path, facts[0][3]
             for fact in facts:
-                n_chars += len(fact[1])
-                if len(joined) >= limits.MAX_ROWS or n_chars > limits.MAX_ENTITY_BYTES:
+                if len(joined) >= limits.MAX_ROWS:
                     report.skip(TOO_MANY_ROWS, path=path, line=fact[3], text=f"{subject} {fact[1]}")
                 else:
                     joined.append(fact)
@@ -213,7 +212,7 @@ def _read_runs(
         report: `rows` counts these statements; those beyond the limits of an entity are skipped.
         survey: Sees the other statements.
     """
-    last, facts, n_chars = "", list[Fact](), 0
+    last, facts = "", list[Fact]()
     for quad, line in read_triples(source, syntax, report):
         predicate = quad.predicate.value
         if predicate not in wanted:
@@ -235,11 +234,10 @@ def _read_runs(
         if subject != last:
             if facts:
                 yield last, facts
-            last, facts, n_chars = subject, [], 0
-        n_chars += len(text)
+            last, facts = subject, []
         if "\0" in text or "\0" in subject:
             report.skip(NUL_CHARACTER, path=source.path, line=line, text=f"{subject} {text}")
-        elif len(facts) >= limits.MAX_ROWS or n_chars > limits.MAX_ENTITY_BYTES:
+        elif len(facts) >= limits.MAX_ROWS:
             report.skip(TOO_MANY_ROWS, path=source.path, line=line, text=f"{subject} {text}")
         else:
             facts.append((predicate, text, language, line))

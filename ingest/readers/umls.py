@@ -238,11 +238,9 @@ class UmlsReader(Reader):
         """The atoms of an id that the options include, best first."""
         sabs, languages = self._sabs, self._languages
         chosen: list[_Atom] = []
-        n_rows = n_bytes = 0
-        for row in atoms:
+        for n_rows, row in enumerate(atoms, 1):
             _, lat, ts, _, stt, _, ispref, aui, _, _, _, sab, tty, _, name, srl, suppress, _ = row
-            n_rows, n_bytes = n_rows + 1, n_bytes + len(name)
-            if n_rows > limits.MAX_ROWS or n_bytes > limits.MAX_ENTITY_BYTES:
+            if n_rows > limits.MAX_ROWS:
                 report.skip_here(TOO_MANY_ROWS, "|".join(row))
                 continue
             if lat not in languages:
