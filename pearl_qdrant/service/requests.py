@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from json import JSONDecodeError
 from typing import Annotated, Any, TypeVar, cast
 
-import orjson
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from pydantic_core import from_json
 
 from pearl_qdrant.service.collections import Collections
 from pearl_qdrant.service.observing import Metrics
@@ -34,7 +35,10 @@ async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
 
 class _Request(Request):
     async def json(self) -> Any:
-        return orjson.loads(await self.body())  # half of a character is an error, too
+        try:
+            return from_json(await self.body())
+        except ValueError as error:  # half of a character, too
+            raise JSONDecodeError(str(error), "", 0) from error  # FastAPI knows no other
 
 
 class _Route(APIRoute):
