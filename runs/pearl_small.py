@@ -43,27 +43,25 @@ PARROT = "prithivida/parrot_paraphraser_on_T5"
 
 def stages(
     work: Path,
+    texts: list[str],
     *,
-    articles: Path | None,
     corpus: Path | None,
     vectors: Path | None,
-    ner_model: str,
-    typed_names: Path | None,
     steps: int | None,
-    wordnet: str,
     base: str,
     gpus: int,
     seed: int,
 ) -> dict[str, list[str]]:
-    """Return the command of each stage, by name, without `pearl-qdrant`."""
+    """Return the command of each stage, by name, without `pearl-qdrant`.
+
+    Args:
+        texts: Articles and how they are typed, as `train corpus` takes them; unused with a corpus.
+    """
     folder = corpus or work / "corpus"
     love, fitted, averaged = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged"))
     commands: dict[str, list[str]] = {}
     if corpus is None:
-        typing = ["--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
-        if not ner_model:
-            typing = ["--typed-names", str(typed_names)]
-        commands["corpus"] = ["train", "corpus", str(articles), "--wordnet", wordnet, *typing, "--out", str(folder)]
+        commands["corpus"] = ["train", "corpus", *texts, "--out", str(folder)]
         if vectors is not None:
             commands["synonyms"] = ["train", "synonyms", str(folder), "--vectors", str(vectors)]
             commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
@@ -107,7 +105,12 @@ def main(work: Path, only_print: bool, **given: Any) -> None:
         from pearl_qdrant.encoder.find_model import find_model
 
         given["base"] = str(find_model(given["base"]).folder)  # some stages need the folder
-    for name, words in stages(work, **given).items():
+    ner_model, typed_names = given.pop("ner_model"), given.pop("typed_names")
+    typing = ["--typed-names", str(typed_names)]
+    if ner_model:
+        typing = ["--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
+    texts = [str(given.pop("articles")), "--wordnet", given.pop("wordnet"), *typing]
+    for name, words in stages(work, texts, **given).items():
         launcher = [] if words[0] == "torchrun" else [sys.executable, "-m", "pearl_qdrant"]
         command = [*launcher, *words]
         click.echo(shlex.join(command), err=not only_print)
