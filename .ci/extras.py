@@ -5,8 +5,8 @@
     python .ci/extras.py --lowest                   with the lowest versions that pyproject.toml allows (needs uv)
 
 The wheel is built once; each environment gets it, the extra, and the versions of constraints.txt, and is deleted after
-its test. `none` is the package without an extra; `lightrag` runs that notebook of contrib/ with its framework. `dev` and
-`docs` are for a clone, and `.ci/run` uses them.
+its test. `none` is the package without an extra; `lightrag` runs that notebook of contrib/ with its framework. `dev`
+and `docs` are for a clone, and `.ci/run` uses them.
 """
 
 from __future__ import annotations
