@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 # Python compiles a module when it is first imported; to compile all of them takes longer than to install them.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: help demo test test-slow check docs bench soak fuzz clean
+.PHONY: help demo test test-slow check docs bench soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,7 +25,6 @@ help:
 	@echo "make docs   the documentation site, into site/"
 	@echo "make bench  the benchmarks of benchmarks/"
 	@echo "make soak   200 random kills of a load, resumed and compared; up to 20 minutes on two cores (Linux)"
-	@echo "make fuzz   made-up and damaged bases for every reader, for ten minutes (FUZZ_ARGS='--minutes 60')"
 	@echo "make clean  remove the environment, the demo store and all caches"
 
 demo: $(VENV)/.installed
@@ -50,9 +49,6 @@ bench: $(VENV)/.installed-dev
 
 soak: $(VENV)/.installed-dev
 	PYTHONPATH=tests/support:tests/doubles $(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
-
-fuzz: $(VENV)/.installed-dev
-	PYTHONPATH=tests/bases $(BIN)/python tests/fuzz/fuzz_readers.py $(FUZZ_ARGS)
 
 clean:
 	rm -rf $(VENV) demo-store build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -60,13 +60,6 @@ EntityLinker.build([{"id": "nyc", "name": "New York City"}], path="store", colle
 with TestClient(create_app(ServiceSettings(store="store", cache="cache")), base_url="http://localhost") as client:
     assert client.post("/v1/link", json={"mentions": ["new york city"]}).json()["links"][0]["entity_id"] == "nyc"
 """,
-    "map": """
-import numpy as np
-from sklearn.manifold import TSNE
-import threadpoolctl
-
-assert TSNE(perplexity=5).fit_transform(np.eye(20, dtype="float32")).shape == (20, 2)
-""",
     "train": """
 from pearl_qdrant import average_checkpoint, export_checkpoint, fit_model, rebuild_for_torch
 from training.evaluation.figures import check_matplotlib

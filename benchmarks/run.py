@@ -120,13 +120,17 @@ def bench_ingest(data: Path, model: str, store: Path, encoding_s: float) -> floa
     return rate
 
 
-def bench_linking(store: Path, mentions: list[str], kind: str, encode_s: float, n_links: int) -> None:
+KIND = "ORG"
+"""The filter of single links."""
+
+
+def bench_linking(store: Path, mentions: list[str], encode_s: float, n_links: int) -> None:
     """Time single links, then batches, then a new process."""
     rng = random.Random(0)
     misspelt = [edit_character(mention, rng) for mention in mentions]
     with EntityLinker.open(COLLECTION, store=str(store), device="cpu") as linker:
-        for label, asked in ((f"filtered to {kind}", mentions), ("one character changed, no filter", misspelt)):
-            types = [kind] if asked is mentions else []
+        for label, asked in ((f"filtered to {KIND}", mentions), ("one character changed, no filter", misspelt)):
+            types = [KIND] if asked is mentions else []
             for mention in asked[:50]:
                 linker.link(mention, types=types)
             linker.state.stream.cache.clear()  # mentions that come again are another measurement
@@ -137,7 +141,7 @@ def bench_linking(store: Path, mentions: list[str], kind: str, encode_s: float, 
             batched = _seconds(partial(_link_all, linker, asked))
             say(f"batched links/s, {label}", f"{len(asked) / batched:,.0f}")
             say("  against encoding alone (budget 85 %)", f"{encode_s / batched * 100:.0f} %")
-        longest = max(asyncio.run(_waits(linker, mentions, types)) for types in ([], [kind]))
+        longest = max(asyncio.run(_waits(linker, mentions, types)) for types in ([], [KIND]))
         say("longest wait of an event loop beside `alink_batch`", f"{longest * 1e3:.0f} ms   (budget 50)")
     command = [sys.executable, "-m", "pearl_qdrant", "link", mentions[0], "--store", str(store)]
     fresh = min(_seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(3))
@@ -214,7 +218,6 @@ def bench_peers(names: list[str], model: str, folder: Path) -> dict[str, float]:
 @click.option("--peer-model", help="sentence-transformers folder; without it, peers are not measured.")
 @click.option("--peer-names", default=6000, show_default=True)
 @click.option("--mentions", "n_mentions", default=4000, show_default=True)
-@click.option("--type", "kind", default="ORG", show_default=True, help="Filter of the single links.")
 @click.option("--encode-names", default=100_000, show_default=True, help="Random names for the encoder alone.")
 @click.option("--work", type=click.Path(path_type=Path), help="Folder for stores; temporary by default.")
 def main(
@@ -224,7 +227,6 @@ def main(
     peer_model: str | None,
     peer_names: int,
     n_mentions: int,
-    kind: str,
     encode_names: int,
     work: Path | None,
 ) -> None:
@@ -254,7 +256,7 @@ def main(
                 say(f"ingest against peer: {label}", f"{rate / max(before[label], after[label]):.1f} x")
             mentions = names_of(reader, scanned, n_mentions)
         encode_s = min(bench_encoding(encoder, mentions) for _ in range(2))
-        bench_linking(folder / "store", mentions, kind, encode_s, min(1000, len(mentions)))
+        bench_linking(folder / "store", mentions, encode_s, min(1000, len(mentions)))
 
 
 if __name__ == "__main__":

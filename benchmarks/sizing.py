@@ -31,7 +31,7 @@ from memory import peak_memory
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import ingest
+from ingest.load.pipeline import Loading, ingest
 from pearl_qdrant import load_base
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
@@ -107,7 +107,7 @@ def measure(n_names: int, quantization: Quantization, folder: Path) -> tuple[str
     with open_reader([path], "tsv") as reader:
         scanned = scan(reader, ReadReport())
         with peak_memory() as loading:
-            result = ingest(reader, scanned, encoder, collection, max_errors=0, finalize=False)
+            result = ingest(reader, scanned, encoder, collection, max_errors=0, loading=Loading(finalize=False))
         start = time.perf_counter()
         with peak_memory() as building:
             collection.finalize()

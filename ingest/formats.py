@@ -1,8 +1,9 @@
 """The registry of formats: which can be read, which one a path shows, and opening a reader.
 
 To add a base that ships as tables: an entry in `ingest/readers/bases.json`. To add another format: a module in
-`ingest/readers` with `detect` and a reader, and an entry in `FORMATS` here. An option that no other format has is
-one more field of `ReadOptions`, which its `Format` names. No reader is loaded before it is needed.
+`ingest/readers` with a reader, its beginning in `ingest/readers/signs.py`, and an entry in `FORMATS` here. An option
+that no other format has is one more field of `ReadOptions`, which its `Format` names. No reader is loaded before it is
+needed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ingest.base.format import Format, PathLike, Scope, TableColumns, read_head
+from ingest.readers.signs import SIGNS, SIGNS_OF_NAMES
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
 if TYPE_CHECKING:
@@ -210,7 +212,7 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
         return "xlsx" if container == "workbook" else "parquet"
     names = list_inputs(path)
     if names != [path]:
-        found = [one for one in FORMATS if (test := getattr(_module(one), "detect_names", None)) and test(names)]
+        found = [one for one in FORMATS if one.name in SIGNS_OF_NAMES and SIGNS_OF_NAMES[one.name](names)]
         if len(found) > 1:
             signs = ", ".join(f"{one.name} ({one.folder_sign})" for one in found)
             message = f"holds several bases: {signs}. Name the files of one of them, or choose its format"
@@ -231,7 +233,7 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
     table = recognise(head, options)
     if table is not None and table not in FORMAT_NAMES:
         return table  # a known base, whose rows may look like statements of RDF
-    return next((one.name for one in FORMATS if not one.is_table and _module(one).detect(head)), table)
+    return next((name for name, shows in SIGNS.items() if shows(head)), table)
 
 
 def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
@@ -243,20 +245,16 @@ def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
     for name in names[:_MAX_CHECKED] if is_folder(path) else ():
         with suppress(InputError):
             head = read_head(name)
-            other = next((one for one in FORMATS if not one.is_table and _module(one).detect(head)), shown)
-            if other is not shown:
+            other = next((other for other, shows in SIGNS.items() if shows(head)), shown.name)
+            if other != shown.name:
                 message = (
-                    f"holds several bases: {shown.name} ({shown.folder_sign}), and {other.name} ({name}). Name the "
+                    f"holds several bases: {shown.name} ({shown.folder_sign}), and {other} ({name}). Name the "
                     f"files of one of them, or choose format {shown.name}."
                 )
                 break
     else:
         return
     raise FormatError(path, None, message, option="format")
-
-
-def _module(one: Format) -> Any:
-    return import_module(f"ingest.readers.{one.reader.partition('.')[0]}")
 
 
 def open_reader(
@@ -289,7 +287,8 @@ def open_reader(
             from ingest.readers.table import TableReader
 
             return TableReader(paths, options, type_map, kind=kind)
-        reader: Reader = getattr(_module(chosen), chosen.reader.partition(".")[2])(paths, options, type_map)
+        module, _, name = chosen.reader.partition(".")
+        reader: Reader = getattr(import_module(f"ingest.readers.{module}"), name)(paths, options, type_map)
         return reader
     except (SettingsError, ValueError) as error:  # an option that a reader refuses
         if isinstance(error, OptionError):

@@ -17,9 +17,8 @@ from ingest.base.scan import ScanResult, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, ReadOptions, open_reader
 from ingest.io.report import ReadReport
-from ingest.load.events import LoadEvents
 from ingest.load.request import LoadKeywords, LoadRequest
-from ingest.load.results import LoadResult
+from ingest.load.results import LoadEvents, LoadResult
 from ingest.load.session import Session
 from ingest.spread.driver import Spread, start_runner, work_folder
 from pearl_qdrant.encoder.loading import load_encoder

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ingest.base.scan import ScanResult
     from ingest.base.type_map import make_entity
     from ingest.formats import ReadOptions
-    from ingest.load.events import LoadEvents
-    from ingest.load.results import LoadResult
+    from ingest.load.results import LoadEvents, LoadResult
     from ingest.load_base import load_base, read_entities, scan_base
     from pearl_qdrant.errors import (
         CollectionNotFoundError,
@@ -156,7 +155,7 @@ _MODULE_OF = {
     "HeadOptions": "training.options",
     "Link": "pearl_qdrant.records",
     "LinkOptions": "pearl_qdrant.linking.options",
-    "LoadEvents": "ingest.load.events",
+    "LoadEvents": "ingest.load.results",
     "LoadResult": "ingest.load.results",
     "LoveConfig": "training.options",
     "MiningConfig": "training.options",

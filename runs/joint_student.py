@@ -4,10 +4,11 @@ r"""The recipe of the shipped encoder `pearl-mini`: one network that learned the
     python runs/joint_student.py train PACKED --seconds 540 --out RUN
     python runs/joint_student.py finish RUN --packed PACKED --joint TORCH --sources sources.xz --data FOLDER --out MODEL
 
-TORCH is what `runs/multilingual_model.py join` makes of an English encoder (`runs/pearl_mini_en.py`) and one for many
-languages, with the folders of both in it, rebuilt for torch (`pearl-qdrant models export MEMBER TORCH/MEMBER --torch`);
-sources.xz is that recipe's, too. PACKED is small, so that it can travel to the machine with the GPU, which
-needs torch, numpy, tokenizers, pydantic and msgspec. `multilingual/student.py` says how it is trained,
+TORCH is a joint model (`multilingual/joint.py`) of an English encoder and one for many languages, with the folders of
+both in it, rebuilt for torch (`pearl-qdrant models export MEMBER TORCH/MEMBER --torch`); both models and their recipes
+are in the history of this folder. sources.xz is what `runs/multilingual_model.py prepare` writes. PACKED is small, so
+that it can travel to the machine with the GPU, which needs torch, numpy, tokenizers, pydantic and msgspec.
+`multilingual/student.py` says how it is trained,
 docs/experiments/multilingual.md has the figures.
 """
 
@@ -166,9 +167,9 @@ def finish(
     """Write the network as a checkpoint in 8 bits, the words in 4, with a type head."""
     import torch
     from mini_en.text_head import fit_text_head
+    from multilingual.data import load_sources
     from multilingual.joint import read_members
     from multilingual.packed import unpack, write_json
-    from pearl_mini_en import load_sources
     from safetensors.torch import save_file
 
     from training.examples.example import count_labels

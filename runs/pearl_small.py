@@ -43,35 +43,33 @@ PARROT = "prithivida/parrot_paraphraser_on_T5"
 
 def stages(
     work: Path,
+    texts: list[str],
     *,
-    articles: Path | None,
     corpus: Path | None,
     vectors: Path | None,
-    ner_model: str,
-    typed_names: Path | None,
     steps: int | None,
-    wordnet: str,
     base: str,
     gpus: int,
     seed: int,
 ) -> dict[str, list[str]]:
-    """Return the command of each stage, by name, without `pearl-qdrant`."""
+    """Return the command of each stage, by name, without `pearl-qdrant`.
+
+    Args:
+        texts: Articles and how they are typed, as `train corpus` takes them; unused with a corpus.
+    """
     folder = corpus or work / "corpus"
-    love, fitted, averaged, out = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged", "pearl"))
+    love, fitted, averaged = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged"))
     commands: dict[str, list[str]] = {}
     if corpus is None:
-        typing = ["--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
-        if not ner_model:
-            typing = ["--typed-names", str(typed_names)]
-        commands["corpus"] = ["train", "corpus", str(articles), "--wordnet", wordnet, *typing, "--out", str(folder)]
+        commands["corpus"] = ["train", "corpus", *texts, "--out", str(folder)]
         if vectors is not None:
             commands["synonyms"] = ["train", "synonyms", str(folder), "--vectors", str(vectors)]
             commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
     negatives = folder / "hard_negative.txt"
     if not negatives.exists():
-        mining = ["--model", base, "--keep", "12", "--device", "cuda"]
+        mining = ["--model", base, "--device", "cuda"]
         commands["negatives"] = ["train", "negatives", "--phrases", str(folder), *mining, "--out", str(negatives)]
-    mimicked = ["--mimic", "encoder"] if vectors is None else ["--vectors", str(vectors)]
+    mimicked = [] if vectors is None else ["--vectors", str(vectors)]
     commands["love"] = ["train", "love", base, str(love), *mimicked, "--seed", str(seed)]
     inputs = ["--phrases", str(folder), "--hard-negatives", str(negatives), "--character-encoder", str(love)]
     length = ["--epochs", "2"] if steps is None else ["--steps", str(steps)]
@@ -79,8 +77,8 @@ def stages(
     written = ["--seed", str(seed), "--out", str(fitted)]
     commands["fit"] = ["train", "fit", "--base-model", base, *inputs, *settings, *written]
     commands["average"] = ["train", "average", base, str(fitted), str(averaged), "--ratio", "0.5"]
-    commands["head"] = ["train", "head", "--base-model", str(averaged), "--phrases", str(folder), "--out", str(out)]
-    commands["export"] = ["train", "export", str(out), str(work / f"pearl-small-{seed}")]
+    made = str(work / f"pearl-small-{seed}")
+    commands["head"] = ["train", "head", "--base-model", str(averaged), "--phrases", str(folder), "--out", made]
     if gpus > 1:
         commands["fit"] = ["torchrun", "--nproc-per-node", str(gpus), "-m", "pearl_qdrant", *commands["fit"]]
     return commands
@@ -107,7 +105,12 @@ def main(work: Path, only_print: bool, **given: Any) -> None:
         from pearl_qdrant.encoder.find_model import find_model
 
         given["base"] = str(find_model(given["base"]).folder)  # some stages need the folder
-    for name, words in stages(work, **given).items():
+    ner_model, typed_names = given.pop("ner_model"), given.pop("typed_names")
+    typing = ["--typed-names", str(typed_names)]
+    if ner_model:
+        typing = ["--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
+    texts = [str(given.pop("articles")), "--wordnet", given.pop("wordnet"), *typing]
+    for name, words in stages(work, texts, **given).items():
         launcher = [] if words[0] == "torchrun" else [sys.executable, "-m", "pearl_qdrant"]
         command = [*launcher, *words]
         click.echo(shlex.join(command), err=not only_print)

@@ -1,9 +1,6 @@
 """Batches of phrase pairs with hard negatives, each a pure function of (seed, rank, step).
 
 So a resumed run does not draw the same batches again, and any worker process can make any batch.
-
-    NeighbourSampler    several sources in fixed proportions, alphabetical neighbours together: free hard negatives
-    EpochSampler        each example once per epoch, in random order, as in the paper
 """
 
 from __future__ import annotations
@@ -21,11 +18,10 @@ import numpy.typing as npt
 
 from pearl_qdrant.cores import count_workers
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.augment.draw import augment as augment_phrase
 from training.augment.draw import edit_character
 from training.examples.example import Example, fold_phrase
 from training.examples.files import index_by_name, phrase_key
-from training.networks.phrase_vectors import MicroBatch, pad_batches, token_ids
+from training.networks.phrase_vectors import MicroBatch, micro_batches
 from training.options import BatchOptions, Count, Natural, Share, Within, check_bounds
 
 
@@ -65,19 +61,6 @@ KeyArray = npt.NDArray[np.int64]
 
 NO_KEY = 0
 """Key of an unknown entity; it never counts as equal to another, not even to itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExampleSource:
-    """Training examples of one origin.
-
-    Attributes:
-        examples: In alphabetical order.
-        weight: Share of a batch, relative to the weights of the other sources.
-    """
-
-    examples: Sequence[Example]
-    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,30 +105,6 @@ class Sampler(Protocol):
     def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
         """Return `n` examples of a step (from 1) on one process; `rng` belongs to that step and process."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class NeighbourSampler:
-    """Draws alphabetical neighbours together, from several sources.
-
-    Attributes:
-        sources: Where the examples come from.
-        neighbours: Examples drawn together; they are hard negatives of each other. 1 draws each by itself.
-    """
-
-    sources: Sequence[ExampleSource]
-    neighbours: int = 1
-
-    def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
-        """See `Sampler.draw`; the step is not used, since `rng` depends on it."""
-        filled = [source for source in self.sources if source.examples]
-        weights = [source.weight for source in filled]
-        drawn: list[Example] = []
-        while len(drawn) < n:
-            examples = rng.choices(filled, weights)[0].examples
-            start = rng.randrange(max(1, len(examples) - self.neighbours + 1))
-            drawn.extend(examples[start : start + self.neighbours])
-        return drawn[:n]
 
 
 @dataclass(slots=True)
@@ -201,7 +160,7 @@ class BatchMaker:
     sampler: Sampler
     n_pairs: Annotated[int, Within(2)]
     seed: int
-    augment: Augment = augment_phrase
+    augment: Augment
     negatives: NegativeTable | None = None
     n_negatives: Natural = 2
     negatives_as_pairs: bool = False
@@ -303,11 +262,8 @@ def new_batch_maker(
         # At most one phrase type, and no other names.
         examples = [replace(one, others=(), allowed=one.allowed[:1]) for one in examples]
     table = None if negatives is None else NegativeTable(negatives, known=index_by_name(examples))
-    sampler: Sampler = EpochSampler(examples, options.seed)
-    if options.neighbours > 1:
-        sampler = NeighbourSampler([ExampleSource(examples, 1.0)], neighbours=options.neighbours)
     return BatchMaker(
-        sampler,
+        EpochSampler(examples, options.seed),
         n_pairs=options.n_pairs(has_negatives=table is not None, world_size=shard.world_size),
         seed=options.seed,
         augment=augment,
@@ -331,12 +287,12 @@ class TokenisedBatch:
     Attributes:
         batch: The phrases.
         micro_batches: What the network sees.
-        as_written: The same with the plain phrases as they are written, for a teacher; None unless requested.
+        plain: The plain phrases as they are written, for the start of the network.
     """
 
     batch: PairBatch
     micro_batches: list[MicroBatch]
-    as_written: list[MicroBatch] | None = None
+    plain: list[MicroBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,8 +302,7 @@ class BatchDataset:
     Attributes:
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
         max_tokens, micro_batch: As in `FitConfig`.
-        prefix: Text before each phrase.
-        for_teacher: Whether batches have `as_written` too.
+        prefix: Text before each phrase, as when the model is used.
     """
 
     maker: BatchMaker
@@ -355,25 +310,16 @@ class BatchDataset:
     max_tokens: int
     micro_batch: int
     prefix: str = ""
-    for_teacher: bool = False
 
     def __getitem__(self, step: int) -> TokenisedBatch:
         """The batch of a step, from 1."""
         batch = self.maker.make(step)
-        ids = self._token_ids([*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views])
-        seen = pad_batches(ids, size=self.micro_batch)
-        if not self.for_teacher:
-            return TokenisedBatch(batch, seen)
-        first = len(ids) - len(batch.plain)
-        edited = [i for i, phrase in enumerate(batch.plain) if phrase != batch.plain_views[i]]
-        if not edited:
-            return TokenisedBatch(batch, seen, seen)
-        for i, written in zip(edited, self._token_ids([batch.plain[i] for i in edited]), strict=True):
-            ids[first + i] = written
-        return TokenisedBatch(batch, seen, pad_batches(ids, size=self.micro_batch))
+        seen = self._tokenise([*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views])
+        return TokenisedBatch(batch, seen, self._tokenise(batch.plain))
 
-    def _token_ids(self, phrases: Sequence[str]) -> list[list[int]]:
-        return token_ids(self.tokenizer, [self.prefix + phrase for phrase in phrases], max_tokens=self.max_tokens)
+    def _tokenise(self, phrases: Sequence[str]) -> list[MicroBatch]:
+        phrases = [self.prefix + phrase for phrase in phrases]
+        return micro_batches(self.tokenizer, phrases, max_tokens=self.max_tokens, size=self.micro_batch)
 
 
 def load_batches(dataset: BatchDataset, steps: Sequence[int], *, workers: int) -> Iterator[TokenisedBatch]:

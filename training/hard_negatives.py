@@ -2,7 +2,7 @@
 
     candidates   pairs within edit distance 2 (`edit_pairs`), and neighbours in three sorted orders of the phrases (from
                  the start, from the end, by the rarest word); edit distance up to half the length of the longer phrase
-    skipped      of the same entity; equal after case and punctuation folding; teacher cosine over 0.9
+    skipped      of the same entity; equal after case and punctuation folding; cosine over 0.9
     kept         of the nearest 32 by edit distance, the 12 with the lowest cosine by the base encoder
 
 A million phrases take a few minutes besides the encoder's time, and about 2 KB of memory each, of which 768 bytes are
@@ -38,10 +38,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 from training.examples.example import Phrase, fold_phrase
 from training.examples.files import as_phrases, phrase_key, read_training_files, write_hard_negatives
-from training.options import MIN_COUNT, MiningConfig, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
+from training.options import MiningConfig, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
 
 UInt64Array = npt.NDArray[np.uint64]
 IntArray = npt.NDArray[np.int64]
@@ -193,13 +193,12 @@ _CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
 
 
 def mine_hard_negatives(
-    phrases: Sequence[Phrase], encode: Encode, *, teacher: Encode | None = None, config: MiningConfig | None = None
+    phrases: Sequence[Phrase], encode: Encode, *, config: MiningConfig | None = None
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield phrases with their hard negatives, lowest cosine first; phrases without any are skipped.
 
     Args:
         phrases: Phrases that differ only in case and white space count as one, with the text of the first.
-        teacher: Decides what means the same; by default the base encoder.
         config: What counts as a hard negative.
     """
     config = config or MiningConfig()
@@ -210,7 +209,7 @@ def mine_hard_negatives(
     _log.info("%d phrases, %d pairs spelled alike", len(texts), len(near))
     allowed = _find_allowed(merged_phrases, near)
     pool = _keep_nearest(near[allowed], distances[allowed], config.pool)
-    yield from _keep_lowest_cosines(merged_phrases, pool, encode, teacher, config)
+    yield from _keep_lowest_cosines(merged_phrases, pool, encode, config)
 
 
 def _merge(phrases: Sequence[Phrase]) -> dict[str, Phrase]:
@@ -313,7 +312,7 @@ def _keep_nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> 
 
 
 def _keep_lowest_cosines(
-    merged_phrases: Sequence[Phrase], pool: Pairs, encode: Encode, teacher: Encode | None, config: MiningConfig
+    merged_phrases: Sequence[Phrase], pool: Pairs, encode: Encode, config: MiningConfig
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the candidates of each phrase with the lowest cosines, without those that mean the same."""
     used = np.unique(pool)
@@ -321,7 +320,6 @@ def _keep_lowest_cosines(
     place[used] = np.arange(len(used))
     names = [merged_phrases[i].text for i in used.tolist()]
     vectors = _encode_all(encode, names)
-    teacher_vectors = vectors if teacher is None else _encode_all(teacher, names)
     owners, begins = np.unique(pool[:, 0], return_index=True)
     ends = np.append(begins[1:], len(pool))
     step = max(1, _CHUNK // config.pool)
@@ -330,9 +328,8 @@ def _keep_lowest_cosines(
         rows = pool[begins[start] : ends[stop - 1]]
         left, right = place[rows[:, 0]], place[rows[:, 1]]
         cosines = _cosines(vectors, left, right)
-        meaning = cosines if teacher is None else _cosines(teacher_vectors, left, right)
         encoded = vectors[right].any(axis=1) & vectors[left].any(axis=1)
-        usable = encoded & (meaning <= config.max_cosine)
+        usable = encoded & (cosines <= config.max_cosine)
         order = np.lexsort((rows[:, 1], cosines, rows[:, 0]))
         order = order[usable[order]]
         chosen = rows[order]
@@ -363,10 +360,7 @@ def mine_negatives(
     phrases: Paths = (),
     aliases: Paths = (),
     model: StrPath = DEFAULT_MODEL,
-    teacher: StrPath | None = None,
     config: MiningConfig | None = None,
-    min_count: int = MIN_COUNT,
-    max_errors: int | None = DEFAULT_MAX_ERRORS,
     device: str = DEFAULT_DEVICE,
     events: TrainingEvents | None = None,
 ) -> int:
@@ -374,9 +368,8 @@ def mine_negatives(
 
     Args:
         out: hard_negative.txt; its folder is created if absent.
-        phrases, aliases, min_count, max_errors: As for `read_training_files`.
+        phrases, aliases: As for `read_training_files`.
         model: Encoder whose lowest cosines are kept.
-        teacher: Encoder that decides what means the same; by default `model`.
         config: What counts as a hard negative.
         device: auto, cpu, cuda or cuda:N.
         events: Gets `examples_read` and `names_encoded`.
@@ -391,16 +384,14 @@ def mine_negatives(
     """
     refuse_overwriting(out, *as_paths(phrases), *as_paths(aliases))
     events = events or TrainingEvents()
-    examples = read_training_files(phrases, aliases, min_count=min_count, max_errors=max_errors, events=events)
-    encode_as_teacher = None if teacher is None else _load(teacher, device, "teacher", events)
-    encode = _load(model, device, "encode", events)
-    found = mine_hard_negatives(list(as_phrases(examples)), encode, teacher=encode_as_teacher, config=config)
+    examples = read_training_files(phrases, aliases, events=events)
+    found = mine_hard_negatives(list(as_phrases(examples)), _load(model, device, events), config=config)
     path = Path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
     return write_hard_negatives(path, found)
 
 
-def _load(model: StrPath, device: str, task: str, events: TrainingEvents) -> Encode:
+def _load(model: StrPath, device: str, events: TrainingEvents) -> Encode:
     """Load a model as a function that reports its progress."""
     encoder = load_encoder(str(model), device=device)
 
@@ -408,7 +399,7 @@ def _load(model: StrPath, device: str, task: str, events: TrainingEvents) -> Enc
         parts = []
         for start in range(0, len(names), _ENCODED):
             parts.append(encoder.encode(names[start : start + _ENCODED]).vectors)
-            events.names_encoded(task, len(parts[-1]))
+            events.names_encoded("encode", len(parts[-1]))
         return np.concatenate(parts)
 
     return encode

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from tqdm import tqdm
 from pearl_qdrant.encoder.runtime.network import new_type_head
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
+from pearl_qdrant.settings import DEFAULT_DEVICE
 from training.evaluation.tasks.entity_types import TypeScores, score_predictions
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
 from training.examples.files import phrase_key, read_training_files
@@ -30,7 +30,6 @@ from training.finetune.losses import marginal_type_loss
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.networks.phrase_vectors import pool_phrases
 from training.options import (
-    MIN_COUNT,
     HeadOptions,
     Paths,
     StrPath,
@@ -229,11 +228,6 @@ def train_head(
     aliases: Paths = (),
     typed_names: Paths = (),
     options: HeadOptions | None = None,
-    name: str | None = None,
-    pooling: Literal["mean", "cls"] | None = None,
-    prefix: str | None = None,
-    min_count: int = MIN_COUNT,
-    max_errors: int | None = DEFAULT_MAX_ERRORS,
     device: str = DEFAULT_DEVICE,
     events: TrainingEvents | None = None,
 ) -> TypeScores | None:
@@ -242,11 +236,8 @@ def train_head(
     Args:
         base_model: The encoder, which stays unchanged: a folder or a hub id.
         out: The checkpoint to write.
-        phrases, aliases, typed_names, min_count, max_errors: As for `read_training_files`.
+        phrases, aliases, typed_names: As for `read_training_files`.
         options: How to fit.
-        name: Name of the model; by default that of the folder `out`.
-        pooling: "mean" or "cls", instead of the base model's own.
-        prefix: Text before each name, instead of the base model's own.
         device: auto, cpu, cuda or cuda:N.
         events: Gets `examples_read`.
 
@@ -262,10 +253,6 @@ def train_head(
     place = find_device(device)
     options = options or HeadOptions()
     check_bounds(options)
-    examples = read_training_files(
-        phrases, aliases, typed_names=typed_names, min_count=min_count, max_errors=max_errors, events=events
-    )
-    base = open_base_model(
-        str(base_model), name=name or Path(out).name, pooling=pooling, prefix=prefix, seed=options.seed
-    )
+    examples = read_training_files(phrases, aliases, typed_names=typed_names, events=events)
+    base = open_base_model(str(base_model), name=Path(out).name, seed=options.seed)
     return run_head(base, examples, options, Path(out), device=place)

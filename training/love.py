@@ -44,7 +44,7 @@ from training.finetune.losses import nt_xent
 from training.hard_negatives import edit_pairs
 from training.networks.checkpoints import write_character_encoder
 from training.networks.phrase_vectors import micro_batches, pad
-from training.options import CharacterWidths, LoveConfig, Mimic, StrPath, refuse_overwriting
+from training.options import CharacterWidths, LoveConfig, StrPath, refuse_overwriting
 from training.training_loop import Objective, StepRecord, TrainingLoop
 
 Array = npt.NDArray[np.float32]
@@ -68,15 +68,6 @@ def file_targets(path: Path, *, limit: int | None = None) -> Targets:
     if not kept:
         raise InputError(str(path), None, "has no word with a letter. Is it a file of word vectors?")
     return Targets(tuple(words[i] for i in kept), vectors[kept])
-
-
-def embedding_targets(phrase_encoder: Any, table: CharacterTable) -> Targets:
-    """Return the encoder's input embeddings of the tokens that are whole words."""
-    ids = whole_words(table)
-    with torch.inference_mode():
-        weights = phrase_encoder.get_input_embeddings().weight
-        vectors = weights[torch.tensor(list(ids.values()), dtype=torch.long, device=weights.device)]
-    return Targets(tuple(ids), _centred(vectors.float().cpu().numpy()))
 
 
 def encoder_targets(network: PearlNetwork, tokenizer: Any, words: Sequence[str]) -> Targets:
@@ -301,7 +292,6 @@ def pretrain_character_encoder(
     out: StrPath,
     *,
     vectors: StrPath | None = None,
-    mimic: Mimic = "embeddings",
     max_words: int | None = None,
     widths: CharacterWidths | None = None,
     config: LoveConfig | None = None,
@@ -315,8 +305,7 @@ def pretrain_character_encoder(
     Args:
         base_model: A folder of transformers or sentence-transformers, or a checkpoint.
         out: The folder to write: the encoder (see `training.networks.checkpoints`), the state of the run, its log.
-        vectors: A `.vec` file to mimic; None for the vectors of `base_model` itself.
-        mimic: Without `vectors`: the input embeddings of whole words, or the encoder's vectors of them.
+        vectors: A `.vec` file to mimic; None for the vectors that `base_model` gives words of its vocabulary.
         max_words: At most this many words, the first ones.
         widths: The encoder's size.
         config: How to train.
@@ -337,9 +326,9 @@ def pretrain_character_encoder(
     encoder = CharacterEncoder(table, _character_config(widths, table), widths.char_dim, generator=generator)
     tokenizer = open_tokenizer(folder / "tokenizer.json")
     word_vectors = None if vectors is None else Path(vectors)
-    targets = _read_targets(folder, table, tokenizer, vectors=word_vectors, mimic=mimic, max_words=max_words)
+    targets = _read_targets(folder, table, tokenizer, vectors=word_vectors, max_words=max_words)
     mimicry = pretrain(encoder, tokenizer, targets, config, target, resume=resume, progress=progress)
-    source = f"{mimic} of {base.name}" if word_vectors is None else word_vectors.name
+    source = f"words of {base.name}" if word_vectors is None else word_vectors.name
     record = {**asdict(config), "targets": source, "words": len(targets.words), **asdict(mimicry)}
     write_character_encoder(target, encoder, training=record)
     return mimicry
@@ -351,7 +340,6 @@ def _character_config(widths: CharacterWidths, table: CharacterTable) -> Charact
         "embedding_dim": widths.embedding_dim,
         "word_dim": widths.word_dim,
         "share": widths.share,
-        "continuation_share": widths.continuation_share,
     }
     if not widths.wordpieces:
         sizes["max_pieces"] = 0
@@ -359,19 +347,10 @@ def _character_config(widths: CharacterWidths, table: CharacterTable) -> Charact
 
 
 def _read_targets(
-    folder: Path,
-    table: CharacterTable,
-    tokenizer: Tokenizer,
-    *,
-    vectors: Path | None,
-    mimic: Mimic,
-    max_words: int | None,
+    folder: Path, table: CharacterTable, tokenizer: Tokenizer, *, vectors: Path | None, max_words: int | None
 ) -> Targets:
     """The words to mimic, with their vectors."""
     if vectors is not None:
         return file_targets(vectors, limit=max_words)
-    phrase_encoder = load_transformer(folder)
-    if mimic == "embeddings":
-        found = embedding_targets(phrase_encoder, table)
-        return Targets(found.words[:max_words], found.vectors[:max_words])
-    return encoder_targets(PearlNetwork(phrase_encoder, None), tokenizer, list(whole_words(table))[:max_words])
+    network = PearlNetwork(load_transformer(folder), None)
+    return encoder_targets(network, tokenizer, list(whole_words(table))[:max_words])

@@ -266,7 +266,6 @@ class BatchOptions:
             PEARL: 512.
         epochs: How often each example is an anchor. PEARL: 2.
         n_negatives: Hard negatives drawn for each anchor. PEARL: 2.
-        neighbours: Alphabetical neighbours drawn together; 1 draws each example by itself, once per epoch.
         paper_settings: As the paper and its code: no aliases, one label per phrase, and each hard negative is an anchor
             with a variant of its own.
         n_plain: Plain phrases distilled per step and process, if there are any.
@@ -277,7 +276,6 @@ class BatchOptions:
     batch_size: Annotated[int, Within(4)] = 512
     epochs: Rate = 2.0
     n_negatives: Natural = 2
-    neighbours: Count = 1
     paper_settings: bool = False
     n_plain: Count = 64
     misspelt_plain: Share = 0.0
@@ -299,7 +297,7 @@ class MiningConfig:
         pool: Candidates per phrase that are encoded and compared: those at the smallest edit distance.
         neighbours: Neighbours compared on each side in each sorted order; 0 leaves only edit distance 2.
         max_share: Edit distance of a candidate divided by the length of the longer phrase, at most; in (0, 1].
-        max_cosine: A candidate with a higher teacher cosine means the same and is skipped.
+        max_cosine: A candidate with a higher cosine means the same and is skipped.
         threads: Threads of rapidfuzz.
     """
 
@@ -317,7 +315,7 @@ class MiningConfig:
 
 
 MAX_NGRAM_WORDS = 15
-"""The longest n-gram that can be asked for, and the longest entity mention that is marked."""
+"""The longest n-gram that can be asked for."""
 
 _LARGEST = 1 << 24  # tokens of a block; their ids fit into 32 bits many times
 
@@ -334,8 +332,6 @@ class NgramOptions:
         max_per_document: Distinct n-grams that a document keeps, those of the highest PMI. ULR, section 4: 3,000.
         factor: "length" divides the PMI by the number of words, as in ULR, section 3.1; "none" does not, as in the
             published code.
-        entities: Files of names, one a line, plain or compressed, whose mentions are marked as n-grams whatever their
-            PMI.
         max_sequence_words: Longer sentences are cut. ULR reads 128 tokens.
         limit: At most this many documents.
         max_errors: Bad rows that each input may have; None for any number.
@@ -348,15 +344,10 @@ class NgramOptions:
     threshold: Annotated[float, Within()] = 3.0
     max_per_document: Annotated[int, Within(1, 1 << 32)] = 3000
     factor: Literal["length", "none"] = "length"
-    entities: Paths = ()
     max_sequence_words: Annotated[int, Within(2, 1 << 16)] = 128
     limit: Count | None = None
     max_errors: Natural | None = DEFAULT_MAX_ERRORS
     block_words: Annotated[int, Within(1, _LARGEST)] = 1 << 19
-
-
-Mimic = Literal["embeddings", "encoder"]
-"""What is mimicked without a file of vectors: the input embeddings of whole words, or the encoder's vectors of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,8 +357,6 @@ class CharacterWidths:
     Attributes:
         char_dim: Width of its part of the vector.
         share: Share of the cosine of two names that comes from their characters.
-        continuation_share: Their share in a phrase all of whose tokens continue a word; None for `share`. See
-            `CharacterConfig`.
         embedding_dim: Width of the character embeddings; even.
         word_dim: Width of a word's vector.
         wordpieces: Whether wordpieces are embedded beside the characters.
@@ -378,7 +367,6 @@ class CharacterWidths:
     embedding_dim: Annotated[int, Within(2)] = 64
     word_dim: Count = 128
     wordpieces: bool = True
-    continuation_share: Annotated[float, Within(0, 1, low_open=True, high_open=True)] | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -450,10 +438,8 @@ class RefreshRequest:
         out: Folder of the exported model.
         model: The encoder to start from: a shipped name or a checkpoint folder.
         work: Folder of everything in between, from which the same call resumes; by default `out` with `.work` added.
-        minutes: Time for all stages. Fine-tuning takes as many steps as they leave time for, at least one; the other
-            stages take fewer names where the machine is slow. What a model needs at least (a rebuilt start, one step,
-            an export) is not cut.
-        steps: Steps of fine-tuning, instead of `minutes`; then nothing is cut.
+        minutes: About how long the fine-tuning takes, at least one step; the other stages come on top.
+        steps: Steps of fine-tuning, instead of `minutes`.
         batch_size: Phrases of a step.
         ratio: Share of the fine-tuned weights in the average with the start.
         distil: Phrases whose vectors stay where the start has them, as `train corpus` writes them; by default words of
@@ -469,7 +455,7 @@ class RefreshRequest:
     out: StrPath
     model: str = DEFAULT_MODEL
     work: StrPath | None = None
-    minutes: Rate = 15.0
+    minutes: Rate = 10.0
     steps: Count | None = None
     batch_size: Annotated[int, Within(4)] = 256
     ratio: PositiveShare = 0.5
@@ -529,9 +515,6 @@ class RefreshEvents:
     def stage(self, name: str, detail: str = "") -> None:
         """A stage of `STAGES` starts, or is done already (`detail`)."""
 
-    def progress(self, done: int, total: int | None) -> None:
-        """So much of the stage is done; None: it is not known how much there is. Fine-tuning has a bar of its own."""
-
 
 class TrainingEvents:
     """What a training stage reports while it runs. Override the methods of interest; calls never overlap."""
@@ -551,6 +534,6 @@ class TrainingEvents:
         """More names were encoded.
 
         Args:
-            task: "encode", or "teacher" for those of the teacher.
+            task: "encode".
             count: Names since the last call.
         """

@@ -1,10 +1,4 @@
-"""The refresh of an encoder: its time, its state, the tables of the base, and the stages.
-
-One budget is for all stages, of which each but the fit has a share that it does not exceed:
-
-    phrases, negatives, head, measure    cut to their share: fewer names at the pace that this machine has shown
-    start, average, export               take what they take; the last two are foreseen from the first
-    fit                                  what is left before those after it; it stops when its time is over
+"""The refresh of an encoder: its state, the tables of the base, and the stages.
 
 The base becomes two tables: what is learned, and what is measured afterwards.
 """
@@ -12,7 +6,6 @@ The base becomes two tables: what is learned, and what is measured afterwards.
 from __future__ import annotations
 
 import json
-import math
 import random
 import shutil
 import time
@@ -27,12 +20,10 @@ import torch
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
-from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint
+from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint, read_config
 from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import InputError, OptionError
-from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.atomic import write_atomically
 from training.corpus.typing import vocabulary_phrases, write_predicted_types
@@ -57,7 +48,6 @@ from training.options import (
     RefreshEvents,
     RefreshRequest,
     RefreshResult,
-    TrainingEvents,
     Verdict,
     as_paths,
     check_bounds,
@@ -66,15 +56,6 @@ from training.options import (
 
 FILE = "refresh.json"
 
-PHRASES, NEGATIVES, HEAD, MEASURE = 0.1, 0.1, 0.15, 0.2
-"""Shares of the budget, at most."""
-
-EXPORT = 0.1
-"""The share that is foreseen for average and export where the start took no time: it had weights for torch."""
-
-EXPORT_OVER_START = 1.8
-"""Average and export take so many times what it takes to rebuild the weights of the start from its graph."""
-
 MAX_HELD_OUT, LEAST_MENTIONS = 2000, 50
 """Entities kept out of training, of a tenth of the base, at most: enough for an interval of two points; and those with
 aliases among them that a verdict needs."""
@@ -82,61 +63,15 @@ aliases among them that a verdict needs."""
 MAX_MEASURED, MEASURED_MENTIONS = 20_000, 2000
 """Entities among which the aliases of those are linked, and aliases, at most."""
 
-LEAST_MINED, LEAST_OF_A_TYPE, LEAST_MEASURED = 500, 50, 300
-"""Entities that are mined, names of a type that are learned, and entities that are measured, however short the time."""
+HEAD_NAMES = 2000
+"""Names of each type that the head is fitted to, at most."""
 
-LOADED, LINKED = 2, 50
-"""What a name costs that is loaded into the collections of the measurement, and a mention that is linked in them, as
-multiples of encoding a name."""
-
-MICRO_BATCH, REPEATS, FORWARD = 64, 3, 1 / 3
-"""How the pace of a step is measured, and the share of a forward pass in a pass with gradients."""
+MICRO_BATCH, REPEATS = 64, 3
+"""How the pace of a step is measured."""
 
 TEMPERATURE = 0.05
 
 _OUTSIDE = str.maketrans("\t\n\r", "   ")
-
-
-@dataclass(slots=True)
-class Budget:
-    """What a refresh may take, and has taken.
-
-    Attributes:
-        seconds: For all of it; infinity: no limit, so that nothing is cut.
-        spent: Seconds that earlier runs took, before this one resumed.
-        clock: Returns seconds.
-    """
-
-    seconds: float
-    spent: float = 0.0
-    clock: Callable[[], float] = time.monotonic
-    _since: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._since = self.clock()
-
-    @property
-    def used(self) -> float:
-        """Seconds so far."""
-        return self.spent + self.clock() - self._since
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left, at least 0."""
-        return max(0.0, self.seconds - self.used)
-
-    def share(self, part: float) -> float:
-        """The seconds of a share, or what is left if that is less."""
-        return min(part * self.seconds, self.left)
-
-    def count(self, part: float, cost: float, *, least: int, most: int) -> int:
-        """How many items of a cost in seconds are in a share, between `least` and `most`."""
-        seconds = self.share(part)
-        return most if math.isinf(seconds) else min(most, max(least, int(seconds / cost)))
-
-    def before(self, seconds: float) -> float:
-        """What is left before so many seconds at the end."""
-        return max(0.0, self.left - seconds)
 
 
 @dataclass(slots=True)
@@ -147,13 +82,11 @@ class RefreshState:
         folder: The work folder.
         identity: What the run depends on.
         done: What each finished stage found, by its name.
-        seconds: What the finished stages took, together.
     """
 
     folder: Path
     identity: dict[str, Any]
     done: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
 
     @classmethod
     def open(cls, folder: Path, identity: dict[str, Any], *, restart: bool) -> RefreshState:
@@ -168,7 +101,7 @@ class RefreshState:
                     f"{folder} has a refresh with other values of: {', '.join(other)}. Give 'restart' to begin again, "
                     f"or another 'work' folder.",
                 )
-            return cls(folder, identity, stored["done"], stored["seconds"])
+            return cls(folder, identity, stored["done"])
         if path.exists():
             shutil.rmtree(folder)
         elif folder.exists() and any(folder.iterdir()):
@@ -178,14 +111,13 @@ class RefreshState:
         state._write()
         return state
 
-    def finish(self, stage: str, found: Any, *, seconds: float) -> None:
-        """Note that a stage is done, and what the run took so far."""
+    def finish(self, stage: str, found: Any) -> None:
+        """Note that a stage is done."""
         self.done[stage] = found
-        self.seconds = seconds
         self._write()
 
     def _write(self) -> None:
-        record = {"identity": self.identity, "done": self.done, "seconds": round(self.seconds, 3)}
+        record = {"identity": self.identity, "done": self.done}
         write_atomically(self.folder / FILE, json.dumps(record, indent=2, default=str))
 
 
@@ -197,8 +129,6 @@ class BaseFiles:
         learned: Entities to learn from.
         measured: Entities that were kept out, and others to tell them from.
         n_learned: Entities of the first.
-        n_names: Their names.
-        n_measured_names: Names of the second.
         n_held_out: Entities kept out.
         n_with_aliases: Those of them that have aliases, the mentions of the measurement.
         has_types: Whether an entity to learn from has coarse types.
@@ -207,8 +137,6 @@ class BaseFiles:
     learned: Path
     measured: Path
     n_learned: int
-    n_names: int
-    n_measured_names: int
     n_held_out: int
     n_with_aliases: int
     has_types: bool
@@ -246,43 +174,30 @@ def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_error
     held_out = {entity.entity_id for entity in measured}
     learned = [entity for entity in entities if entity.entity_id not in held_out]
     others = rng.sample(rest, min(len(rest), MAX_MEASURED - len(measured)))
-    n_names = _write(folder / "learned.tsv", learned)
-    n_measured_names = _write(folder / "measured.tsv", chain(measured, others))
+    _write(folder / "learned.tsv", learned)
+    _write(folder / "measured.tsv", chain(measured, others))
     return BaseFiles(
         folder / "learned.tsv",
         folder / "measured.tsv",
         len(learned),
-        n_names,
-        n_measured_names,
         len(held_out),
         sum(len(set(entity.names())) > 1 for entity in measured),
         any(entity.types for entity in learned),
     )
 
 
-def write_some(table: Path, path: Path, rows: Sequence[int]) -> Path:
-    """Write some rows of such a table, by their numbers from 0; returns the new one."""
-    wanted = {number + 1 for number in rows} | {0}
-    with table.open(encoding="utf-8") as source, path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(line for number, line in enumerate(source) if number in wanted)
-    return path
-
-
-def _write(path: Path, entities: Iterable[Entity]) -> int:
-    """Write a table; returns the number of names."""
-    n_names = 0
+def _write(path: Path, entities: Iterable[Entity]) -> None:
+    """Write a table."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("id\tname\ttype\taliases\n")
         for entity in entities:
             lists = join_list(entity.types), join_list(dict.fromkeys(entity.aliases))
             cells = (entity.entity_id, entity.canonical_name, *lists)
             file.write("\t".join(cell.translate(_OUTSIDE) for cell in cells) + "\n")
-            n_names += len(set(entity.names()))
-    return n_names
 
 
-def seconds_a_step(base: BaseModel, names: Sequence[str], batch_size: int, device: torch.device) -> tuple[float, float]:
-    """Seconds of a step of `batch_size` phrases and those distilled with them, and of encoding a name like `names`."""
+def seconds_a_step(base: BaseModel, names: Sequence[str], batch_size: int, device: torch.device) -> float:
+    """Seconds of a step of `batch_size` phrases like `names` and those distilled with them."""
     network = base.network.to(device).train()
     sample = [names[i % len(names)] for i in range(MICRO_BATCH)]
     seconds = []
@@ -295,18 +210,17 @@ def seconds_a_step(base: BaseModel, names: Sequence[str], batch_size: int, devic
         network.zero_grad(set_to_none=True)
     # The phrases that are distilled go through the network and, without gradients, through its start.
     phrases = batch_size + 2 * BatchOptions().n_plain
-    return min(seconds) * phrases / MICRO_BATCH, min(seconds) / MICRO_BATCH * FORWARD
+    return min(seconds) * phrases / MICRO_BATCH
 
 
 def refresh_model(request: RefreshRequest, *, events: RefreshEvents | None = None) -> RefreshResult:
     """Fine-tune an encoder on the names of a base, export it, and measure whether it helped.
 
-    The same call resumes a run that was interrupted; a state is saved at least every five minutes. The time of earlier
-    runs counts.
+    The same call resumes a run that was interrupted; a state is saved at least every five minutes.
 
     Args:
         request: From what, to where, and for how long.
-        events: Gets `stage` and `progress`.
+        events: Gets `stage`.
 
     Raises:
         OptionError: If an argument is out of range, or the work folder has another run or other files.
@@ -336,33 +250,31 @@ class _Refresh:
         }
         self.request, self.events, self.base, self.out = request, events, base, out
         self.state = RefreshState.open(work, identity, restart=request.restart)
-        self.budget = Budget(math.inf if request.steps else 60 * request.minutes, self.state.seconds)
         self.name = request.name or out.name
 
     def run(self) -> RefreshResult:
         """All stages."""
+        request = self.request
         files = BaseFiles(**self._stage("base", lambda: asdict(write_base_files(
-            self.base, self.state.folder, seed=self.request.seed, max_errors=self.request.max_errors
+            self.base, self.state.folder, seed=request.seed, max_errors=request.max_errors
         ))))  # fmt: skip
-        start: dict[str, Any] = self._stage("start", self._prepare_start)
-        phrases: dict[str, Any] = self._stage("phrases", lambda: self._prepare_phrases(start["model"]))
-        pace: float = phrases["seconds_a_name"]
-        self._stage("negatives", lambda: self._mine(files, pace))
-        plan: dict[str, Any] = self._stage("steps", lambda: self._plan_steps(start["model"], files))
-        has_head = files.has_types and phrases["typed"] > 0
-        seconds = self.budget.before(self._foreseen(files, plan["seconds_a_name"]))
-        steps: int = self._stage(
-            "fit", lambda: self._fit(start["model"], files, plan["steps"], seconds), detail=f"{plan['steps']:,} steps"
-        )
-        self._stage("average", lambda: average_checkpoint(
-            start["model"], self._path("fitted"), self._path("averaged"), ratio=self.request.ratio
+        start: str = self._stage("start", self._prepare_start)
+        typed: int = self._stage("phrases", lambda: self._prepare_phrases(start))
+        self._stage("negatives", lambda: mine_negatives(
+            self._path("negatives.txt"), aliases=files.learned, model=request.model, device=request.device
         ))  # fmt: skip
-        self._stage("head", lambda: self._fit_head(files, plan["seconds_a_name"]) if has_head else None)
+        steps: int = self._stage("steps", lambda: request.steps or self._plan_steps(start, files))
+        self._stage("fit", lambda: self._fit(start, files, steps), detail=f"{steps:,} steps")
+        self._stage("average", lambda: average_checkpoint(
+            start, self._path("fitted"), self._path("averaged"), ratio=request.ratio
+        ))  # fmt: skip
+        has_head = files.has_types and typed > 0
+        self._stage("head", lambda: self._fit_head(files) if has_head else None)
         last = self._path("typed" if has_head else "averaged")
         self._stage("export", lambda: asdict(export_checkpoint(last, self.out, name=self.name)))
-        figures = tuple(Compared(**one) for one in self._stage("measure", lambda: self._measure(files, pace)))
+        figures = tuple(Compared(**one) for one in self._stage("measure", lambda: self._measure(files)))
         result = RefreshResult(self.out, steps, files.n_learned, files.n_held_out, has_head, figures, verdict(figures))
-        self.state.finish("result", {**asdict(result), "start": self.request.model}, seconds=self.budget.used)
+        self.state.finish("result", {**asdict(result), "start": request.model})
         return result
 
     def _path(self, name: str) -> Path:
@@ -373,95 +285,41 @@ class _Refresh:
         if name in self.state.done:
             self.events.stage(name, "done already")
         else:
-            left = self.budget.left
-            time_left = "" if math.isinf(left) else f"{left / 60:.1f} of {self.request.minutes:g} minutes left"
-            self.events.stage(name, ", ".join(filter(None, (detail, time_left))))
-            self.state.finish(name, run(), seconds=self.budget.used)
+            self.events.stage(name, detail)
+            self.state.finish(name, run())
         return self.state.done[name]
 
-    def _prepare_start(self) -> dict[str, Any]:
+    def _prepare_start(self) -> str:
         """The start with weights for torch; those of a shipped model are rebuilt from its graph."""
         folder = find_model(self.request.model).folder
+        if is_checkpoint(folder) and read_config(folder).character is not None:
+            raise OptionError(
+                "model", f"{folder} has a character encoder, which only torch runs: start from another one."
+            )
         if not is_checkpoint(folder) or (folder / TORCH_FILE).exists():
-            return {"model": self.request.model, "seconds": 0.0}
-        before = self.budget.used
+            return self.request.model
         rebuild_for_torch(folder, self._path("start"))
-        return {"model": str(self._path("start")), "seconds": self.budget.used - before}
+        return str(self._path("start"))
 
-    def _prepare_phrases(self, start: str) -> dict[str, Any]:
-        """Phrases to distil, and the types that the start predicts for them; the pace of its encoder."""
+    def _prepare_phrases(self, start: str) -> int:
+        """Phrases to distil, and the types that the start predicts for them; returns how many it is sure of."""
         base = open_base_model(start, name=self.name, seed=self.request.seed)
         phrases = vocabulary_phrases(base.folder / "tokenizer.json", seed=self.request.seed)
         self._path("phrases.txt").write_text("".join(f"NP__{phrase}\t1\n" for phrase in phrases), "utf-8")
         encoder = load_encoder(self.request.model, device=self.request.device)
-        share, before = self.budget.share(PHRASES), self.budget.used
-        typed, encoded = write_predicted_types(
-            self._path("types.tsv"),
-            phrases,
-            encoder,
-            is_over=lambda: self.budget.used - before >= share,
-            on_progress=self.events.progress,
-        )
-        return {"typed": typed, "seconds_a_name": (self.budget.used - before) / max(1, encoded)}
+        return write_predicted_types(self._path("types.tsv"), phrases, encoder)
 
-    def _mine(self, files: BaseFiles, pace: float) -> int:
-        """Hard negatives, of a part of the base where the time is short."""
-        cost, table = pace * files.n_names / files.n_learned, files.learned
-        most = self.budget.count(NEGATIVES, cost, least=LEAST_MINED, most=files.n_learned)
-        if most < files.n_learned:
-            rows = random.Random(self.request.seed).sample(range(files.n_learned), most)
-            table = write_some(files.learned, self._path("mined.tsv"), rows)
-        return mine_negatives(
-            self._path("negatives.txt"),
-            aliases=table,
-            model=self.request.model,
-            device=self.request.device,
-            events=_Counted(self.events),
-        )
-
-    def _plan_steps(self, start: str, files: BaseFiles) -> dict[str, Any]:
-        """How many steps there is time for, and the pace of the network."""
-        if math.isinf(self.budget.seconds):
-            return {"steps": self.request.steps, "seconds_a_name": 0.0}
-        device = find_device(self.request.device)
+    def _plan_steps(self, start: str, files: BaseFiles) -> int:
+        """How many steps take the minutes of the request, at the pace of this machine."""
         base = open_base_model(start, name=self.name, seed=self.request.seed)
         names = [example.name for example in read_training_files(aliases=files.learned)[:1000]]
-        a_step, a_name = seconds_a_step(base, names, self.request.batch_size, device)
-        seconds = self.budget.before(self._foreseen(files, a_name))
-        return {"steps": max(1, int(seconds / a_step)), "seconds_a_name": a_name}
+        pace = seconds_a_step(base, names, self.request.batch_size, find_device(self.request.device))
+        return max(1, int(60 * self.request.minutes / pace))
 
-    def _foreseen(self, files: BaseFiles, a_name: float) -> float:
-        """Seconds of the stages after the fit, as far as the stages before it show; without a budget 0."""
-        if math.isinf(self.budget.seconds):
-            return 0.0
-        start, phrases = self.state.done["start"]["seconds"], self.state.done["phrases"]
-        seconds: float = EXPORT_OVER_START * start or EXPORT * self.budget.seconds
-        if files.has_types and phrases["typed"]:
-            most = len(ENTITY_TYPES) * self._head_names(a_name)
-            seconds += a_name * min(files.n_names + phrases["typed"], most)
-        if files.n_with_aliases >= LEAST_MENTIONS:
-            rows, mentions, a_row, a_mention = self._measured(files, phrases["seconds_a_name"])
-            seconds += rows * a_row + mentions * a_mention
-        return seconds
-
-    def _head_names(self, a_name: float) -> int:
-        """Names of each type that the head is fitted to, at most."""
-        cost, most = a_name * len(ENTITY_TYPES), HeadOptions().max_each
-        return self.budget.count(HEAD, cost, least=min(most, LEAST_OF_A_TYPE), most=most)
-
-    def _measured(self, files: BaseFiles, pace: float) -> tuple[int, int, float, float]:
-        """Entities and mentions that are measured, and the seconds that each takes."""
-        n_entities = min(files.n_held_out + files.n_learned, MAX_MEASURED)
-        a_row = 2 * pace * LOADED * (1 + files.n_measured_names / n_entities)
-        a_mention = 2 * pace * LINKED
-        rows = self.budget.count(MEASURE / 2, a_row, least=LEAST_MEASURED, most=n_entities)
-        mentions = self.budget.count(MEASURE / 2, a_mention, least=LEAST_MENTIONS, most=MEASURED_MENTIONS)
-        return rows, mentions, a_row, a_mention
-
-    def _fit(self, start: str, files: BaseFiles, steps: int, seconds: float) -> int:
-        """Fine-tune; returns the steps that were taken."""
+    def _fit(self, start: str, files: BaseFiles, steps: int) -> None:
+        """Fine-tune."""
         request = self.request
-        done = fit_model(
+        fit_model(
             FitRequest(
                 base_model=start,
                 out=self._path("fitted"),
@@ -476,37 +334,29 @@ class _Refresh:
                 name=self.name,
                 seed=request.seed,
                 device=request.device,
-            ),
-            max_seconds=None if math.isinf(seconds) else seconds,
+            )
         )
-        return done.steps
 
-    def _fit_head(self, files: BaseFiles, pace: float) -> None:
+    def _fit_head(self, files: BaseFiles) -> None:
         """Fit the type head to the averaged vectors."""
         train_head(
             self._path("averaged"),
             self._path("typed"),
             aliases=files.learned,
             typed_names=self._path("types.tsv"),
-            options=HeadOptions(max_each=self._head_names(pace)),
-            name=self.name,
+            options=HeadOptions(max_each=HEAD_NAMES),
             device=self.request.device,
         )
 
-    def _measure(self, files: BaseFiles, pace: float) -> list[dict[str, Any]]:
+    def _measure(self, files: BaseFiles) -> list[dict[str, Any]]:
         """Aliases of the entities that were kept out, linked with the result and with the start."""
         if files.n_with_aliases < LEAST_MENTIONS:
             return []
-        rows, mentions, *_ = self._measured(files, pace)
-        n_entities, table = min(files.n_held_out + files.n_learned, MAX_MEASURED), files.measured
-        if rows < n_entities:
-            table = write_some(files.measured, self._path("measured_part.tsv"), range(rows))
-        data = OwnBase(table, max_errors=0)
-        options = EvaluationOptions(splits=tuple(TEST_SPLITS), n_mentions=mentions)
-        counted = _Counted(self.events, 2 * (files.n_measured_names * rows // n_entities + rows))
+        data = OwnBase(files.measured, max_errors=0)
+        options = EvaluationOptions(splits=tuple(TEST_SPLITS), n_mentions=MEASURED_MENTIONS)
         with LoadedBases(None) as loaded:
             before, after = (
-                _Ranking(Linker(counted.over(load_encoder(model, device=self.request.device)), loaded, name=name))
+                _Ranking(Linker(load_encoder(model, device=self.request.device), loaded, name=name))
                 for name, model in (("before", self.request.model), ("after", str(self.out)))
             )
             report = evaluate(data, after, [before], own_base_tasks(data.name), options)
@@ -523,38 +373,6 @@ class _Ranking:
 
     def __init__(self, linker: Linker) -> None:
         self.name, self.supports, self.rank = linker.name, linker.supports, linker.rank
-
-
-class _Counted(TrainingEvents):
-    """Reports the names that mining or encoders encode, up to what is known to come: mentions come on top."""
-
-    def __init__(self, events: RefreshEvents, total: int | None = None) -> None:
-        self._events, self._total, self._done = events, total, 0
-
-    def names_encoded(self, task: str, count: int) -> None:
-        """Report some names."""
-        done = self._done + count
-        self._done = done if self._total is None else min(self._total, done)
-        self._events.progress(self._done, self._total)
-
-    def over(self, encoder: Encoder) -> Encoder:
-        """The encoder, counted."""
-        return _CountedEncoder(encoder, self)
-
-
-@dataclass(frozen=True, slots=True)
-class _CountedEncoder:
-    encoder: Encoder
-    counted: _Counted
-
-    @property
-    def info(self) -> ModelInfo:
-        return self.encoder.info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        found = self.encoder.encode(names)
-        self.counted.names_encoded("", len(names))
-        return found
 
 
 def verdict(figures: tuple[Compared, ...]) -> Verdict:

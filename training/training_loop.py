@@ -240,8 +240,6 @@ class TrainingLoop:
         resume: Resume from the state in `folder`, if there is one; otherwise the state is removed.
         save_every: Steps between two saved states, at most.
         save_seconds: Seconds between two saved states, at most, plus one step.
-        max_seconds: Stop after the first step that ends so late, with the state saved; at least one step is taken. For
-            a single process.
         on_step: Called with the figures of each step.
         shard: This process.
         progress: Show a progress bar on stderr.
@@ -255,14 +253,13 @@ class TrainingLoop:
     resume: bool = True
     save_every: int = 500
     save_seconds: float = SAVE_SECONDS
-    max_seconds: float | None = None
     on_step: Callable[[Any], None] = lambda _: None
     shard: Shard = field(default_factory=Shard)
     progress: bool = True
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> int:
-        """Take the steps that are not done; returns the steps done, all of them unless the time was over. Raises
+        """Take the steps that are not done; returns the steps done, all of them unless it was stopped. Raises
         TrainingError if the state in the folder is of another run, or a loss is not finite.
         """
         done = self._load()
@@ -278,10 +275,8 @@ class TrainingLoop:
             bar = tqdm(desc=self.name, unit="step", initial=done, total=self.steps, disable=hidden)
             stack.enter_context(bar)
             saved_at = self.clock()
-            until = float("inf") if self.max_seconds is None else saved_at + self.max_seconds
             for record in self._records(range(done + 1, self.steps + 1)):
                 done, is_last = record.step, record.step == self.steps
-                is_late = self.clock() >= until
                 bar.set_postfix(_losses(record), refresh=False)
                 bar.update()
                 if log is not None:
@@ -289,7 +284,7 @@ class TrainingLoop:
                 self.on_step(record)
                 # Clock and stop request are read after the call, which may take long.
                 is_overdue = self.clock() - saved_at >= self.save_seconds
-                is_stopping, is_saved = is_late or bool(stop), is_last or done % self.save_every == 0
+                is_stopping, is_saved = bool(stop), is_last or done % self.save_every == 0
                 if log is not None and (is_saved or is_stopping or is_overdue):
                     self._save(done)
                     saved_at = self.clock()

@@ -87,9 +87,7 @@ class Format:
     Attributes:
         name: The value of ``--format``.
         title: The name in texts.
-        reader: Its module and class in `ingest.readers`. The class is made with (paths, options, type_map); unless
-            `is_table`, the module has `detect(head)`; one whose bases may be folders or archives has
-            `detect_names(names)` too.
+        reader: Its module and class in `ingest.readers`. The class is made with (paths, options, type_map).
         what: Its files, for people.
         options: Fields of `ReadOptions` that it takes, beside `limit`, which every format takes.
         is_table: A table of names that any program may have written. Such a file beside another base in a folder is

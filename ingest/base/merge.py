@@ -75,7 +75,6 @@ class EntityBuilder:
         self._popularity = first.popularity
         self._languages = dict(first.languages)
         self._n_rows = 1
-        self._size = entity_size(first)
 
     def add(self, other: Entity) -> str | None:
         """Add a later row of the same id; returns why not all of it was added, as a reason of `ReadReport.skipped`.
@@ -85,11 +84,9 @@ class EntityBuilder:
         names = [name for name in other.names() if name not in self._names]
         kb_types = [kb_type for kb_type in other.kb_types if kb_type not in self._kb_types]
         extra = {key: value for key, value in other.extra.items() if key not in self._extra}
-        size = self._size + sum(map(len, (*names, *kb_types, *extra.values())))
-        if self._n_rows >= limits.MAX_ROWS or size > limits.MAX_ENTITY_BYTES:
+        if self._n_rows >= limits.MAX_ROWS:
             return TOO_MANY_ROWS
         self._n_rows += 1
-        self._size = size
         self._names.update(dict.fromkeys(names))
         self._kb_types.update(dict.fromkeys(kb_types))
         self._types.update(dict.fromkeys(other.types))

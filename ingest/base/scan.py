@@ -217,6 +217,6 @@ def scattered_excess(entity_id: str, reason: str) -> InputError:
     Args:
         reason: `TOO_MANY_NAMES` or `TOO_MANY_ROWS`.
     """
-    bounds = f"{limits.MAX_NAMES:,} names, {limits.MAX_ROWS:,} rows and {limits.MAX_ENTITY_BYTES:,} bytes"
+    bounds = f"{limits.MAX_NAMES:,} names and {limits.MAX_ROWS:,} rows"
     message = f"{reason}: the id '{make_excerpt(entity_id)}' occurs in too many of them. An entity has at most {bounds}"
     return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")

@@ -19,8 +19,6 @@ MAX_NAMES = 20_000
 """Names of an entity. A concept of UMLS can have over 1,000 atoms, an item of Wikidata many hundred aliases."""
 
 MAX_ROWS = 100_000  # rows of an entity: rows of one id, lines of a stanza, triples of a subject, atoms of a concept
-MAX_ENTITY_BYTES = 1 << 23
-"""Bytes of all rows of an entity; rows beyond count as too many, too. The largest real ones have some 100 KB."""
 
 MAX_KB_TYPES = 128
 """Native types of an entity: its own, then their ancestors, nearest first. In the deepest ontologies some entities have

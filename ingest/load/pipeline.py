@@ -32,10 +32,9 @@ import numpy as np
 from ingest.base.reader import Reader
 from ingest.base.scan import Hashes, ScanResult, hash_texts
 from ingest.io.report import ReadReport
-from ingest.load.events import LoadEvents
 from ingest.load.inventory import BATCH, Inventory, Named
 from ingest.load.request import MayRemove, allow
-from ingest.load.results import LoadResult
+from ingest.load.results import LoadEvents, LoadResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
@@ -234,6 +233,25 @@ def _windows(named: Iterable[Named]) -> Iterator[_Window]:
         yield n_entities, pairs
 
 
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What a load is to its collection.
+
+    Attributes:
+        input_name: Identifies this input among those that are loaded into the collection; its paths, for example.
+        is_update: Whether the collection is to hold nothing else; the reader then has the whole base.
+        kb_version: The release, for the manifest; None keeps the old value.
+        finalize: Whether to build the graph; search is exact without it.
+        is_part: Whether the caller completes the load with `finish_load`, when all parts of the base are stored.
+    """
+
+    input_name: str = "input"
+    is_update: bool = False
+    kb_version: str | None = None
+    finalize: bool = True
+    is_part: bool = False
+
+
 def ingest(  # long: all arguments of a load are documented here
     reader: Reader,
     scan: ScanResult,
@@ -241,11 +259,7 @@ def ingest(  # long: all arguments of a load are documented here
     collection: Collection,
     *,
     max_errors: int | None,
-    input_name: str = "input",
-    is_update: bool = False,
-    kb_version: str | None = None,
-    finalize: bool = True,
-    is_part: bool = False,
+    loading: Loading = Loading(),
     may_remove: MayRemove = allow,
     events: LoadEvents | None = None,
 ) -> LoadResult:
@@ -256,25 +270,21 @@ def ingest(  # long: all arguments of a load are documented here
     or has too many bad rows; StoreError if the store fails after all retries, or does not hold what was written.
 
     Args:
-        reader: The base; for an update the whole of it.
+        reader: The base.
         scan: The scan of the same reader.
         encoder: The model that the manifest names.
         collection: Open, empty or not; writing a name twice changes nothing.
         max_errors: As in `ReadReport`.
-        input_name: Identifies this input among those that are loaded into the collection; its paths, for example.
-        is_update: Whether the collection is to hold nothing else.
-        kb_version: The release, for the manifest; None keeps the old value.
-        finalize: Whether to build the graph; search is exact without it.
-        is_part: Whether the caller completes the load with `finish_load`, when all parts of the base are stored.
+        loading: What the load is to the collection.
         may_remove: Decides whether an update deletes retired names.
         events: Receives progress.
     """
     events, start = events or LoadEvents(), time.perf_counter()
-    before = _start(collection, encoder, scan, input_name, is_update=is_update)
+    before = _start(collection, encoder, scan, loading.input_name, is_update=loading.is_update)
 
     def note(stored: int, *, is_done: bool = False) -> None:
-        if not is_update:
-            noted = Checkpoint(input=input_name, digest=scan.digest, entities=stored, is_done=is_done)
+        if not loading.is_update:
+            noted = Checkpoint(input=loading.input_name, digest=scan.digest, entities=stored, is_done=is_done)
             collection.write_checkpoint(noted)
         events.entities_stored(stored)
 
@@ -284,7 +294,7 @@ def ingest(  # long: all arguments of a load are documented here
         report = ReadReport(max_errors=max_errors)
         entities = reader.read(report, scattered=scan.scattered)
         with Inventory(collection) as inventory:
-            if not is_update and not collection.count():
+            if not loading.is_update and not collection.count():
                 inventory.added = scan.names
                 writing.run(Named(entity, list(entity.names())) for entity in entities)
                 return inventory
@@ -301,20 +311,20 @@ def ingest(  # long: all arguments of a load are documented here
         inventory.added += bring().added
         _check_count(collection, scan)
     n_removed = n_kept = 0
-    if is_update:
+    if loading.is_update:
         n_removed, n_kept = _remove_retired(collection, inventory, scan, may_remove)
     note(scan.entities, is_done=True)
     load_seconds, start = time.perf_counter() - start, time.perf_counter()
     checkpoints = collection.read_manifest().checkpoints
     unfinished = tuple(one.input for one in checkpoints if not one.is_done)
-    if finalize and not unfinished:
+    if loading.finalize and not unfinished:
         collection.finalize(events.graph_built)
     graph_seconds, points = time.perf_counter() - start, collection.count()
-    if not unfinished and not is_part:
+    if not unfinished and not loading.is_part:
         inputs = [LoadedInput(input=one.input, digest=one.digest) for one in checkpoints]
-        if is_update and not n_kept:
-            inputs = [LoadedInput(input=input_name, digest=scan.digest)]
-        finish_load(collection, scan, inputs, points, is_update=is_update, kb_version=kb_version)
+        if loading.is_update and not n_kept:
+            inputs = [LoadedInput(input=loading.input_name, digest=scan.digest)]
+        finish_load(collection, scan, inputs, points, is_update=loading.is_update, kb_version=loading.kb_version)
     return LoadResult(
         collection=collection.name,
         report=scan.report,
@@ -326,14 +336,14 @@ def ingest(  # long: all arguments of a load are documented here
         model=encoder.info.name,
         device=encoder.info.device,
         distinct_names=scan.distinct_names,
-        is_update=is_update,
+        is_update=loading.is_update,
         added=inventory.added,
         changed=inventory.changed,
         unchanged=inventory.unchanged,
         removed=n_removed,
         kept=n_kept,
         resumed_at=inventory.entities,
-        rewritten=inventory.added if not is_update and _was_whole(before, scan) else 0,
+        rewritten=inventory.added if not loading.is_update and _was_whole(before, scan) else 0,
         unfinished=unfinished,
     )
 

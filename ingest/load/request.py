@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
 from ingest.formats import ReadOptions
-from ingest.load.events import LoadEvents
+from ingest.load.results import LoadEvents
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_WAIT_S
 
 if TYPE_CHECKING:

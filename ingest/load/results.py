@@ -8,9 +8,13 @@ seconds  = load_seconds + graph_seconds
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.io.report import ReadReport
+
+if TYPE_CHECKING:
+    from ingest.base.scan import ScanResult
+    from pearl_qdrant.encoder.protocol import Encoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +131,34 @@ def reading_counts(report: ReadReport) -> dict[str, Any]:
         "conflicting_names": report.conflicting_names,
         "conflicts": [str(one) for one in report.conflicts],
     }
+
+
+class LoadEvents:
+    """Callbacks of a load, which do nothing: override those of interest. Calls never overlap."""
+
+    def scanned(self, result: ScanResult) -> None:
+        """The input was counted; the report lists skipped rows."""
+
+    def model_loaded(self, encoder: Encoder) -> None:
+        """The encoder is ready."""
+
+    def unchanged(self, edited: bool) -> None:
+        """The collection holds this input already, so there is nothing to do; it may have been edited since."""
+
+    def newer_release(self) -> None:
+        """The input is a newer release of what the collection holds, which is updated."""
+
+    def resumed(self, entities: int) -> None:
+        """An interrupted load goes on; this many entities of the input are stored."""
+
+    def started(self, names: int) -> None:
+        """Encoding and storing, or comparing, starts; there are this many names."""
+
+    def names_done(self, names: int) -> None:
+        """This many more names are done."""
+
+    def entities_stored(self, entities: int) -> None:
+        """This many entities of the input are stored durably."""
+
+    def graph_built(self, done: int, total: int) -> None:
+        """`done` of `total` vectors are in the graph; called a few times a second while it is built."""

@@ -13,7 +13,7 @@ from ingest.base.reader import Reader
 from ingest.base.scan import ScanResult
 from ingest.io.report import ReadReport
 from ingest.load.inventory import stored_points
-from ingest.load.pipeline import ingest
+from ingest.load.pipeline import Loading, ingest
 from ingest.load.request import LoadRequest
 from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
@@ -95,9 +95,7 @@ class Session:
             self.encoder,
             target,
             max_errors=self.request.max_errors,
-            input_name=self.input_name,
-            is_update=is_update,
-            kb_version=self.manifest.kb_version,
+            loading=Loading(self.input_name, is_update, self.manifest.kb_version),
             may_remove=self.request.may_remove,
             events=self.request.events,
         )

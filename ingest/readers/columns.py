@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any
 
 from ingest.base.format import TableColumns
-from ingest.io.lines import BadLine
+from ingest.io.encoding import BadLine
 from ingest.io.report import ReadWarning, make_excerpt
 from ingest.readers.cells import shown
 from pearl_qdrant.errors import FormatError

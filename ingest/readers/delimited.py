@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.base.format import TableColumns
 from ingest.io import limits
-from ingest.io.encoding import HEAD_BYTES, check_is_text, describe_text
-from ingest.io.lines import BadLine, read_lines
+from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.source import ByteSource
 from ingest.readers.columns import Row, Table

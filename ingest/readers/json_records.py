@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from ingest.io import limits
-from ingest.io.encoding import HEAD_BYTES
-from ingest.io.lines import BOM, BadLine, byte_lines
+from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
 from ingest.io.source import ByteSource
 from pearl_qdrant.errors import FormatError

@@ -21,17 +21,11 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
-    from ingest.base.format import Head, PathLike
+    from ingest.base.format import PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 
 _RECORDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
-_SETS = (b"<DescriptorRecordSet", b"<SupplementalRecordSet")
-
-
-def detect(head: Head) -> bool:
-    """Whether a file begins like MeSH as XML."""
-    return any(name in head.data for name in _SETS)
 
 
 class MeshReader(Reader):

@@ -31,9 +31,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.base.format import Head
 from ingest.io import limits
-from ingest.io.lines import BadLine, read_lines
+from ingest.io.encoding import BadLine, read_lines
 from ingest.io.report import NO_ID, NO_NAME, TOO_MANY_ROWS, ReadReport
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, OntologyReader, Term, short_id
 from pearl_qdrant.errors import FormatError
@@ -51,13 +50,6 @@ _TAGS = frozenset(
     {"id", "name", "namespace", "default-namespace", "alt_id", "def", "synonym", "xref", "is_a", "is_obsolete"}
     | set(_OLD_SYNONYMS)
 )
-_SIGN = re.compile(
-    rb"^(?:format-version:[ \t]*1\.|(?:ontology|subsetdef|synonymtypedef|default-namespace):|\[Term\][ \t]*\r?$)",
-    re.MULTILINE,
-)
-_HEADER_LINE = re.compile(rb"[A-Za-z][\w-]*:(?:[ \t]|$)|!|\[\w+\]|[ \t]|$")
-_CHECKED_LINES = 200
-
 _MAX_BRACES = 8
 _MAX_MODIFIERS = 1 << 16  # characters; real ones have about a hundred
 _COMMENT = re.compile(r"\s!(?:\s|$)")
@@ -88,15 +80,6 @@ class Stanza:
     kind: str
     line: int
     tags: list[tuple[int, str, str]] = field(default_factory=list)
-
-
-def detect(head: Head) -> bool:
-    """Whether a file begins like OBO: lines of tags and values, and one that only OBO has."""
-    if not _SIGN.search(head.data):
-        return False
-    lines = head.data.split(b"\n", _CHECKED_LINES)[:-1] or [head.data]
-    odd = sum(_HEADER_LINE.match(line.rstrip(b"\r")) is None for line in lines)
-    return odd * 4 <= len(lines)
 
 
 class OboReader(OntologyReader):
@@ -188,14 +171,13 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
         InputError: If it cannot be read.
         TooManyErrorsError: If there are more bad lines than the report allows.
     """
-    stanza, n_bytes = Stanza("", 1), 0
-    is_begun = False
+    stanza, is_begun = Stanza("", 1), False
     for number, line in _whole_lines(source, report):
         if not line or line[0] == "!":
             continue
         if line[0] == "[" and (end := line.find("]")) > 1:
             yield stanza
-            stanza, n_bytes, is_begun = Stanza(line[1:end], number), 0, True
+            stanza, is_begun = Stanza(line[1:end], number), True
             continue
         tag, colon, value = line.partition(":")
         if tag not in wanted and colon:
@@ -205,7 +187,7 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
             if not is_begun:
                 raise FormatError(source.path, number, "is neither 'tag: value' nor '[Term]'. Is this an OBO file?")
             report.skip(MALFORMED_LINE, path=source.path, line=number, text=line)
-        elif len(stanza.tags) < limits.MAX_ROWS and (n_bytes := n_bytes + len(line)) <= limits.MAX_ENTITY_BYTES:
+        elif len(stanza.tags) < limits.MAX_ROWS:
             stanza.tags.append((number, tag, value.strip()))
         else:
             report.skip(TOO_MANY_ROWS, path=source.path, line=number, text=line)

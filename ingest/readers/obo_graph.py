@@ -17,11 +17,9 @@ The file is read as a stream, one node or edge in memory at a time, twice: the f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ingest.base.format import Head
 from ingest.io.report import NO_ID, NO_NAME, NUL_CHARACTER, ReadReport
 from ingest.readers.json_records import read_values
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, SCOPES, ClassTree, OntologyReader, Term, clean, short_id
@@ -36,18 +34,8 @@ _REPLACED_BY = ("http://purl.obolibrary.org/obo/IAO_0100001", "IAO:0100001")
 _ALTERNATIVE = ("http://purl.obolibrary.org/obo/IAO_0000118", "IAO:0000118")
 _SCOPE_OF = {f"has{scope.title()}Synonym": scope for scope in SCOPES}
 
-_IS_GRAPH = re.compile(rb'\s*\{(?:(?!"nodes"|"graphs").)*"(?:graphs|nodes)"\s*:\s*\[\s*\{', re.DOTALL)
-_KEYS = re.compile(
-    rb'"(?:lbl|edges|propertyChainAxioms|logicalDefinitionAxioms|equivalentNodesSets|basicPropertyValues)"'
-)
-
 # A graph may also have no document around it.
 _NODES, _EDGES = ("graphs.item.nodes.item", "nodes.item"), ("graphs.item.edges.item", "edges.item")
-
-
-def detect(head: Head) -> bool:
-    """Whether a file begins like OBO Graph JSON."""
-    return head.data.lstrip()[:1] == b"{" and bool(_IS_GRAPH.match(head.data) and _KEYS.search(head.data))
 
 
 class OboGraphReader(OntologyReader):

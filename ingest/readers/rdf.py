@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 from pyoxigraph import Literal, NamedNode, Quad
 
-from ingest.base.format import Head, PathLike
+from ingest.base.format import PathLike
 from ingest.base.merge import RowStore, store_scattered
 from ingest.base.reader import Reader
 from ingest.base.scan import Hashes
@@ -47,7 +47,8 @@ from ingest.readers.rdf_entities import (
     is_true,
 )
 from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
-from ingest.readers.rdf_syntax import check_syntax, find_syntax, read_triples
+from ingest.readers.rdf_syntax import check_syntax, read_triples
+from ingest.readers.signs import RDF_ENDING, find_syntax
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers, item_number
 from pearl_qdrant.errors import FormatError
 
@@ -68,18 +69,7 @@ _MAX_SEEN = 1_000  # different properties that are remembered for a message, and
 
 # Files of YAGO that name nothing. In Turtle the taxonomy has the classes of the schema, too.
 _UNUSED = re.compile(r"yago.*(?:wd-facts|annotated-facts|meta|shapes|statistics|log|schema\.ttl)\b", re.IGNORECASE)
-_ENDING = re.compile(r"\.(?:ttl|trig|nt|nq|owl|rdf|jsonld)(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
 _OLD_YAGO = re.compile(r"yago-wd-", re.IGNORECASE)
-
-
-def detect(head: Head) -> bool:
-    """Whether a file begins like RDF."""
-    return find_syntax(head.data) is not None
-
-
-def detect_names(names: Iterable[str]) -> bool:
-    """Whether the names of the files in a folder or archive show RDF."""
-    return any(_ENDING.search(name) or re.search(r"yago[^/]*\.zip$", name, re.IGNORECASE) for name in names)
 
 
 class RdfReader(Reader):
@@ -148,7 +138,7 @@ class RdfReader(Reader):
         names = [inner for one in outer for inner in ([one] if one == path else list_inputs(one))]
         for source in self.open_sources(names) if names else ():
             head = source.head(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
-            must_be = names == [path] or _ENDING.search(source.path)
+            must_be = names == [path] or RDF_ENDING.search(source.path)
             yield source, check_syntax(source.path, head) if must_be else find_syntax(head)
 
     def _read_survey(self) -> _Survey:
@@ -199,14 +189,13 @@ class RdfReader(Reader):
 
     def _join(self, subject: str, records: Iterable[tuple[int, str, list[Fact]]], report: ReadReport) -> list[Fact]:
         """The statements of a subject from several places, up to the limits."""
-        joined, n_chars = list[Fact](), 0
+        joined = list[Fact]()
         for number, _, facts in records:
             path = self._files[number][0].path
             if not joined:
                 report.place = path, facts[0][3]
             for fact in facts:
-                n_chars += len(fact[1])
-                if len(joined) >= limits.MAX_ROWS or n_chars > limits.MAX_ENTITY_BYTES:
+                if len(joined) >= limits.MAX_ROWS:
                     report.skip(TOO_MANY_ROWS, path=path, line=fact[3], text=f"{subject} {fact[1]}")
                 else:
                     joined.append(fact)
@@ -223,7 +212,7 @@ def _read_runs(
         report: `rows` counts these statements; those beyond the limits of an entity are skipped.
         survey: Sees the other statements.
     """
-    last, facts, n_chars = "", list[Fact](), 0
+    last, facts = "", list[Fact]()
     for quad, line in read_triples(source, syntax, report):
         predicate = quad.predicate.value
         if predicate not in wanted:
@@ -245,11 +234,10 @@ def _read_runs(
         if subject != last:
             if facts:
                 yield last, facts
-            last, facts, n_chars = subject, [], 0
-        n_chars += len(text)
+            last, facts = subject, []
         if "\0" in text or "\0" in subject:
             report.skip(NUL_CHARACTER, path=source.path, line=line, text=f"{subject} {text}")
-        elif len(facts) >= limits.MAX_ROWS or n_chars > limits.MAX_ENTITY_BYTES:
+        elif len(facts) >= limits.MAX_ROWS:
             report.skip(TOO_MANY_ROWS, path=source.path, line=line, text=f"{subject} {text}")
         else:
             facts.append((predicate, text, language, line))

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from ingest.readers.ontology import short_id
-from ingest.readers.rdf_syntax import BASE, PREFIXES
+from ingest.readers.rdf_syntax import BASE
+from ingest.readers.signs import PREFIXES
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The syntaxes of RDF: which one a file has, and its triples as a stream, by pyoxigraph.
+"""The triples of RDF in any syntax as a stream, by pyoxigraph.
 
 N-Triples and N-Quads are parsed in blocks of lines. A block with a bad line is parsed line by line, so that the line is
 counted with its place, and reading goes on. In the other syntaxes the first error ends the reading, with its line.
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pyoxigraph
 
 from ingest.io import limits
-from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_encoding, check_is_text, describe_text
-from ingest.io.lines import BadLine, byte_lines
+from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, byte_lines, check_encoding, check_is_text, describe_text
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, ReadReport
+from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_XML, TURTLE, find_root, find_syntax
 from pearl_qdrant.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
@@ -28,91 +28,20 @@ if TYPE_CHECKING:
 BAD_TRIPLE = "bad_triple"
 ROW_ABOUT_A_ROW = "row_about_a_row"
 
-N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
-
 BASE = "file:///"  # before a relative IRI; it is removed from ids again
 MAX_STATEMENT_BYTES = 1 << 22  # bytes without the end of a statement, such as a literal without its closing quote
 MAX_NESTING = 10_000  # elements of XML within one another; the parser's time grows with the square
 
 MAX_ENTITY_LENGTH = 256  # characters that an entity of XML stands for; ontologies declare their namespaces so
-PREFIXES = {
-    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
-    "owl": "http://www.w3.org/2002/07/owl#",
-    "xsd": "http://www.w3.org/2001/XMLSchema#",
-    "skos": "http://www.w3.org/2004/02/skos/core#",
-    "skosxl": "http://www.w3.org/2008/05/skos-xl#",
-    "dc": "http://purl.org/dc/elements/1.1/",
-    "dcterms": "http://purl.org/dc/terms/",
-    "dct": "http://purl.org/dc/terms/",
-    "foaf": "http://xmlns.com/foaf/0.1/",
-    "schema": "http://schema.org/",
-    "obo": "http://purl.obolibrary.org/obo/",
-    "oboInOwl": "http://www.geneontology.org/formats/oboInOwl#",
-    "wd": "http://www.wikidata.org/entity/",
-    "wdt": "http://www.wikidata.org/prop/direct/",
-    "sh": "http://www.w3.org/ns/shacl#",
-    "yago": "http://yago-knowledge.org/resource/",
-    "dbo": "http://dbpedia.org/ontology/",
-}
-"""Well-known prefixes: of options, and of files that forgot to declare them."""
-
 _BATCH = 1 << 16  # bytes of lines of N-Triples that are parsed at once
 _PIECE = 1 << 10  # bytes that the other parsers get at once; the place of a triple is known to these
-_COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")
-_IRI = rb"<[^<>\"{}|^`\\\s]*>"
-_OBJECT = rb"(?:<[^<>\s]*>|_:\S+|\"(?:[^\"\\\n]|\\.)*\"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?)"
-_N_ROW = re.compile(
-    rb"[ \t]*(?:" + _IRI + rb"|_:\S+)[ \t]*<[^<>\s]*>[ \t]*" + _OBJECT + rb"[ \t]*(?:(?:" + _IRI + rb"|_:\S+)[ \t]*)?"
-    rb"\.[ \t]*(?:#.*)?\r?"
-)
-_DIRECTIVE = re.compile(rb"[ \t]*(?:@(?:prefix|base)\b|(?:prefix[ \t]+[\w.-]*:|base)[ \t]*<)", re.IGNORECASE)
-_DIRECTIVES = re.compile(rb"^" + _DIRECTIVE.pattern, re.IGNORECASE | re.MULTILINE)
-_KNOWN_NAME = rb"(?:" + "|".join(PREFIXES).encode() + rb"):[\w-]+"
-_STATEMENT = re.compile(
-    rb"(?:" + _IRI + rb"|_:\S+|\[[^\]]{0,999}\])\s+(?:a|" + _IRI + rb"|" + _KNOWN_NAME + rb")\s+[<\"'_\[(\w]"
-    rb"|" + _IRI + rb"\s*\{"
-)
-_MISC = re.compile(rb"(?:\s+|<\?(?:[^?]|\?(?!>))*\?>|<!--(?:[^-]|-(?!->))*-->)*")
-_DOCTYPE = re.compile(
-    rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>"
-)
 _ENTITY = re.compile(rb"<!ENTITY\s+(?:%\s+)?([^\s\"'<>]+)\s+(?:\"([^\"]*)\"|'([^']*)'|(SYSTEM|PUBLIC))")
 _REFERENCE = re.compile(rb"&([^;&\s]+);")
-_ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
 _XML_ENCODING = re.compile(rb"\A\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"'][^>]*\?>")
-_LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
 _REMOTE = (
     "this JSON-LD names a context on the web, and nothing is fetched. Write the context into the file, or expand it "
     "first (jsonld expand)"
 )
-
-
-def find_syntax(data: bytes) -> str | None:
-    """The syntax that the beginning of a file shows, or None."""
-    if data.lstrip()[:1] in (b"{", b"["):
-        is_blank_node = _STATEMENT.match(data.lstrip()) is not None
-        return TURTLE if is_blank_node else JSON_LD if _LD_KEY.search(data) else None
-    comments = _COMMENTS.match(data)
-    rest = data[comments.end() if comments else 0 :]
-    root = _find_root(data)
-    is_xml = root is not None and root[2] == b"RDF" and PREFIXES["rdf"].encode() in data
-    return _find_triples(data, rest) or (RDF_XML if is_xml else None)
-
-
-def _find_triples(data: bytes, rest: bytes) -> str | None:
-    """Whether a file, and what follows its comments, is N-Triples, Turtle, or none of them."""
-    if rest[:2] in (b"<?", b"<!"):
-        return None
-    if _DIRECTIVE.match(rest):
-        return TURTLE
-    rows = [row for row in rest.split(b"\n", 100)[:100] if row.strip() and not row.lstrip().startswith(b"#")]
-    if len(data) >= HEAD_BYTES and len(rows) > 1:
-        rows.pop()  # it may be cut
-    n_good = sum(_N_ROW.fullmatch(row) is not None for row in rows)
-    if rows and n_good * 2 >= len(rows) and not _DIRECTIVES.search(rest):
-        return N_TRIPLES
-    return TURTLE if _STATEMENT.match(rest) or (_DIRECTIVES.search(rest) and n_good) else None
 
 
 def check_syntax(path: str, data: bytes) -> str:
@@ -125,16 +54,6 @@ def check_syntax(path: str, data: bytes) -> str:
     kind = describe_text(data)
     message = f"is not RDF but {kind}" if kind else "is not RDF"
     raise FormatError(path, None, f"{message}. RDF is read as Turtle, TriG, N-Triples, N-Quads, RDF/XML and JSON-LD")
-
-
-def _find_root(data: bytes) -> re.Match[bytes] | None:
-    """The start of the root element of XML: its name, and that without the prefix."""
-    place = _MISC.match(data)
-    end = place.end() if place else 0
-    if doctype := _DOCTYPE.match(data, end):
-        misc = _MISC.match(data, doctype.end())
-        end = misc.end() if misc else doctype.end()
-    return _ROOT.match(data, end)
 
 
 def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterator[tuple[pyoxigraph.Quad, int]]:
@@ -298,7 +217,7 @@ class _Feed:
 
     def _complete(self, head: bytes) -> bytes:
         """The beginning of RDF/XML with well-known prefixes declared, having looked that no entity expands."""
-        root = _find_root(head)
+        root = find_root(head)
         if root is None:
             raise self._error("no root element was found in the first 64 KiB")
         lengths: dict[bytes, int] = {}

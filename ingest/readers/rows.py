@@ -16,7 +16,7 @@ import numpy as np
 from ingest.base.merge import RowStore, batches
 from ingest.base.scan import name_hash
 from ingest.io import limits
-from ingest.io.lines import BadLine
+from ingest.io.encoding import BadLine
 from ingest.io.report import (
     LINE_TOO_LONG,
     NO_ID,

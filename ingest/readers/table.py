@@ -18,8 +18,7 @@ from ingest.base.format import TableColumns, read_head
 from ingest.base.merge import RowStore
 from ingest.base.reader import Reader
 from ingest.io import limits
-from ingest.io.encoding import HEAD_BYTES, Utf8Source, check_decodable, check_encoding, check_is_text
-from ingest.io.lines import BadLine
+from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, check_decodable, check_encoding, check_is_text
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, make_excerpt
 from ingest.io.source import ByteSource
 from ingest.io.streams import STDIN, is_folder, list_inputs

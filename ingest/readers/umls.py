@@ -18,7 +18,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING
 from ingest.base.merge import RowStore
 from ingest.base.reader import Reader
 from ingest.io import limits
-from ingest.io.lines import BadLine, read_lines
+from ingest.io.encoding import BadLine, read_lines
 from ingest.io.report import (
     NO_ID,
     NO_NAME,
@@ -43,11 +42,12 @@ from ingest.io.report import (
 )
 from ingest.io.source import ByteSource
 from ingest.io.streams import STDIN, list_inputs, open_source
+from ingest.readers.signs import UMLS_PACKED, last_part, umls_table_of, umls_table_of_rows
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
-    from ingest.base.format import Head, PathLike
+    from ingest.base.format import PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 
@@ -153,10 +153,6 @@ COLUMNS = {
     "MRRANK": "RANK SAB TTY SUPPRESS".split(),
 }
 _MAIN, _NAME_AT = "MRCONSO", 14
-_FILES = re.compile(r"(?:MR|RXN)(CONSO|STY|DEF|RANK)\.RRF(?:\.(?:gz|bz2|xz|zst))?", re.IGNORECASE)
-_SPLIT = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)
-_CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
-_TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
 _SPACES = " \t\r\v\f"  # stripped from names; spaces of other scripts may be part of them
 _RXNORM_SYNONYMS = frozenset(("SY", "TMSY", "PSN", "ET"))  # kinds of RxNorm atoms that are no normal form of the name
 _MAX_DEFINITIONS = 256  # of an id
@@ -179,16 +175,6 @@ def umls_language(code: str) -> str:
         return _OF_OTHER_CODE.get(upper, upper)
     known = ", ".join(sorted(LANGUAGES))
     raise SettingsError(f"'{code}' is not a language of UMLS. Give a code of three letters (ENG), or one of: {known}")
-
-
-def detect(head: Head) -> bool:
-    """Whether a file is MRCONSO.RRF or RXNCONSO.RRF, by its name or its first rows."""
-    return _table_of(head.path) is not None or _table_of_rows(head.data) == "MRCONSO"
-
-
-def detect_names(names: Iterable[str]) -> bool:
-    """Whether the names of the files in a folder or archive show a release."""
-    return any(_SPLIT.fullmatch(_last(name)) or _table_of(name) == "MRCONSO" for name in names)
 
 
 class UmlsReader(Reader):
@@ -252,11 +238,9 @@ class UmlsReader(Reader):
         """The atoms of an id that the options include, best first."""
         sabs, languages = self._sabs, self._languages
         chosen: list[_Atom] = []
-        n_rows = n_bytes = 0
-        for row in atoms:
+        for n_rows, row in enumerate(atoms, 1):
             _, lat, ts, _, stt, _, ispref, aui, _, _, _, sab, tty, _, name, srl, suppress, _ = row
-            n_rows, n_bytes = n_rows + 1, n_bytes + len(name)
-            if n_rows > limits.MAX_ROWS or n_bytes > limits.MAX_ENTITY_BYTES:
+            if n_rows > limits.MAX_ROWS:
                 report.skip_here(TOO_MANY_ROWS, "|".join(row))
                 continue
             if lat not in languages:
@@ -413,14 +397,14 @@ def _tables_in(path: str) -> list[tuple[str, str]]:
     if path == STDIN:
         raise FormatError(path, None, "UMLS is read from files: name the META folder, an archive, or MRCONSO.RRF")
     names = list_inputs(path)
-    found = [(table, name) for name in names if (table := _table_of(name))]
+    found = [(table, name) for name in names if (table := umls_table_of(name))]
     if names != [path]:
         _refuse_split(path, names)
         if not found:
             message = "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
             raise FormatError(path, None, message)
     elif not found:
-        table = _table_of_rows(open_source(path).head(1 << 16))
+        table = umls_table_of_rows(open_source(path).head(1 << 16))
         if table is None:
             message = "is not a file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each followed by a bar"
             raise FormatError(path, 1, message)
@@ -430,33 +414,10 @@ def _tables_in(path: str) -> list[tuple[str, str]]:
 
 def _refuse_split(path: str, names: Sequence[str]) -> None:
     """Refuse the packed form of older releases, which has no plain MRCONSO.RRF."""
-    packed = next((name for name in map(_last, names) if _SPLIT.fullmatch(name)), None)
-    if packed is not None and "MRCONSO" not in map(_table_of, names):
+    packed = next((name for name in map(last_part, names) if UMLS_PACKED.fullmatch(name)), None)
+    if packed is not None and "MRCONSO" not in map(umls_table_of, names):
         message = (
             f"holds a packed release ({packed}). Unpack its .nlm files, which are zip archives, and join the "
             "parts: cat MRCONSO.RRF.a?.gz | gunzip > MRCONSO.RRF"
         )
         raise FormatError(path, None, message)
-
-
-def _table_of_rows(head: bytes) -> str | None:
-    """Which file this is, by its first sound row: MRCONSO, MRSTY, MRDEF or None."""
-    for line in head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")[:100]:
-        cells = line.rstrip("\r").split("|")
-        table = _TABLE_OF_WIDTH.get(len(cells) - 1)
-        if table and not cells[-1] and _CUI.fullmatch(cells[0]):
-            if table == "MRCONSO":
-                return table if re.fullmatch(r"[A-Z]{3}", cells[1]) else None
-            if cells[0].startswith("C"):
-                return table if table != "MRSTY" or re.fullmatch(r"T[0-9]{3}", cells[1]) else None
-    return None
-
-
-def _table_of(path: str) -> str | None:
-    """The table that the name of a file shows."""
-    match = _FILES.fullmatch(_last(path))
-    return None if match is None else f"MR{match[1].upper()}"
-
-
-def _last(path: str) -> str:
-    return re.split(r"[/!]", path)[-1]

@@ -33,8 +33,7 @@ from ingest.base.ancestors import ClassGraph, nearest_types
 from ingest.base.reader import Reader
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
-from ingest.io.encoding import HEAD_BYTES, check_is_text
-from ingest.io.lines import BOM, BadLine
+from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, check_is_text
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.source import ByteSource
 from ingest.readers.json_records import is_lines, read_records
@@ -43,7 +42,7 @@ from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
 if TYPE_CHECKING:
-    from ingest.base.format import Head, PathLike
+    from ingest.base.format import PathLike
     from ingest.base.type_map import TypeMap
     from ingest.formats import ReadOptions
 
@@ -51,16 +50,7 @@ NOT_AN_ENTITY, NO_SITELINK = "not_an_entity", "no_sitelink"
 
 MAX_LINKS = 64  # links kept of an item, those of its first properties
 _EXCERPT = 1 << 8
-_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
-_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\*")
-
-
-def detect(head: Head) -> bool:
-    """Whether a file begins like JSON of Wikidata."""
-    text = head.data.removeprefix(BOM)
-    is_json = re.match(rb'\s*(?:\[\s*)?\{\s*"', text) is not None
-    return is_json and _TYPE.search(text) is not None and _ID.search(text) is not None
 
 
 class WikidataReader(Reader):

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ingest.base.scan import ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.load.events import LoadEvents
-from ingest.load.pipeline import finish_load, ingest
-from ingest.load.results import LoadResult
+from ingest.load.pipeline import Loading, finish_load, ingest
+from ingest.load.results import LoadEvents, LoadResult
 from ingest.load.session import is_unchanged, unchanged_result
 from ingest.spread.cutting import CUT_FILES, cut_and_scan
 from ingest.spread.worker import Job, PartBuilder, PartResult, Plan, Work, part_input, part_name
@@ -309,9 +308,7 @@ class Spread:
                     self.encoder,
                     target,
                     max_errors=self.request.max_errors,
-                    input_name=self.input_name,
-                    finalize=False,
-                    is_part=True,
+                    loading=Loading(self.input_name, finalize=False, is_part=True),
                 )
                 rewritten = done.added
             target.finalize(self.request.events.graph_built)

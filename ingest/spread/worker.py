@@ -29,9 +29,8 @@ import msgspec
 
 from ingest.base.scan import scan
 from ingest.io.report import ReadReport
-from ingest.load.events import LoadEvents
-from ingest.load.pipeline import ingest
-from ingest.load.results import LoadResult
+from ingest.load.pipeline import Loading, ingest
+from ingest.load.results import LoadEvents, LoadResult
 from ingest.spread.cutting import CutReader, cut_files_of
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
@@ -231,9 +230,9 @@ class PartBuilder:
                         self._encoder,
                         target,
                         max_errors=None,
-                        input_name=part_input(job.plan, part),
-                        finalize=not is_url(job.plan.location),
-                        is_part=True,
+                        loading=Loading(
+                            part_input(job.plan, part), finalize=not is_url(job.plan.location), is_part=True
+                        ),
                         events=events,
                     )
         return self._finish(part, result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,14 +14,6 @@ from pearl_qdrant.cli.common.options import (
 from pearl_qdrant.cli.common.terminal import echo, echo_json
 from pearl_qdrant.cli.train.options import options_of, taken
 from training.options import EvaluationOptions
-
-_FLAGS = {
-    "n_seeds": "--seeds",
-    "n_distractors": "--distractors",
-    "splits": "--split",
-    "n_mentions": "--mentions",
-    "nil_shares": "--nil-share",
-}
 
 
 def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -56,12 +47,10 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     metavar="M",
     help="Another model to compare with, jaccard, tfidf or bm25; repeatable.  [default: jaccard, tfidf, bm25]",
 )
-@options_of(EvaluationOptions, flags=_FLAGS, without=("max_epochs",))
-@click.option(
-    "--bases",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Linking: keep loaded bases here for the next run.  [default: not kept]",
+@options_of(
+    EvaluationOptions,
+    flags={"n_mentions": "--mentions"},
+    without=("n_seeds", "n_distractors", "max_epochs", "splits", "nil_shares"),
 )
 @device_option
 @json_option
@@ -76,7 +65,7 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
     \b
     pearl-qdrant evaluate --model pearl-mini --data data/
     pearl-qdrant evaluate --model runs/a --baseline pearl-mini --data data/ --task bird --task turney --json
-    pearl-qdrant evaluate --data data/ --task linking --bases loaded/ --mentions 1000
+    pearl-qdrant evaluate --data data/ --task linking --mentions 1000
     pearl-qdrant evaluate --data base.tsv
     pearl-qdrant evaluate --data base.tsv --task everyday
     """

@@ -11,9 +11,8 @@ import click
 
 from ingest.base.format import Scope, TableColumns
 from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions
-from ingest.load.events import LoadEvents
 from ingest.load.request import LoadRequest
-from ingest.load.results import reading_counts
+from ingest.load.results import LoadEvents, reading_counts
 from pearl_qdrant.cli.common.options import (
     attribute_texts,
     device_option,
@@ -25,7 +24,7 @@ from pearl_qdrant.cli.common.options import (
     yes_option,
 )
 from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_QUANTIZATION
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:
     from ingest.base.scan import ScanResult
@@ -317,9 +316,7 @@ _HINTS = {
     "kb": "Choose another --collection.",
     "parts": "Start over with --restart, choose another --collection, or omit --ray and --parts.",
     "quantization": "Start over with --restart, or choose another --collection.",
-    "placement": (
-        "Omit --shards, --replicas and --write-consistency, start over with --restart, or choose another --collection."
-    ),
+    "placement": ("Omit --shards and --replicas, start over with --restart, or choose another --collection."),
     **dict.fromkeys(FLAGS, "Omit it, or name the format with --format."),
 }
 
@@ -333,7 +330,6 @@ _HINTS = {
 @click.option("--kb-version", metavar="V", help="Release of the base, for the record.")
 @store_option
 @shipped_model_option("Shipped name, folder, or hub id as OWNER/NAME[@REVISION].")
-@click.option("--pooling", type=click.Choice(["mean", "cls"]), help="For a plain encoder: instead of its own.")
 @click.option("--prefix", help="For a plain encoder: text put before each name.")
 @device_option
 @click.option("--limit", type=click.IntRange(1), help="Read at most this many entities.")
@@ -345,12 +341,6 @@ _HINTS = {
     help="Newer release of what is stored: write only what has changed, or add its names beside. [default: asks]",
 )
 @click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
-@click.option(
-    "--quantization",
-    type=click.Choice(["none", "int8", "binary", "turbo"]),
-    help="How a new collection keeps vectors for finding candidates; scores come from the whole ones. "
-    f"[default: {DEFAULT_QUANTIZATION}]",
-)
 @click.option(
     "--ray",
     metavar="ADDRESS|auto",
@@ -378,11 +368,6 @@ _HINTS = {
     "--shards", type=click.IntRange(min=1), help="Parts of a new collection in a cluster. [default: one a node]"
 )
 @click.option("--replicas", type=click.IntRange(min=1), help="Copies of each part. [default: the server's, usually 1]")
-@click.option(
-    "--write-consistency",
-    type=click.IntRange(min=1),
-    help="Replicas that must confirm a write. [default: the server's, usually 1]",
-)
 @wait_option
 @json_option
 def ingest(
@@ -433,7 +418,7 @@ def ingest(
                 paths,
                 name,
                 **chosen,
-                placement=Placement(given["shards"], given["replicas"], given["write_consistency"]),
+                placement=Placement(given["shards"], given["replicas"]),
                 update=False if in_parts else is_update,
                 may_update=_make_may_update(name, yes),
                 may_remove=_make_may_remove(yes),

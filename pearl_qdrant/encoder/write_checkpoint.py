@@ -41,7 +41,6 @@ def write_checkpoint(
     onnx_path: Path | None = None,
     torch_path: Path | None = None,
     model_card: str = "",
-    weights_hash: str | None = None,
 ) -> VerifiedCheckpoint:
     """Write and verify a checkpoint folder. Raises CheckpointError if the parts do not match; OSError if a part is
     missing.
@@ -56,7 +55,6 @@ def write_checkpoint(
         onnx_path: The ONNX graph, or None.
         torch_path: Safetensors of the phrase encoder, or None. One of the two paths is needed.
         model_card: Text of README.md.
-        weights_hash: As for `seal`.
     """
     from safetensors.numpy import save
 
@@ -80,7 +78,7 @@ def write_checkpoint(
         _copy(path, folder / path.name)
     (folder / "README.md").write_text(model_card, encoding="utf-8", newline="\n")
     write_config(folder, config)
-    seal(folder, weights_hash=weights_hash)
+    seal(folder)
     return verify(folder)
 
 

@@ -19,8 +19,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.lexical.latin import with_latin
-from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, word_indices
+from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, with_latin, word_indices
 
 BUCKETS = 1 << 18
 """Features in the same bucket share one IDF. A base of 571,000 names has 300,000 features; most of them are words that

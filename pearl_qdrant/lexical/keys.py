@@ -8,6 +8,10 @@
 
 A key is stored as one more feature of the sparse vector of n-grams, so that a search for it reads one short posting
 list and finds every name that has it, in both stores. Stricter keys weigh more, so that their names come first.
+
+Misspelt mentions are searched by the parts of names (`lexical.parts`) and by keys of strings one edit away
+(`slip_features`): parts miss a swap in the middle of a word, which changes both halves, and those of short names are
+too frequent. So all mentions are searched by the keys of their swaps, and short ones by those of all edits.
 """
 
 from __future__ import annotations
@@ -15,12 +19,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from hashlib import blake2b
+from string import ascii_lowercase
 
 import numpy as np
 
-from pearl_qdrant.lexical.latin import with_latin
-from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
-from pearl_qdrant.lexical.parts import part_rows
+from pearl_qdrant.lexical.ngrams import FloatArray, SparseRows, UInt32Array, fold_name, folded_rows, with_latin
+from pearl_qdrant.lexical.parts import MAX_LETTERS, WEIGHT, mention_parts, part_rows
 from pearl_qdrant.lexical.spelling_variants import variant_words
 
 _TWO_NUMBERS = re.compile("[0-9] [0-9]")
@@ -141,3 +145,39 @@ _TWICE = re.compile(r"(.)\1+")
 def skeleton(folded: str) -> str:
     """The consonants of a folded name by classes of sound; those that transliterations of one name have in common."""
     return _TWICE.sub(r"\1", _SOFT.sub("s", folded).translate(_SOUNDS))
+
+
+LEAST_LETTERS = 3
+"""Letters from which a mention is searched by edits."""
+
+SHORT_LETTERS = 8
+"""Letters up to which all edits are searched; they have about 54 for each letter."""
+
+KEY_WEIGHT = 1.0
+"""A name that is one edit away comes before those that only share parts."""
+
+
+def slip_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
+    """Indices, ascending, and values of the features of names that are one or two edits away; both empty for long ones.
+
+    Args:
+        spelling: Spelling key of the mention (`keys.spelling_key`).
+    """
+    features = dict.fromkeys(mention_parts(spelling), WEIGHT)
+    if LEAST_LETTERS <= len(spelling) <= MAX_LETTERS:
+        features.update((spelling_feature(near), KEY_WEIGHT) for near in _one_edit_away(spelling))
+    indices = np.array(sorted(features), np.uint32)
+    return indices, np.array([features[index] for index in indices.tolist()], np.float32)
+
+
+def _one_edit_away(spelling: str) -> set[str]:
+    """The strings with two neighbours swapped; of a short one also those with a letter less, more or replaced."""
+    n = len(spelling)
+    found = {spelling[:i] + spelling[i + 1] + spelling[i] + spelling[i + 2 :] for i in range(n - 1)}
+    if n <= SHORT_LETTERS:
+        cuts = [(spelling[:i], spelling[i:]) for i in range(n + 1)]
+        found.update(start + end[1:] for start, end in cuts[:-1])
+        found.update(start + letter + end[1:] for start, end in cuts[:-1] for letter in ascii_lowercase)
+        found.update(start + letter + end for start, end in cuts for letter in ascii_lowercase)
+    found.discard(spelling)
+    return found

@@ -7,6 +7,9 @@
 
 There is no vocabulary, so a base is read once and a mention needs no table. Qdrant multiplies the values by the rarity
 of each feature (IDF). numpy does the work for a whole batch of names at once.
+
+Names of other scripts get n-grams of their Latin letters beside their own (Москва -> moskva, 北京 -> beijing), by
+anyascii: one rule for each character. Vowels that a script leaves out stay away.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from anyascii import anyascii
 
 VERSION = 6
 """Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`, `parts.py`). A
@@ -287,3 +292,28 @@ def _hash(values: npt.NDArray[np.uint64]) -> IntArray:
     """A hash of 32 bits: the upper half of one splitmix64 step, as int64."""
     hashes: IntArray = (_scramble(values + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.int64)
     return hashes
+
+
+LONGEST = 10_000
+"""Letters that are kept: one character of Chinese has up to six, and no mention has more of its own."""
+
+_CACHED = 500  # characters; of longer strings, a thousand would fill many MB
+
+
+def latin(folded: str) -> str:
+    """A folded name in at most `LONGEST` Latin letters; the same string where it has no others."""
+    if folded.isascii():
+        return folded
+    return _cached(folded) if len(folded) <= _CACHED else _written(folded)
+
+
+def _written(folded: str) -> str:
+    return fold_name(anyascii(folded[:LONGEST])[:LONGEST])
+
+
+_cached = lru_cache(maxsize=1000)(_written)
+
+
+def with_latin(folded: str) -> str:
+    """A folded name, and behind it the same in Latin letters where it has others: what n-grams are made of."""
+    return folded if folded.isascii() else f"{folded} {latin(folded)}"

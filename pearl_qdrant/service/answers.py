@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -72,29 +72,13 @@ class ErrorAnswer(BaseModel):
 
 def json_answer(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """JSON of records: dictionaries, lists, dataclasses, enums and numbers."""
-    return Response(_packed(content), status_code=status, headers=headers, media_type="application/json")
-
-
-def json_pieces(fields: Iterable[tuple[str, Any]]) -> Response:
-    """JSON of a large record, packed piece by piece, since packing holds the interpreter.
-
-    Args:
-        fields: Its fields, as `json_answer` takes them; an iterator as a value is a list.
-    """
-    parts = []
-    for name, value in fields:
-        packed = b"[%b]" % b",".join(map(_packed, value)) if isinstance(value, Iterator) else _packed(value)
-        parts.append(_packed(name) + b":" + packed)
-    return Response(b"{%b}" % b",".join(parts), media_type="application/json")
-
-
-def _packed(content: Any) -> bytes:
-    return orjson.dumps(content, default=dict, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    packed = orjson.dumps(content, default=dict, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    return Response(packed, status_code=status, headers=headers, media_type="application/json")
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The error answers of a path, for OpenAPI."""
-    always = {401, 408, 413, 421, 422, 429, 431, 500, 503, 504}
+    always = {401, 408, 413, 421, 422, 429, 500, 503, 504}
     return {status: {"model": ErrorAnswer} for status in sorted({*always, *statuses})}
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +15,6 @@ from pearl_qdrant.service.collections import Collections
 from pearl_qdrant.service.gate import PUBLIC, Gate
 from pearl_qdrant.service.observing import Metrics
 from pearl_qdrant.service.page import routes as page
-from pearl_qdrant.service.page.routes import Maps
 from pearl_qdrant.service.reconcile import router as reconciliation
 from pearl_qdrant.service.reconcile.properties import Catalogues
 from pearl_qdrant.service.settings import ServiceSettings, check_settings, show_limits
@@ -55,10 +52,8 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, "pearl-qdrant-large"))  # `beside`
-        app.state.large_bodies = asyncio.Lock()
         opened = app.state.collections = Collections(settings, measured)
-        app.state.catalogues, app.state.maps = Catalogues(), Maps(settings.max_map_size)
+        app.state.catalogues, app.state.maps = Catalogues(), {}
         opened.start()
         try:
             yield

@@ -31,7 +31,6 @@ from pearl_qdrant.service.errors import (
     ServiceError,
     WritingNotAllowedError,
 )
-from pearl_qdrant.service.memory import give_memory_back
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
 from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
@@ -342,8 +341,7 @@ class Collections:
             await asyncio.to_thread(self._store.close)
 
     async def _keep(self) -> None:
-        """Open what is not open, and newer states of what is, again and again; give memory back after much work."""
-        was_busy = True
+        """Open what is not open, and newer states of what is, again and again."""
         while True:
             try:
                 names = await self.names()
@@ -353,10 +351,6 @@ class Collections:
                 log.warning("the store cannot be read: %s", error)
             except Exception:
                 log.exception("looking for newer states failed")
-            is_idle = all(handle.is_idle for handle in self._handles.values())
-            if is_idle and was_busy:
-                await asyncio.to_thread(give_memory_back)
-            was_busy = not is_idle
             await asyncio.sleep(self._settings.reload_s)
 
     async def _keep_one(self, name: str) -> None:

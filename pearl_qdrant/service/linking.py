@@ -7,7 +7,7 @@ POST /v1/accept, /v1/reject         answers of people, which the collection lear
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from math import isnan
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ from pearl_qdrant.linking.mention_detection.blocks import Utf16
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
-from pearl_qdrant.service.answers import declared, json_answer, json_pieces
+from pearl_qdrant.service.answers import declared, json_answer
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import InvalidRequestError
 from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
@@ -298,20 +298,20 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
     options = body.options(body.context).updated(nil_bias=body.nil_bias)
     if body.explain:
         options = options.updated(limit=options.most_candidates)
-    fields: list[tuple[str, Any]] = [("collection", handle.name)]
+    record: dict[str, Any] = {"collection": handle.name}
     if body.adapt:
         found = await handle.adapt(body.mentions, options.updated(context=None))
         options = options.updated(nil_bias=found.nil_bias)
         precision = None if isnan(found.precision) else found.precision
-        fields.append(("adaptation", {**asdict(found), "precision": precision}))
+        record["adaptation"] = {**asdict(found), "precision": precision}
     links = await handle.link(body.mentions, options, is_gone=request.is_disconnected)
 
     def answer() -> Response:
-        records: Iterator[Any] = map(link_record, links)
-        if body.explain:
-            calibration, model = handle.linker.calibration, handle.linker.model
-            records = (link_record(one, explanation=explain_link(one, calibration, model)) for one in links)
-        return json_pieces([*fields, ("links", records)])
+        if not body.explain:
+            return json_answer(record | {"links": list(map(link_record, links))})
+        calibration, model = handle.linker.calibration, handle.linker.model
+        records = [link_record(one, explanation=explain_link(one, calibration, model)) for one in links]
+        return json_answer(record | {"links": records})
 
     return await beside(len(links) * options.most_candidates * _RECORD_BYTES, answer)
 
@@ -337,8 +337,9 @@ async def documents(body: DocumentBody, collections: CollectionsHere, settings: 
 
 async def _annotations(handle: CollectionHandle, found: Sequence[Annotation]) -> Response:
     size = sum(1 + len(one.link.candidates) for one in found) * _RECORD_BYTES
-    fields = [("collection", handle.name), ("annotations", map(annotation_record, found))]
-    return await beside(size, json_pieces, fields)
+    return await beside(
+        size, lambda: json_answer({"collection": handle.name, "annotations": list(map(annotation_record, found))})
+    )
 
 
 @learning.post("/v1/accept", response_model=BatchAnswer, responses=declared(403, 404, 415))

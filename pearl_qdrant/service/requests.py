@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import time
 from collections.abc import Callable, Coroutine
+from json import JSONDecodeError
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from pearl_qdrant.service.collections import Collections
 from pearl_qdrant.service.observing import Metrics
@@ -26,8 +25,7 @@ LARGE = 1 << 14
 async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
     """The result of a function that takes a large body or makes a large answer, called in a thread.
 
-    The service has one thread for all of them (`create_app`), so that they do not have the interpreter one after the
-    other while the event loop waits. What is small is not worth a change of threads.
+    What is small is not worth a change of threads.
 
     Args:
         size: About how many bytes it is.
@@ -35,33 +33,12 @@ async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
     return function(*given) if size < LARGE else await asyncio.to_thread(function, *given)
 
 
-_JSON = TypeAdapter[Any](Any)
-
-
 class _Request(Request):
-    """A request whose JSON does not stop the event loop: after a large body is read, small requests have twice
-    as long.
-
-    They are not read in a thread, where several would be in memory before the first one is answered.
-    """
-
     async def json(self) -> Any:
-        body = await self.body()
-        if len(body) < LARGE:
-            return _loaded(body)
-        async with self.app.state.large_bodies:
-            started = time.perf_counter()
-            try:
-                return _loaded(body)
-            finally:
-                await asyncio.sleep(2 * (time.perf_counter() - started))
-
-
-def _loaded(body: bytes) -> Any:
-    try:
-        return _JSON.validate_json(body)
-    except ValueError as error:  # half of a character, too
-        raise json.JSONDecodeError(str(error), "", 0) from error  # FastAPI knows no other
+        try:
+            return from_json(await self.body())
+        except ValueError as error:  # half of a character, too
+            raise JSONDecodeError(str(error), "", 0) from error  # FastAPI knows no other
 
 
 class _Route(APIRoute):

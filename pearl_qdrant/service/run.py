@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -20,8 +19,6 @@ from uvicorn.supervisors import Multiprocess
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreUnavailableError
 from pearl_qdrant.service.app import create_app
 from pearl_qdrant.service.collections import open_served_store
-from pearl_qdrant.service.connections import Connection, ConnectionLimits
-from pearl_qdrant.service.memory import keep_little_memory
 from pearl_qdrant.service.observing import SHARED_FOLDER, facts, start_logging
 from pearl_qdrant.service.settings import ServiceSettings, check_settings
 
@@ -54,7 +51,6 @@ def serve(settings: ServiceSettings | None = None) -> None:
     settings = settings or ServiceSettings()
     check_settings(settings)
     start_logging()
-    keep_little_memory()
     _check_collections(settings)
     if settings.host not in _LOCAL and not settings.api_keys:
         log.warning("other machines can reach the service on %s, and no API key is set", settings.host)
@@ -75,7 +71,7 @@ def serve(settings: ServiceSettings | None = None) -> None:
 
 
 def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvicorn.Config:
-    """How uvicorn runs the service, with bounds on connections and heads.
+    """How uvicorn runs the service, with a bound on connections.
 
     Args:
         make: Makes the application.
@@ -86,7 +82,7 @@ def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvi
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
-        http=cast("Any", partial(Connection, limits=ConnectionLimits.of(settings))),
+        limit_concurrency=_CONNECTIONS,
         ws="none",
         timeout_graceful_shutdown=_STOP_S,
         timeout_worker_healthcheck=_WORKER_ANSWERS_S,
@@ -97,6 +93,9 @@ def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvi
         lifespan="on",
     )
 
+
+_CONNECTIONS = 512
+"""Connections and requests of a process, at most; more are answered with 503."""
 
 _STOP_S = 30
 """Seconds that a stop gives to requests that are being answered."""
@@ -109,7 +108,6 @@ milliseconds, but a machine may be busy."""
 def make_app(settings: ServiceSettings) -> FastAPI:
     """The application of one process, which logs."""
     start_logging()
-    keep_little_memory()
     app = create_app(settings)
     sys.setswitchinterval(_SWITCH_S)
     app.openapi()  # made now: it takes long enough to be noticed by those who wait

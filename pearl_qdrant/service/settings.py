@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, SecretStr, ValidationError
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.service.errors import LimitError
@@ -38,8 +35,6 @@ class ServiceSettings(BaseModel):
         api_keys: Keys that clients send in a header; empty: no key is needed.
         allowed_hosts: Names of the machine that requests may have as their host, beside localhost, `host` and that of
             `public_url`; * for any.
-        max_connections: Most connections of a process; at most half of its file descriptors.
-        head_s: Time in which the head of a request arrives, in seconds; after it, 408.
         max_body_bytes: Largest body of a request.
         max_mentions: Most mentions of a request, or spans of a document.
         max_mention_characters: Longest mention.
@@ -74,8 +69,6 @@ class ServiceSettings(BaseModel):
     cache: str | None = None
     api_keys: tuple[SecretStr, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
-    max_connections: int = Field(default=512, ge=1)
-    head_s: float = Field(default=10.0, gt=0)
     max_body_bytes: int = Field(default=1 << 20, ge=1)
     max_mentions: int = Field(default=1000, ge=1)
     max_mention_characters: int = Field(default=1000, ge=1)
@@ -140,14 +133,6 @@ Texts = Annotated[list[str], FailFast()]
 """Strings of a body. Only the first that is none is reported: a body has room for half a million."""
 
 
-def count_characters(text: str) -> int:
-    """Characters of a text as limits count them: what stands for several (U+FDFA for 18) counts as these (NFKC)."""
-    if text.isascii():
-        return len(text)
-    # One by one: of a whole text, sorting a long run of combining marks takes time quadratic in its length.
-    return sum(len(unicodedata.normalize("NFKC", one)) * times for one, times in Counter(text).items())
-
-
 @dataclass(frozen=True, slots=True)
 class Limit:
     """The limit of a field.
@@ -172,7 +157,7 @@ class Limit:
             check_number(len(value), self.setting, settings, self.field)
         else:
             for text in (value,) if self.of == "characters" else value:
-                check_text(text, self.setting, settings, self.field)
+                check_number(len(text), self.setting, settings, self.field)
 
     def show(self, schema: dict[str, Any], settings: ServiceSettings) -> None:
         """Put the limit into the JSON schema of the field."""
@@ -196,35 +181,10 @@ def check_number(number: int, limit: str, settings: ServiceSettings, where: str)
         raise LimitError(limit, allowed=allowed, found=number, where=where)
 
 
-def check_text(text: str, limit: str, settings: ServiceSettings, where: str) -> None:
-    """Refuse a text with more characters than allowed, as `check_number`; see `count_characters`."""
-    check_number(len(text), limit, settings, where)  # first, so that no time is spent on what is far too long
-    check_number(count_characters(text), limit, settings, where)
-
-
-def cut_text(text: str, most: int) -> str:
-    """The start of a text, so long that limits count at most so many characters."""
-    start = text[:most]
-    if not start.isascii():
-        counts = accumulate(len(unicodedata.normalize("NFKC", one)) for one in start)
-        start = start[: sum(1 for _ in takewhile(lambda count: count <= most, counts))]
-    return start
-
-
 class Strict(BaseModel):
     """What a client sends; an unknown field is an error, and so is a value of another type ("0.5" for 0.5)."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_known_fields(cls, given: Any) -> Any:
-        """Refuse the first unknown field, where pydantic reports each: a body has room for 100,000."""
-        if isinstance(given, dict) and (
-            unknown := next((name for name in given if name not in cls.model_fields), None)
-        ):
-            raise ValueError(f"There is no field {unknown[:100]!r}; there are: {', '.join(cls.model_fields)}")
-        return given
 
 
 LIMITS = (

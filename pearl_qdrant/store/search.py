@@ -85,7 +85,7 @@ class NameQuery:
 
 @dataclass(frozen=True, slots=True)
 class SlipQuery:
-    """A search for the names that a mention may be a slip of (`lexical.slips.slip_features`).
+    """A search for the names that a mention may be a slip of (`lexical.keys.slip_features`).
 
     Attributes:
         indices: (f,), features that such names have, ascending.

@@ -10,6 +10,7 @@ from pathlib import Path
 from recipe_tables import read_texts
 
 from mini_en.examples import (
+    ExampleSource,
     alias_examples,
     held_out_aliases,
     held_out_typed,
@@ -22,8 +23,6 @@ from mini_en.examples import (
     wordnet_examples,
 )
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.augment.draw import abbreviate
-from training.batches import ExampleSource
 from training.examples.example import Example, as_noun_phrase, name_key, sort_examples, split_of
 
 N_PLAIN = 160_000
@@ -113,6 +112,26 @@ def proper_names(sources: list[ExampleSource]) -> list[Example]:
         and abbreviate(example.name, random.Random(0)) != example.name
     }
     return sort_examples(chosen.values())
+
+
+def abbreviate(phrase: str, rng: random.Random) -> str:
+    """Abbreviate a proper name as people do: "New York Times" gives NYTimes, NY Times, NYT or nytimes.com.
+
+    A phrase without at least two capitalised words comes back unchanged.
+    """
+    words = [word for word in phrase.split() if word.lower() not in ("the", "of", "and", "&")]
+    if len(words) < 2 or not all(word[0].isupper() for word in words):
+        return phrase
+    n_initials = rng.randrange(2, len(words) + 1) if len(words) > 2 else 1
+    initials = "".join(word[0] for word in words[:n_initials])
+    rest = words[n_initials:]
+    joined = "".join([initials, *rest])
+    if rest and rng.random() < 0.35:
+        return " ".join([initials, *rest])
+    if rng.random() < 0.3:
+        site = joined if rng.random() < 0.6 else "".join(words)
+        return f"{''.join(c for c in site if c.isalnum()).lower()}.{rng.choice(('com', 'com', 'org', 'net'))}"
+    return joined
 
 
 def plain_phrases(path: Path, rng: random.Random) -> list[str]:

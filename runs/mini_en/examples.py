@@ -7,8 +7,8 @@ The splits are by entity and by name (see `training.examples.example`).
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recipe_tables import read_tsv
@@ -23,6 +23,19 @@ from training.examples.wordnet import read_synsets
 _INSTANCE_TYPES = {4: ("EVENT",), 15: ("GPE", "LOC"), 17: ("LOC",), 18: ("PERSON",), 14: ("ORG", "NORP")}
 
 _PREPOSITIONS = "in on at of from to for with by about near after before during since until under over between".split()
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleSource:
+    """Training examples of one origin.
+
+    Attributes:
+        examples: In alphabetical order.
+        weight: Share of a batch, relative to the weights of the other sources.
+    """
+
+    examples: Sequence[Example]
+    weight: float
 
 
 def wordnet_examples(folder: Path) -> list[Example]:

@@ -16,9 +16,8 @@ from pathlib import Path
 from recipe_tables import read_texts, read_tsv
 
 from mini_en.data import Shares, plain_phrases, proper_names, read_sources
-from mini_en.examples import alias_examples, without_strings
+from mini_en.examples import ExampleSource, alias_examples, without_strings
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
-from training.batches import ExampleSource
 from training.examples.example import TRAIN_SPLITS, Example, sort_examples, split_of
 
 SHARES = Shares(0.34, 0.02, 0.24, 0.12, 0.10, 0.02, 0.02)

@@ -1,24 +1,25 @@
 """What the multilingual model learns from: names in many languages beside the English sources of `mini_en`.
 
 An example is an English name and up to three names in other languages, so that half of the pairs have an English side:
-what is linked to is mostly English. Spelled-alike neighbours are in one batch (`NeighbourSampler`), and each English
+what is linked to is mostly English. Spelled-alike neighbours are in one batch, and each English
 name has names of such neighbours in other scripts as hard negatives. Rules write names of people and places of the
 general base in other scripts (ICU), and names in other scripts in Latin letters (anyascii).
 """
 
 from __future__ import annotations
 
+import json
+import lzma
 import random
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from mini_en.examples import held_out_aliases, without_strings
+from mini_en.examples import ExampleSource, held_out_aliases, without_strings
 from mini_en.sources import all_plain, first_sources, further_sources
 from recipe_tables import read_tsv
 
 from multilingual.names import Entity, held_out_names, read_entities, script_of
-from training.batches import ExampleSource
 from training.examples.example import (
     DEVELOPMENT_SPLITS,
     TEST_SPLITS,
@@ -144,17 +145,6 @@ def hard_negatives(sources: Iterable[ExampleSource], rng: random.Random) -> Iter
             last = [*last[-2:], example]
 
 
-def translations(sources: Iterable[ExampleSource]) -> dict[str, list[str]]:
-    """Return names in other languages with the English names of their entities."""
-    found: dict[str, dict[str, None]] = {}
-    for source in sources:
-        for example in source.examples:
-            for name in example.others:
-                if name != example.name:
-                    found.setdefault(name, {})[example.name] = None
-    return {name: list(english) for name, english in found.items()}
-
-
 def names_of(sources: Iterable[ExampleSource]) -> list[str]:
     """Return the names of at most 60 characters of sources, sorted."""
     return sorted({n for s in sources for e in s.examples for n in (e.name, *e.others) if len(n) <= 60})
@@ -170,3 +160,14 @@ def plain_names(data: Path, sources: list[ExampleSource], rng: random.Random, n:
     chosen = [*rng.sample(short, n // 5), *rng.sample(aliases, 3 * n // 10), *rng.sample(foreign, n // 2)]
     rng.shuffle(chosen)
     return list(dict.fromkeys(chosen))
+
+
+def load_sources(path: Path) -> tuple[list[ExampleSource], list[str]]:
+    """Read the sources, and the phrases to distil."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        stored = json.load(file)
+    found = []
+    for weight, rows in zip(stored["weights"], stored["examples"], strict=True):
+        examples = [Example(name, tuple(others), entity, tuple(allowed)) for name, others, entity, allowed in rows]
+        found.append(ExampleSource(examples, weight))
+    return found, stored["plain"]

@@ -33,7 +33,7 @@ from multilingual.packed import POSITIONS, Arrays, pack_blocks, pack_rows, unpac
 from multilingual.student_names import Ints, Names, Pairs, Tokens, draw_plain, encode, tokenise
 from multilingual.student_network import Encoder, English, blocks
 from pearl_qdrant.encoder.runtime.network import new_type_head
-from training.finetune.losses import MASKED_LOGIT, closer_than_positive, nt_xent, summed_type_loss
+from training.finetune.losses import MASKED_LOGIT, nt_xent, summed_type_loss
 
 Rates = Sequence[tuple[list[Tensor], float]]
 """Weights and the peak rate of each group."""
@@ -46,6 +46,19 @@ TEMPERATURE = 0.05
 FIRST = 0.55
 RATES = {"layers": 5e-4, "words": 3e-4, "pairs": 2e-4}
 CHUNKS = 4
+
+
+def closer_than_positive(vectors: Tensor, n_pairs: int, *, floor: float) -> Tensor:
+    """Where a teacher finds a column closer to the row than the row's own partner and the floor, (2n, 2n + m) (GIST).
+
+    Args:
+        vectors: The teacher's unit vectors: n anchors, n positives, m negatives.
+    """
+    rows = vectors[: 2 * n_pairs]
+    cosines = rows @ vectors.T
+    partner = torch.arange(2 * n_pairs, device=vectors.device).roll(n_pairs)
+    own = cosines.gather(1, partner[:, None]).clamp(min=floor)
+    return cosines > own
 
 
 def relations(vectors: Tensor, wanted: Tensor) -> Tensor:

@@ -130,12 +130,18 @@ class English(nn.Module):
         super().__init__()
         self.phrase = Encoder(tensors)
         table = read_character_table(tokenizer)
-        self.characters = CharacterEncoder(table, CharacterConfig(**config["character"]), int(config["char_dim"]))
+        own = config["character"]
+        self.characters = CharacterEncoder(table, CharacterConfig(**own), int(config["char_dim"]))
+        self.shares = own["share"], own.get("continuation_share") or own["share"]
         state = {name: torch.from_numpy(array) for name, array in characters.items()}
         self.characters.load_state_dict(state, strict=False)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         phrase = self.phrase(ids, mask)
         with torch.autocast(ids.device.type, enabled=False):
-            shares = self.characters.shares(ids, mask)
-            return join_parts(phrase, self.characters(ids, mask).float(), share=shares)
+            # The English teacher's share grows with the part of the tokens that continue a word.
+            real = (mask != 0) & ~self.characters.special[ids]
+            continuing = (real & self.characters.continuation[ids]).sum(1, keepdim=True)
+            low, high = self.shares
+            share = low + (high - low) * continuing / real.sum(1, keepdim=True).clamp(min=1)
+            return join_parts(phrase, self.characters(ids, mask).float(), share=share)

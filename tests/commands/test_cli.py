@@ -383,28 +383,6 @@ def test_the_same_commands_work_on_a_server(run: Run, base: Path, model: Path, m
     assert "did not answer" in gone.out
 
 
-@pytest.mark.parametrize("kind", ["none", "int8", "binary", "turbo"])
-def test_vectors_may_be_kept_in_several_ways(run: Run, base: Path, model: Path, kind: str) -> None:
-    """However candidates are found, their scores come from the full-precision vectors."""
-    assert run("ingest", str(base), "--model", str(model), "--quantization", kind).status == 0
-
-    shown = run("collections", "show", "base", "--json").lines()[0]
-    link = run("link", "NYC", "--json").lines()[0]
-
-    assert shown["quantization"] == kind
-    candidates = link["candidates"]
-    assert isinstance(candidates, list)
-    assert candidates[0]["dense_score"] == pytest.approx(1.0, abs=1e-5)
-
-
-def test_the_quantization_of_a_collection_cannot_change(loaded: Run, base: Path, model: Path) -> None:
-    """Another quantization for an existing collection is an error, not ignored."""
-    outcome = loaded("ingest", str(base), "--model", str(model), "--quantization", "binary")
-
-    assert outcome.status == 2
-    assert "keeps its vectors as int8" in outcome.err
-
-
 def test_deleting_an_unknown_entity_is_reported(loaded: Run) -> None:
     """Existing entities are deleted, unknown ones are named, and the collection is intact afterwards."""
     outcome = loaded("entities", "delete", "nyc", "nowhere", "--collection", "base", "--yes")

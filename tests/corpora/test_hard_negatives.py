@@ -127,16 +127,6 @@ def test_no_hard_negative_means_the_same() -> None:
     assert fold_phrase("++") == "++"
 
 
-def test_a_teacher_of_its_own_says_what_means_the_same() -> None:
-    """A candidate with a low cosine by the base encoder is skipped if the teacher finds it close."""
-    angles = {"colour": 0.0, "color": 90.0, "colon": 80.0}
-    by_teacher = {"colour": 0.0, "color": 5.0, "colon": 90.0}
-    phrases = [Phrase(name) for name in angles]
-    rows = mine_hard_negatives(phrases, at_angles(angles), teacher=at_angles(by_teacher))  # type: ignore[arg-type]
-
-    assert dict(rows)["colour"] == ["colon"]
-
-
 def test_a_wider_circle_than_two_edits_is_looked_at() -> None:
     """Phrases that share their start, their end or a rare word are candidates, up to a share of their length."""
     angles = {"New York Times": 0.0, "New York Post": 90.0, "Financial Times": 90.0, "Aspirin": 90.0}
@@ -193,7 +183,7 @@ def test_the_command_mines_from_a_base(tmp_path: Path, run: Run) -> None:
     base.write_text("id\tname\taliases\n" + "".join("\t".join(row) + "\n" for row in names), encoding="utf-8")
     out = tmp_path / "made" / "hard_negative.txt"
     bert = make_bert(tmp_path / "bert")
-    words = ["--aliases", str(base), "--model", str(bert), "--max-cosine", "1", "--out", str(out)]
+    words = ["--aliases", str(base), "--model", str(bert), "--out", str(out)]
     result = run("train", "negatives", *words)
 
     assert result.status == 0, result.err

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
 import pytest
 import torch
-from character_models import CHAR_DIM, FAMILIES, make_character_encoder, make_network, tiny_config, tokenised, words_of
+from character_models import CHAR_DIM, FAMILIES, make_network, tiny_config, tokenised, words_of
 from effort import examples
 from encoder_cases import cosines
 from hypothesis import given, settings
@@ -30,7 +29,6 @@ from pearl_qdrant.encoder.protocol import Encoder, FloatArray
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, join_parts
 from pearl_qdrant.encoder.tokens import Batch, NameTokenizer, plan_batches
 from pearl_qdrant.errors import CheckpointError
-from training.export.int8_graph import write_int8_graph
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -241,23 +239,6 @@ def test_the_share_is_the_weight_of_characters_in_the_cosine() -> None:
     assert torch.isfinite(join_parts(u, torch.zeros(2, 4), share=0.3)).all()
 
 
-@torch.no_grad()
-def test_the_share_grows_with_the_tokens_that_continue_a_word(families: dict[str, Path]) -> None:
-    """A name of whole words has the share, a split word more, and a name of padding or of none of the two the share."""
-    names = ["the", "the ray", "ray", "\N{SLIGHTLY SMILING FACE}"]
-    ids, mask = tokenised(families["bert"], names)
-    constant = make_character_encoder(families["bert"])
-    growing = make_character_encoder(families["bert"], continuation_share=0.7)
-
-    # "ray" is three wordpieces, the last two of which continue it.
-    expected = torch.tensor([[0.3], [0.3 + 0.4 * 2 / 4], [0.3 + 0.4 * 2 / 3], [0.3]])
-    torch.testing.assert_close(growing.shares(ids, mask), expected)
-    torch.testing.assert_close(growing.shares(ids[:1], torch.zeros_like(mask[:1])), expected[:1])
-    torch.testing.assert_close(constant.shares(ids, mask), torch.full((4, 1), 0.3))
-    network = make_network(families["bert"], continuation_share=0.7)
-    torch.testing.assert_close(network(ids, mask)[0][:3, DIM:].square().sum(1), expected[:3, 0])
-
-
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 @torch.no_grad()
 def test_vectors_of_every_family_do_not_depend_on_other_names(families: dict[str, Path], family: str) -> None:
@@ -292,52 +273,6 @@ def test_gradients_reach_every_weight(families: dict[str, Path]) -> None:
     encoder = network.character_encoder
     assert encoder is not None
     assert all(float(p.grad.abs().sum()) > 0 for p in encoder.parameters() if p.grad is not None)
-
-
-def run(path: Path, ids: torch.Tensor, mask: torch.Tensor) -> tuple[Array, Array]:
-    """Embedding and logits from a graph."""
-    session = ort.InferenceSession(str(path))
-    feed = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
-    embedding, logits = session.run(["embedding", "type_logits"], feed)
-    return embedding, logits
-
-
-@pytest.fixture(scope="module")
-def sessions(
-    families: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> list[tuple[PearlNetwork, ort.InferenceSession]]:
-    """Networks with and without wordpieces, and one with a share that grows, and their graphs."""
-    made = []
-    for max_pieces, continuation_share in ((3, None), (0, None), (3, 0.6)):
-        path = tmp_path_factory.mktemp("graph") / "model.onnx"
-        with_pieces = make_network(families["bert"], max_pieces=max_pieces, continuation_share=continuation_share)
-        write_int8_graph(with_pieces, path)
-        made.append((with_pieces, ort.InferenceSession(str(path))))
-    return made
-
-
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(
-    rows=st.lists(st.lists(st.integers(0, 90), min_size=1, max_size=14), min_size=1, max_size=5),
-    ends=st.lists(st.integers(0, 14), min_size=5, max_size=5),
-)
-def test_the_graph_has_the_character_part_of_torch(
-    sessions: list[tuple[PearlNetwork, ort.InferenceSession]], rows: list[list[int]], ends: list[int]
-) -> None:
-    """For all tokens and masks, also for empty words and rows of padding, ONNX gives the same result as torch."""
-    width = max(map(len, rows))
-    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-    mask = torch.tensor([[int(i < min(end, len(row))) for i in range(width)] for row, end in zip(rows, ends)])  # noqa: B905
-    for network, session in sessions:
-        feed = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
-        (embedding,) = session.run(["embedding"], feed)
-        with torch.inference_mode():
-            expected = network(ids, mask)[0].numpy()
-        real = mask.sum(1).numpy() > 0
-
-        assert np.isfinite(embedding).all()
-        np.testing.assert_allclose(embedding[real, DIM:], expected[real, DIM:], atol=0.01)
-        assert (embedding * expected)[real].sum(1).min(initial=1.0) > 0.99
 
 
 def test_a_tokenizer_whose_words_are_not_marked_is_refused(tmp_path: Path) -> None:

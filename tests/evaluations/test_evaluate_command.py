@@ -80,9 +80,8 @@ class Frame:
         return self.records
 
 
-def hub(repository: str, config: str, split: str) -> list[Mapping[str, Any]]:
+def hub(config: str, split: str) -> list[Mapping[str, Any]]:
     """Tables with the benchmark's columns; UMLS has a split of another name."""
-    assert repository == "Lihuchen/pearl_benchmark"
     tables: dict[tuple[str, str], list[Mapping[str, Any]]] = {
         ("bird", "test"): [
             {"term1": "abc", "term2": "cba", "relatedness score": 0.9},
@@ -133,7 +132,7 @@ def test_the_error_for_a_missing_library_says_what_to_install(monkeypatch: pytes
         HubData().rows("pearl_bench/bird.tsv", "term1")
     assert HubData().paths("autofj/left.tsv") == []
 
-    def offline(repository: str, config: str, split: str) -> list[Mapping[str, Any]]:
+    def offline(config: str, split: str) -> list[Mapping[str, Any]]:
         raise ConnectionError("no route")
 
     with pytest.raises(SettingsError, match="could not be fetched"):
@@ -225,8 +224,6 @@ def test_the_command_prints_tables_or_json(run: Run, model: Path, folder: Path) 
         "bird",
         "--task",
         "autofj",
-        "--seeds",
-        "1",
     )
     shown = run(*words)
 
@@ -264,9 +261,8 @@ def test_missing_libraries_are_reported_first(run: Run, folder: Path, monkeypatc
 def test_a_program_can_evaluate_like_the_command(run: Run, model: Path, folder: Path) -> None:
     """One call returns the report that the command prints, and passes progress to a callback."""
     lines: list[str] = []
-    one = EvaluationOptions(n_seeds=1)
-    report = evaluate_model(folder, str(model), tasks=["bird"], baselines=["tfidf"], options=one, progress=lines.append)
-    words = f"--task bird --baseline tfidf --seeds 1 --json --model {model} --data {folder}".split()
+    report = evaluate_model(folder, str(model), tasks=["bird"], baselines=["tfidf"], progress=lines.append)
+    words = f"--task bird --baseline tfidf --json --model {model} --data {folder}".split()
     command = run("evaluate", *words)
 
     def timeless(record: Any) -> Any:

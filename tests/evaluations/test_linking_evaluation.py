@@ -219,9 +219,8 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
 def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
     """`evaluate --task linking_doid --json` has the figure, its details and peers."""
     words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid", "--mentions", "3"]
-    splits = [word for number in range(10) for word in ("--split", str(number))]
 
-    done = run("evaluate", *words, *splits, "--nil-share", "0.5", "--json")
+    done = run("evaluate", *words, "--json")
 
     assert done.status == 0, done.err
     task = json.loads(done.out)["tasks"]["linking_doid"]
@@ -236,7 +235,7 @@ def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_
     rows = "".join(f"{key}\t{name}\tORG|firm\t{aliases}\n" for key, name, aliases, _ in ENTITIES)
     base.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")
 
-    done = run("evaluate", "--data", str(base), "--model", str(model), "--nil-share", "0.5", "--json")
+    done = run("evaluate", "--data", str(base), "--model", str(model), "--json")
     other = run("evaluate", "--data", str(base), "--task", "bird")
 
     assert done.status == 0, done.err

@@ -12,11 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_feature, stored_rows
-from pearl_qdrant.lexical.latin import with_latin
-from pearl_qdrant.lexical.ngrams import fold_name, folded_rows
-from pearl_qdrant.lexical.parts import FIRST, MAX_LETTERS, mention_parts, part_rows
-from pearl_qdrant.lexical.slips import KEY_WEIGHT, SHORT_LETTERS, slip_features
+from pearl_qdrant.lexical.keys import (
+    KEY_WEIGHT,
+    SHORT_LETTERS,
+    key_rows,
+    name_keys,
+    slip_features,
+    spelling_feature,
+    stored_rows,
+)
+from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, with_latin
+from pearl_qdrant.lexical.parts import (
+    FIRST,
+    MAX_LETTERS,
+    mention_parts,
+    part_rows,
+)
 from pearl_qdrant.lexical.spelling_variants import variant_word
 
 

@@ -14,7 +14,7 @@ from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.opposites import exclude_each_other
+from pearl_qdrant.lexical.word_rarity import exclude_each_other
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
 from pearl_qdrant.linking.mention_kinds.make import NameOwners, spelling_key
 from pearl_qdrant.linking.mention_kinds.rewrites import slip

@@ -15,13 +15,12 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
-from character_models import make_network
 from onnx import TensorProto, helper, numpy_helper
 from tiny_models import DIM, N_LAYERS, make_albert, make_bert, make_roberta
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
 from training.export import export_checkpoint as export_graph
-from training.export.export_checkpoint import export_onnx, quantize_onnx
+from training.export.export_checkpoint import export_onnx
 from training.export.graph_builder import (
     IR_VERSION,
     LEVELS,
@@ -94,14 +93,6 @@ def test_an_int8_graph_agrees_with_torch(network: PearlNetwork, tmp_path: Path) 
     check_int8_graph(tmp_path / "model.onnx", network)
 
 
-@pytest.mark.slow
-def test_a_graph_quantised_in_blocks_agrees_with_torch(network: PearlNetwork, fp32_graph: Path, tmp_path: Path) -> None:
-    """A graph with 8-bit weights in blocks gives the vectors and types of the network, up to quantisation."""
-    quantize_onnx(fp32_graph, tmp_path / "model.onnx")
-
-    check_int8_graph(tmp_path / "model.onnx", network)
-
-
 class FirstWord(torch.nn.Module):
     """A phrase encoder that knows words alone: torch's exporter takes ten seconds for any other."""
 
@@ -129,12 +120,9 @@ class FirstWord(torch.nn.Module):
 
 
 def test_what_is_added_to_a_graph_of_torch_is_exact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Characters, norm and type head after the part that torch exports are those of the network."""
-    with_transformer = make_network(make_bert(tmp_path / "bert"))
+    """Norm and type head after the part that torch exports are those of the network."""
     words = FirstWord(torch.from_numpy(np.random.default_rng(0).normal(size=(600, DIM)).astype(np.float32)))
-    network = PearlNetwork(
-        words, with_transformer.type_head, pooling="cls", character_encoder=with_transformer.character_encoder
-    ).eval()
+    network = PearlNetwork(words, new_type_head(DIM), pooling="cls").eval()
     monkeypatch.setattr(export_graph, "_export_pooled", words.to_onnx)
     export_onnx(network, tmp_path / "model.onnx")
 
@@ -215,7 +203,7 @@ def test_an_outlying_channel_costs_little_precision(monkeypatch: pytest.MonkeyPa
 
 
 def test_only_a_bert_with_the_exact_gelu_gets_this_graph(seeded_network: PearlNetwork, tmp_path: Path) -> None:
-    """Other encoders are quantised in blocks: layers that share weights, or another GELU, would be silently off."""
+    """Others are exported in float32: layers that share weights, or another GELU, would be silently off."""
     others = (make_albert(tmp_path / "albert"), make_roberta(tmp_path / "roberta"))
 
     assert is_supported(seeded_network)

@@ -1,5 +1,5 @@
-"""Checkpoints with a character encoder: written, verified, averaged, exported, and rebuilt out of 8 bits.
-A multilingual encoder ships: sentencepiece tokens of every script, characters beside them, words in 4 bits.
+"""Checkpoints: with a character encoder written, verified and averaged; others exported, and rebuilt out of 8 bits.
+A multilingual encoder ships: sentencepiece tokens of every script, words in 4 bits.
 """
 
 from __future__ import annotations
@@ -43,11 +43,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with weights for torch, and no characters."""
+    return make_pearl(tmp_path_factory.mktemp("plain") / "tiny", onnx_graph=False).folder
+
+
+@pytest.fixture(scope="module")
+def exported(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as an 8-bit graph that has the only copy of the weights."""
     folder = tmp_path_factory.mktemp("exported") / "tiny"
-    # A distinct name: fastembed has one register of models per process.
-    export_checkpoint(trained, folder, name="tiny-with-characters", names=NAMES)
+    export_checkpoint(plain, folder, names=NAMES)
     return folder
 
 
@@ -63,11 +68,11 @@ def test_a_checkpoint_with_a_character_encoder_reads_back(trained: Path) -> None
     assert "8 dimensions, 30% of the cosine" in (trained / "README.md").read_text()
 
 
-def test_an_export_holds_its_weights_once(trained: Path, exported: Path) -> None:
+def test_an_export_holds_its_weights_once(plain: Path, exported: Path) -> None:
     """The exported folder has one graph and the head, agrees with torch, and says how near it is."""
     config = verify(exported).config
     parity = measure_parity(
-        load_encoder(str(trained), precision="fp32"), load_encoder(str(exported), runtime="onnx"), NAMES
+        load_encoder(str(plain), precision="fp32"), load_encoder(str(exported), runtime="onnx"), NAMES
     )
 
     assert set(load_file(exported / HEAD_FILE)) == {"type_head.weight"}
@@ -81,11 +86,11 @@ def test_an_export_holds_its_weights_once(trained: Path, exported: Path) -> None
 
 
 @pytest.mark.slow
-def test_an_fp32_export_is_exact(trained: Path, tmp_path: Path) -> None:
+def test_an_fp32_export_is_exact(plain: Path, tmp_path: Path) -> None:
     """In float32 every vector agrees to 0.9999, and the weights for torch stay beside the graph if asked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own, of torch and onnxscript
-        parity = export_checkpoint(trained, tmp_path / "fp32", precision="fp32", with_torch=True, name="mine")
+        parity = export_checkpoint(plain, tmp_path / "fp32", precision="fp32", with_torch=True, name="mine")
 
     assert parity.min_cosine > 0.9999
     assert parity.type_agreement == 1
@@ -94,13 +99,9 @@ def test_an_fp32_export_is_exact(trained: Path, tmp_path: Path) -> None:
     assert check_forms(tmp_path / "fp32", exact=True, names=NAMES).min_cosine > 0.9999
 
 
-@pytest.mark.parametrize("with_characters", [True, False])
-def test_a_graph_is_rebuilt_for_torch(exported: Path, tmp_path: Path, with_characters: bool) -> None:
+def test_a_graph_is_rebuilt_for_torch(exported: Path, tmp_path: Path) -> None:
     """Out of the 8-bit graph come weights for torch: the same model, by hash and by vectors."""
     source = exported
-    if not with_characters:
-        source = tmp_path / "plain"
-        export_checkpoint(make_pearl(tmp_path / "pearl").folder, source, names=NAMES)
     parity = rebuild_for_torch(source, tmp_path / "rebuilt", names=NAMES)
     config = verify(tmp_path / "rebuilt").config
 
@@ -113,17 +114,14 @@ def test_a_graph_is_rebuilt_for_torch(exported: Path, tmp_path: Path, with_chara
     assert (original.vectors * rebuilt.vectors).sum(1).min() > 0.995
 
 
-def test_sentence_transformers_opens_the_rebuilt_phrase_part(exported: Path, tmp_path: Path) -> None:
-    """sentence-transformers returns the phrase part of the vectors."""
+def test_sentence_transformers_opens_the_rebuilt_model(exported: Path, tmp_path: Path) -> None:
+    """sentence-transformers returns the same vectors."""
     import sentence_transformers
 
     rebuild_for_torch(exported, tmp_path / "rebuilt", names=NAMES)
     model = sentence_transformers.SentenceTransformer(str(tmp_path / "rebuilt"), device="cpu")
-    whole = (
-        load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES[:4]).vectors[:, :DIM]
-    )
+    whole = load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES[:4]).vectors
 
-    whole = whole / np.linalg.norm(whole, axis=1, keepdims=True)
     np.testing.assert_allclose(model.encode(NAMES[:4]), whole, atol=1e-4)
 
 
@@ -146,11 +144,17 @@ def test_an_export_without_torch_weights_is_not_a_source(exported: Path, tmp_pat
         export_checkpoint(exported, exported)
 
 
-def test_a_graph_that_differs_is_refused(trained: Path, tmp_path: Path) -> None:
+def test_a_character_encoder_is_not_exported(trained: Path, tmp_path: Path) -> None:
+    """Its checkpoint runs on torch as it is."""
+    with pytest.raises(OptionError, match="which only torch runs"):
+        export_checkpoint(trained, tmp_path / "x")
+
+
+def test_a_graph_that_differs_is_refused(plain: Path, tmp_path: Path) -> None:
     """A graph with other weights than the network is refused."""
-    other = make_trained(tmp_path / "other", seed=5)
+    other = make_pearl(tmp_path / "other", seed=5, onnx_graph=False).folder
     export_checkpoint(other, tmp_path / "graph", names=NAMES)
-    mixed = Path(shutil.copytree(trained, tmp_path / "mixed"))
+    mixed = Path(shutil.copytree(plain, tmp_path / "mixed"))
     (mixed / "onnx").mkdir()
     shutil.copy(tmp_path / "graph" / ONNX_FILE, mixed / ONNX_FILE)
     seal(mixed)
@@ -234,24 +238,21 @@ def test_sampled_names_are_those_of_the_seed(trained: Path) -> None:
     assert all(first)
 
 
-def test_the_commands_average_export_and_rebuild(run: Run, trained: Path, tmp_path: Path) -> None:
+def test_the_commands_average_export_and_rebuild(run: Run, tmp_path: Path) -> None:
     """From a trained checkpoint to a graph and back to torch, by commands alone."""
     base, averaged, out, back = (str(tmp_path / name) for name in ("base", "averaged", "out", "back"))
     make_bert(Path(base))
-    names = tmp_path / "names.txt"
-    names.write_text("\n".join(NAMES))
-    assert run("train", "average", base, str(trained), averaged, "--ratio", "0.7").status == 0
-    exported = run("train", "export", averaged, out, "--name", "mine", "--names", str(names), "--json")
+    plain = str(make_pearl(tmp_path / "pearl").folder)
+    assert run("train", "average", base, plain, averaged, "--ratio", "0.7").status == 0
+    exported = run("train", "export", averaged, out, "--name", "mine", "--json")
     assert exported.status == 0, exported.err
-    assert exported.lines()[0]["n"] == len(NAMES)
+    assert exported.lines()[0]["mean_cosine"] > 0.99
     rebuilt = run("models", "export", out, back, "--torch")
     assert rebuilt.status == 0, rebuilt.err
     assert "mean cosine" in rebuilt.out
     assert read_config(Path(back)).weights_hash == read_config(Path(out)).weights_hash
     assert run("models", "export", out, back).status == 2
     assert "has no model.safetensors" in run("train", "export", out, back).err
-    names.write_text("\n")
-    assert run("train", "export", averaged, out, "--names", str(names)).status == 2
 
 
 ALL_NAMES = [*NAMES, *NAMES_OF_THE_WORLD, "𝕄oscow", "мосkва", "東京 tower", "🥯"]
@@ -260,8 +261,8 @@ WORDS = "embeddings.word_embeddings.weight"
 
 @pytest.fixture(scope="module")
 def trained_multilingual(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint with weights for torch and a character encoder, over pieces of many scripts."""
-    return make_trained(tmp_path_factory.mktemp("trained") / "tiny", make=make_multilingual_bert)
+    """A checkpoint with weights for torch, over pieces of many scripts."""
+    return make_pearl(tmp_path_factory.mktemp("trained") / "tiny", onnx_graph=False, make=make_multilingual_bert).folder
 
 
 @pytest.fixture(scope="module")
@@ -275,14 +276,13 @@ def exported_multilingual(trained_multilingual: Path, tmp_path_factory: pytest.T
 def test_the_graph_agrees_with_the_network_in_every_script(
     trained_multilingual: Path, exported_multilingual: Path
 ) -> None:
-    """Names in ten scripts, mixed ones and unknown characters have the vectors of torch, characters included."""
+    """Names in ten scripts, mixed ones and unknown characters have the vectors of torch."""
     reference = load_encoder(str(trained_multilingual), precision="fp32")
     parity = measure_parity(reference, load_encoder(str(exported_multilingual), runtime="onnx"), ALL_NAMES)
 
     assert parity.n >= len(ALL_NAMES) - 1  # a single emoji may be no known piece
     assert parity.mean_cosine > 0.998
     assert parity.min_cosine > 0.99
-    assert reference.info.dim == DIM + CHAR_DIM
 
 
 def test_a_name_does_not_depend_on_its_batch(exported_multilingual: Path) -> None:

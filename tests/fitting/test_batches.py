@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pearl_qdrant.errors import OptionError
-from training.batches import BatchMaker, ExampleSource, NeighbourSampler
+from training.batches import BatchMaker, EpochSampler
 from training.examples.example import Example
 
 EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]
@@ -16,8 +16,9 @@ PLAIN = ["the united states", "in a state of", "a city of york"]
 
 def maker(**changes: Any) -> BatchMaker:
     """Batches of 40 pairs; variants are in capitals."""
-    runs = NeighbourSampler([ExampleSource(EXAMPLES, 1.0)])
-    return BatchMaker(runs, n_pairs=40, seed=3, **{"augment": lambda name, _: name.upper(), **changes})
+    return BatchMaker(
+        EpochSampler(EXAMPLES, seed=3), n_pairs=40, seed=3, **{"augment": lambda name, _: name.upper(), **changes}
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

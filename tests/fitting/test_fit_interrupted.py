@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import config, losses_of, maker, new_network, open_tokenizer
+from fit_cases import config, fit, losses_of, maker, new_network, open_tokenizer
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from training.finetune.objective import fit
 from training.training_loop import deferred_stop
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -1,4 +1,4 @@
-"""The devices of the network and its teachers in `train fit`, with a stand-in for a machine with two GPUs.
+"""The devices of the network in `train fit`, with a stand-in for a machine with two GPUs.
 `train fit` and `train head` from files to checkpoints, by the command line and from Python.
 Inputs of the training commands: they are never overwritten, and keys of entities are distinct.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 from pearl_qdrant.encoder.type_head import predict_types
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.examples.files import read_examples, read_training_files
@@ -32,8 +30,6 @@ class TwoGpus:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.current = 0
-        self.teachers: list[str] = []
-        self.loaded: list[str] = []
         self.network: list[str] = []
         for name, value in {
             "is_available": lambda: True,
@@ -42,20 +38,13 @@ class TwoGpus:
             "set_device": self._choose,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
-        monkeypatch.setattr(stage, "load_encoder", self._load)
-        monkeypatch.setattr(stage, "NetworkTeacher", self._teach)
-        monkeypatch.setattr(stage, "fit", lambda *words, **options: 0)
+        monkeypatch.setattr(stage, "PairObjective", lambda *words: None)
+        monkeypatch.setattr(stage.TrainingLoop, "run", lambda loop: 0)
         monkeypatch.setattr(PearlNetwork, "to", self._move)
 
     def _choose(self, device: torch.device) -> None:
         assert device.index is not None
         self.current = device.index
-
-    def _load(self, model: str, *, device: str) -> Any:
-        self.loaded.append(resolve_cuda("cuda" if device == "auto" else device))
-
-    def _teach(self, network: Any, tokenizer: Any, *, device: str) -> Any:
-        self.teachers.append(device)
 
     def _move(self, device: torch.device) -> None:
         self.network.append(str(device))
@@ -69,46 +58,32 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> TwoGpus:
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    """The words of `train fit` with a teacher and with distilled phrases."""
+    """The words of `train fit` with distilled phrases."""
     (tmp_path / "base.tsv").write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
     (tmp_path / "phrases.txt").write_text("NP__heart attack\t7\n", encoding="utf-8")
     bert, base, phrases = make_bert(tmp_path / "bert"), tmp_path / "base.tsv", tmp_path / "phrases.txt"
     words = ["train", "fit", "--base-model", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
-    return [*words, "--teacher", str(bert), "--distil", str(phrases)]
+    return [*words, "--distil", str(phrases)]
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
-def test_each_process_has_its_teachers_on_its_own_gpu(
+def test_each_process_trains_on_its_own_gpu(
     run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
-    """Under torchrun, network and teachers of the second process are on the second GPU."""
+    """Under torchrun, the network of the second process is on the second GPU."""
     monkeypatch.setenv("LOCAL_RANK", "1")
 
     done = run(*words, "--device", device)
 
     assert done.status == 0, done.err
     assert gpus.network == ["cuda:1"]
-    assert gpus.teachers == ["cuda:1"], "one, for the teacher and the encoder that is distilled"
 
 
 def test_a_process_alone_uses_the_gpu_that_was_named(run: Run, gpus: TwoGpus, words: list[str]) -> None:
     """Without torchrun the device is taken as given."""
     assert run(*words, "--device", "cuda:1").status == 0
 
-    assert (gpus.network, gpus.teachers) == (["cuda:1"], ["cuda:1"])
-
-
-def test_a_teacher_with_a_tokenizer_of_its_own_gets_the_strings(run: Run, gpus: TwoGpus, words: list[str]) -> None:
-    """It is loaded as any encoder is, on the same GPU."""
-    path = Path(words[words.index("--base-model") + 1])
-    other = path.with_name("other")
-    shutil.copytree(path, other)
-    (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text("utf-8") + "\n", encoding="utf-8")
-    words[words.index("--teacher") + 1] = str(other)
-
-    assert run(*words, "--device", "cuda:1").status == 0
-    assert gpus.loaded == ["cuda:1"]
-    assert gpus.teachers == ["cuda:1"]
+    assert gpus.network == ["cuda:1"]
 
 
 def test_more_processes_than_gpus_are_refused(
@@ -127,9 +102,9 @@ def test_more_processes_than_gpus_are_refused(
 def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: Path, run: Run) -> None:
     """`train fit --paper-settings` goes from PEARL's files to a checkpoint that encodes and types names."""
     files, out = write_corpus(tmp_path / "corpus"), tmp_path / "pearl"
-    words = ["--base-model", str(bert), "--phrases", str(files), "--batch", "24", "--max-tokens", "12"]
+    words = ["--base-model", str(bert), "--phrases", str(files), "--batch", "24"]
     negatives = ["--hard-negatives", str(files / "hard_negative.txt")]
-    done = run("train", "fit", *words, *negatives, "--paper-settings", "--save-every", "5", "--out", str(out))
+    done = run("train", "fit", *words, *negatives, "--paper-settings", "--out", str(out))
 
     assert done.status == 0, done.err
     config = read_config(out)
@@ -153,19 +128,15 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     base.write_text(f"id\tname\ttypes\taliases\n{rows}", encoding="utf-8")
     done = run(
         *("train", "fit", "--base-model", str(bert), "--aliases", str(base)),
-        *("--steps", "3", "--batch", "16", "--cache-gradients", "--name", "mine", "--out", str(out)),
+        *("--steps", "3", "--batch", "16", "--cache-gradients", "--out", str(out)),
         *("--distil", str(write_corpus(tmp_path / "corpus")), "--distil-misspelt", "0.5"),
     )
 
     assert done.status == 0, done.err
     assert "12 examples" in done.err
-    assert read_config(out).name == "mine"
+    assert read_config(out).name == "refreshed"
     assert read_log(out / "training")[-1]["distillation"] > 0
     start = ("train", "fit", "--base-model", str(bert))
-    unused = run(*start, "--aliases", str(base), "--distil-weight", "1", "--out", "x")
-    assert "--distil-weight needs --distil" in unused.err
-    unused = run(*start, "--aliases", str(base), "--distil-misspelt", "1", "--out", "x")
-    assert "--distil-misspelt needs --distil" in unused.err
     fitted = read_config(out).training["fit"]
     assert fitted["plain"] == 40
     assert fitted["misspelt_plain"] == 0.5

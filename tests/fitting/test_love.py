@@ -24,7 +24,6 @@ from pearl_qdrant.errors import CheckpointError, FormatError, InputError, Traini
 from training.love import (
     LoveRecord,
     Targets,
-    embedding_targets,
     encoder_targets,
     file_targets,
     look_alikes,
@@ -144,29 +143,25 @@ def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
 
 
 def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> None:
-    """Whole words of the vocabulary, lower-cased, get their input embeddings or the encoder's own vectors, centred."""
-    table = read_character_table(base / "tokenizer.json")
-    network = PearlNetwork(load_phrase_encoder(base), None)
-    words = whole_words(table)
-    by_input = embedding_targets(network.phrase_encoder, table)
-    by_encoder = encoder_targets(network, tokenizer(base), [*words, "the"])
+    """Whole words of the vocabulary, lower-cased, get the encoder's own vectors, centred."""
+    words = whole_words(read_character_table(base / "tokenizer.json"))
+    found = encoder_targets(PearlNetwork(load_phrase_encoder(base), None), tokenizer(base), [*words, "the"])
 
     assert {"the", "aspirin", "york"} <= set(words)
     assert "a" not in words
-    assert by_input.words == by_encoder.words == tuple(words)
-    assert by_input.vectors.shape == by_encoder.vectors.shape == (len(words), DIM)
-    for found in (by_input, by_encoder):
-        np.testing.assert_allclose(found.vectors.mean(axis=0), 0, atol=1e-5)
+    assert found.words == tuple(words)
+    assert found.vectors.shape == (len(words), DIM)
+    np.testing.assert_allclose(found.vectors.mean(axis=0), 0, atol=1e-5)
     assert whole_words(read_character_table(make_roberta(tmp_path / "roberta") / "tokenizer.json")) == {}
 
 
 def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -> None:
-    """Fine-tuning reads what pre-training wrote; the share can be overridden."""
+    """Fine-tuning reads what pre-training wrote."""
     encoder = make_character_encoder(base)
     write_character_encoder(tmp_path, encoder, training={})
-    again = read_character_encoder(tmp_path, tokenizer_folder=base, share=0.5)
+    again = read_character_encoder(tmp_path, tokenizer_folder=base)
 
-    assert again.config == encoder.config.model_copy(update={"share": 0.5})
+    assert again.config == encoder.config
     assert all(torch.equal(a, b) for a, b in zip(encoder.parameters(), again.parameters(), strict=True))
     (tmp_path / "character.json").unlink()
     with pytest.raises(CheckpointError, match=r"character\.json is missing"):
@@ -176,24 +171,26 @@ def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -
 def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> None:
     """The command pre-trains from a file of vectors, and prints how well words are recognised."""
     rng = random.Random(0)
-    lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in WORDS]
+    words = [word + end for word in WORDS for end in ("", "s", "ed", "er", "ly")]
+    lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in words]
     (tmp_path / "words.vec").write_text("".join(lines))
-    options = "--epochs 3 --batch 10 --embedding-dim 8 --word-dim 12 --char-dim 6 --share 0.25 --json".split()
-    options += ["--continuation-share", "0.5"]
+    options = "--epochs 3 --char-dim 6 --share 0.25 --json".split()
     outcome = run(
         "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "words.vec"), *options
     )
 
     assert outcome.status == 0, outcome.err
     (line,) = outcome.lines()
-    assert line["n"] == len(WORDS)
+    assert line["n"] == len(words)
     encoder: CharacterEncoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
-    assert (encoder.char_dim, encoder.config.share, encoder.config.word_dim) == (6, 0.25, 12)
-    assert encoder.config.continuation_share == 0.5
-    refused = run("train", "love", str(base), str(tmp_path / "love"), *options)
+    assert (encoder.char_dim, encoder.config.share) == (6, 0.25)
+    (tmp_path / "other.vec").write_text("".join(lines[:140]))
+    refused = run(
+        "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "other.vec"), *options
+    )
     assert refused.status == 1
     assert "is of a run with other settings (targets" in refused.err
-    assert run("train", "love", str(base), str(tmp_path / "x"), "--embedding-dim", "7").status == 2
+    assert run("train", "love", str(base), str(tmp_path / "x"), "--share", "7").status == 2
 
 
 def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:

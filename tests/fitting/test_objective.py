@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +12,11 @@ import torch
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler, Shard
+from training.augment.draw import Augmenter
+from training.batches import BatchMaker, EpochSampler, NegativeTable, Shard
 from training.examples.example import Example, any_class, one_class
 from training.finetune.losses import (
     Keys,
-    closer_than_positive,
     marginal_type_loss,
     nt_xent,
     same_meaning,
@@ -86,7 +85,8 @@ def test_the_type_loss_is_cross_entropy_with_one_label_and_marginal_with_several
 
 def maker(examples: list[Example], **changes: object) -> BatchMaker:
     """Batches of all examples at once, each once an epoch."""
-    return replace(BatchMaker(EpochSampler(examples, seed=0), n_pairs=len(examples), seed=0), **changes)
+    made = BatchMaker(EpochSampler(examples, seed=0), n_pairs=len(examples), seed=0, augment=Augmenter())
+    return replace(made, **changes)
 
 
 def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
@@ -115,36 +115,6 @@ def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
     assert not same[place["epsilon"], column["gamma"]]
 
 
-def test_a_teacher_masks_what_it_finds_closer_than_the_pair() -> None:
-    """As in GIST: a column closer to the row than its own partner is not a negative, unless under the floor."""
-    vectors = torch.nn.functional.normalize(
-        torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.4], [0.1, 1.0], [1.0, 0.1]]), dim=-1
-    )
-    masked = closer_than_positive(vectors, 2)
-
-    assert masked[0].tolist() == [True, False, False, False, True], "itself, and the negative"
-    assert masked[1].tolist() == [False, True, False, False, False]
-    assert not closer_than_positive(vectors, 2, floor=0.999)[0, 4]
-
-
-def test_a_teacher_is_asked_for_each_batch() -> None:
-    """With a teacher that finds all phrases closer than the pairs, no phrase is pushed away."""
-    examples = [Example(f"name {i}", (), str(i)) for i in range(4)]
-    batch = maker(examples).make(1)
-    vectors = torch.randn(8, 8, generator=generator())
-
-    def teach(names: Sequence[str]) -> torch.Tensor:
-        assert list(names) == [*batch.anchors, *batch.positives]
-        one = torch.eye(4)[[0, 0, 0, 0]] + 0.1 * torch.eye(4)
-        return torch.nn.functional.normalize(torch.cat([one, one.roll(1, 0) * torch.tensor([1, 2, 2, 2])]), dim=-1)
-
-    config = FitConfig(steps=1, type_weight=0.0)
-    free = batch_losses(vectors, batch, None, config, teacher=teach).contrastive
-    assert free < batch_losses(vectors, batch, None, config).contrastive
-    strict = replace(config, teacher_floor=1.0)
-    assert batch_losses(vectors, batch, None, strict, teacher=teach).contrastive > free
-
-
 def test_the_objective_is_the_sum_of_its_parts() -> None:
     """Eq. 4: the contrastive loss and the weighted type loss of both views."""
     examples = [Example(f"name {i}", (), str(i), one_class("NP", ["ORG" if i % 2 else "GPE"])) for i in range(6)]
@@ -166,19 +136,16 @@ def test_plain_phrases_are_distilled_and_nothing_else() -> None:
     batch = replace(maker(examples).make(1), plain=["in the end", "of which"])
     vectors = torch.randn(10, 8, generator=generator())
 
-    def keep(names: Sequence[str]) -> torch.Tensor:
-        assert list(names) == batch.plain
-        return torch.stack([vectors[8, :6] * 3, -vectors[9, :6]])
-
+    start = torch.stack([vectors[8, :6] * 3, -vectors[9, :6]])
     config = FitConfig(steps=1, type_weight=0.0, distil_weight=0.5)
-    losses = batch_losses(vectors, batch, None, config, distil_from=keep)
+    losses = batch_losses(vectors, batch, None, config, wanted=start)
     alone = batch_losses(vectors[:8], replace(batch, plain=[]), None, config)
 
     assert losses.distillation.item() == pytest.approx(1.0), "the mean of 0 and 2"
     assert losses.contrastive.item() == pytest.approx(alone.contrastive.item())
     assert losses.total.item() == pytest.approx(alone.total.item() + 0.5)
     with pytest.raises(ValueError, match="cannot be distilled"):
-        batch_losses(vectors, batch, None, config, distil_from=lambda names: torch.ones(2, 9))
+        batch_losses(vectors, batch, None, config, wanted=torch.ones(2, 9))
 
 
 def test_the_paper_settings_mask_nothing_and_decay_as_in_the_paper() -> None:
@@ -203,34 +170,26 @@ def test_the_cosine_schedule_warms_up_and_ends_at_nothing() -> None:
 def test_batches_are_a_function_of_seed_rank_and_step() -> None:
     """Any batch can be made at any time by any process, always the same."""
     examples = [Example(f"name {i:03}", (f"alias {i}",), str(i)) for i in range(50)]
-    runs = BatchMaker(NeighbourSampler([ExampleSource(examples, 1.0)], neighbours=4), n_pairs=8, seed=3)
+    runs = BatchMaker(EpochSampler(examples, seed=3), n_pairs=8, seed=3, augment=Augmenter())
 
     first = runs.make(7)
     runs.make(8)
     again = runs.make(7)
     assert (first.anchors, first.positives) == (again.anchors, again.positives)
     assert first.anchors != runs.make(8).anchors
-    assert first.anchors != replace(runs, seed=4).make(7).anchors
+    assert first.positives != replace(runs, seed=4).make(7).positives
     assert first.anchors != replace(runs, shard=Shard(1, 2)).make(7).anchors
 
 
 def test_an_epoch_takes_each_example_once_over_all_processes() -> None:
     """Two processes together see every phrase once an epoch, in another order in the next."""
     examples = [Example(f"name {i}", (), str(i)) for i in range(24)]
-    makers = [BatchMaker(EpochSampler(examples, seed=1), n_pairs=4, seed=0, shard=Shard(rank, 2)) for rank in (0, 1)]
+    sampler, augment = EpochSampler(examples, seed=1), Augmenter()
+    makers = [BatchMaker(sampler, n_pairs=4, seed=0, augment=augment, shard=Shard(rank, 2)) for rank in (0, 1)]
     epochs = [[a for step in steps for m in makers for a in m.make(step).anchors] for steps in ((1, 2, 3), (4, 5, 6))]
 
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(e.name for e in examples)
     assert epochs[0] != epochs[1]
-
-
-def test_runs_are_alphabetical_neighbours() -> None:
-    """Alphabetical neighbours are drawn together: they are hard negatives of each other."""
-    examples = [Example(f"name {i:03}", (), str(i)) for i in range(100)]
-    batch = BatchMaker(NeighbourSampler([ExampleSource(examples, 1.0)], neighbours=4), n_pairs=8, seed=0).make(1)
-    places = [int(anchor[-3:]) for anchor in batch.anchors]
-
-    assert all(places[i + 1] == places[i] + 1 for i in (0, 1, 2, 4, 5, 6))
 
 
 def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:

@@ -30,9 +30,7 @@ def test_cached_gradients_equal_uncached_ones(bert: Path, tokenizer: Any, dropou
         small = micro_batches(tokenizer, phrases, max_tokens=16, size=5)
         views = PhraseVectors(network, small, device=torch.device("cpu"), cached=cached)
         head, settings = network.type_head, config()
-        losses = batch_losses(
-            views.vectors, batch, head, settings, distil_from=lambda names: torch.eye(DIM)[: len(names)]
-        )
+        losses = batch_losses(views.vectors, batch, head, settings, wanted=torch.eye(DIM)[: len(batch.plain)])
         views.backward(losses.total)
         gradients.append({n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None})
 

@@ -16,18 +16,14 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import config, losses_of, maker, new_network, run_script
-from hypothesis import given
-from hypothesis import strategies as st
+from fit_cases import config, fit, losses_of, maker, new_network, run_script
 from safetensors.torch import load_file
 from tiny_models import make_bert
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
 from pearl_qdrant.errors import TrainingError
-from training.augment.draw import abbreviate, augment, augment_or_abbreviate
 from training.examples.example import one_class
 from training.examples.numbers import number_names
-from training.finetune.objective import fit
 from training.head import fit_head, score_types
 from training.networks.checkpoints import average_weights
 from training.networks.phrase_vectors import pool_phrases
@@ -58,19 +54,6 @@ def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer:
     assert losses_of(killed) == losses_of(straight)
     first, second = (load_file(folder / "state.safetensors") for folder in (straight, killed))
     assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_a_run_whose_time_is_over_stops_with_its_state(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """The first step that ends too late is the last one; the state is that of it, and another run goes on there."""
-    now = iter(float(second) for second in range(1000))  # each look at the clock is a second later
-    done = fit(new_network(bert), tokenizer, maker(), config(), tmp_path, max_seconds=5.0, clock=lambda: next(now))
-    steps = config().steps
-
-    assert 1 <= done < steps
-    assert [step for step, *_ in losses_of(tmp_path)] == list(range(1, done + 1))
-    assert fit(new_network(bert), tokenizer, maker(), config(), tmp_path, max_seconds=0.0) == done + 1
-    assert fit(new_network(bert), tokenizer, maker(), config(), tmp_path) == steps
-    assert [step for step, *_ in losses_of(tmp_path)] == list(range(1, steps + 1))
 
 
 def test_the_same_seed_gives_the_same_run(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
@@ -119,7 +102,7 @@ def test_distilled_phrases_keep_their_vectors(bert: Path, tokenizer: Any, tmp_pa
     for weight in (0.01, 20.0):
         network, folder = new_network(bert), tmp_path / str(weight)
         drawn, settings = maker(plain=plain, n_plain=4), config(steps=20, distil_weight=weight)
-        fit(network, tokenizer, drawn, settings, folder, distil_from=lambda names: vectors(before, names))
+        fit(network, tokenizer, drawn, settings, folder)
         moved.append(float((1 - (vectors(network, plain) * vectors(before, plain)).sum(1)).mean()))
         assert read_log(folder)[-1]["distillation"] > 0
 
@@ -180,29 +163,6 @@ def test_the_state_is_not_a_pickle(bert: Path, tokenizer: Any, tmp_path: Path) -
 def generator(seed: int = 0) -> torch.Generator:
     """A seeded source of random numbers."""
     return torch.Generator().manual_seed(seed)
-
-
-@given(st.text(min_size=1), st.integers(0, 2**32))
-def test_no_variant_is_ever_empty(phrase: str, seed: int) -> None:
-    """A variant is blank only if the phrase is."""
-    for make_variant in (augment, augment_or_abbreviate):
-        assert make_variant(phrase, random.Random(seed)).strip() or not phrase.strip()
-
-
-def test_proper_names_are_abbreviated_as_people_do() -> None:
-    """Short forms join initials and words; other phrases stay as they are."""
-    made = {abbreviate("The New York Times", random.Random(i)) for i in range(1000)}
-
-    assert {"NYTimes", "NY Times", "NYT", "nytimes.com"} <= made
-    assert abbreviate("heart attack", random.Random(0)) == "heart attack"
-
-
-def test_variants_are_seeded() -> None:
-    """The same seed gives the same training data."""
-    first = [augment("The New York Times", random.Random(i)) for i in range(50)]
-
-    assert first == [augment("The New York Times", random.Random(i)) for i in range(50)]
-    assert len(set(first)) > 10
 
 
 def test_numbers_are_written_in_many_ways() -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.latin import LONGEST, latin, with_latin
-from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.ngrams import LONGEST, fold_name, latin, with_latin
 
 PEOPLE = ["Mikhail Gorbachev", "Boris Yeltsin", "Melina Merkouri", "Kim Dae-jung", "Akira Kurosawa", "Gorky Park"]
 RUSSIAN = ["Михаил Горбачёв", "Борис Ельцин", "Парк Горького"]

@@ -13,7 +13,7 @@ from small_loads import CountingEncoder, contents, load, manifest_for, write_bas
 from ingest.base.scan import hash_texts, scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import RepeatedNames, ingest, overlap
+from ingest.load.pipeline import Loading, RepeatedNames, ingest, overlap
 from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreUnavailableError
@@ -71,7 +71,7 @@ def load_shard(url: str, path: Path, encoder: Encoder) -> LoadResult:
     with open_reader([path]) as reader:
         scanned = scan(reader, ReadReport())
         try:
-            return ingest(reader, scanned, encoder, store.open("base"), max_errors=0, input_name=path.name)
+            return ingest(reader, scanned, encoder, store.open("base"), max_errors=0, loading=Loading(path.name))
         finally:
             store.close()
 

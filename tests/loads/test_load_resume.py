@@ -17,8 +17,8 @@ from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load import pipeline
-from ingest.load.events import LoadEvents
 from ingest.load.pipeline import ingest
+from ingest.load.results import LoadEvents
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runner import Run
@@ -13,7 +14,7 @@ from ingest.base.scan import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load import inventory
-from ingest.load.pipeline import ingest
+from ingest.load.pipeline import Loading, ingest
 from ingest.load.results import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -49,12 +50,15 @@ def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base
     return collection
 
 
-def renew(path: Path, text: str, encoder: Encoder, collection: Collection, **options: object) -> LoadResult:
+def renew(
+    path: Path, text: str, encoder: Encoder, collection: Collection, *, kb_version: str | None = None, **options: Any
+) -> LoadResult:
     """Bring a collection to a newer release."""
     path.write_text(text, encoding="utf-8")
     with open_reader([path]) as reader:
         scanned = scan(reader, ReadReport())
-        return ingest(reader, scanned, encoder, collection, max_errors=None, is_update=True, **options)  # type: ignore[arg-type]
+        loading = Loading(is_update=True, kb_version=kb_version)
+        return ingest(reader, scanned, encoder, collection, max_errors=None, loading=loading, **options)
 
 
 def contents(collection: Collection) -> dict[str, NamePoint]:

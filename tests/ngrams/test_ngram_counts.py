@@ -183,12 +183,12 @@ def test_a_span_says_where_it_is(tmp_path: Path) -> None:
 
 TEXT = "The New York Times of New York"
 TIMES = NgramSpan(4, 18, 3, 3.0)
-CITY = NgramSpan(4, 12, 2, 2.5, is_entity=True)
+CITY = NgramSpan(4, 12, 2, 2.5)
 AGAIN = NgramSpan(22, 30, 2, 2.5)
-NAME = NgramSpan(13, 18, 1, None, is_entity=True)
+NAME = NgramSpan(13, 18, 1, 1.0)
 WHOLE = NgramSpan(0, 30, 7, 9.0)
 MARKED = MarkedSequence(TEXT, (WHOLE, CITY, TIMES, NAME, AGAIN), 7)
-NONE = MarkedSequence("Paris", (NgramSpan(0, 5, 1, None, is_entity=True),), 1)
+NONE = MarkedSequence("Paris", (NgramSpan(0, 5, 1, 1.0),), 1)
 
 
 def test_the_ngram_of_the_lowest_score_is_chosen() -> None:
@@ -216,14 +216,6 @@ def test_an_ngram_is_drawn_at_random() -> None:
         [MARKED] * 9, "random_ngram", rng=random.Random(3)
     )
     assert choose_spans([NONE], "random_ngram", rng=rng) == [None]
-
-
-def test_an_entity_is_drawn_at_random() -> None:
-    """Only entity mentions are drawn."""
-    chosen = choose_spans([MARKED] * 100 + [NONE], "entity", rng=random.Random(0))
-
-    assert set(chosen[:-1]) == {CITY, NAME}
-    assert chosen[-1] is None
 
 
 def test_random_spans_have_geometric_lengths() -> None:

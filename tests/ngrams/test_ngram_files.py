@@ -72,21 +72,6 @@ def test_a_folder_reads_as_what_was_written(tmp_path: Path) -> None:
     assert report.words == sum(len(word_pattern().findall(text)) for text in TEXTS)
 
 
-def test_names_are_marked_whatever_their_pmi(tmp_path: Path) -> None:
-    """The longest name is marked; what is both a name and an n-gram is one span, and names of one word are not used."""
-    (tmp_path / "names.txt").write_text(
-        "mayor of New York\nof New\nNEW YORK\nparis\nS\u00e3o  Paulo!\n\n", encoding="utf-8"
-    )
-    options = NgramOptions(min_count=2, threshold=0.0, entities=tmp_path / "names.txt")
-    report = find_ngrams(write_texts(tmp_path / "a.txt"), tmp_path / "out", options)
-
-    with NgramCorpus(tmp_path / "out") as corpus:
-        spans = [[(one.text[s.start : s.end], s.is_entity, s.pmi is None) for s in one.spans] for one in corpus]
-    assert spans[:2] == [[("New York", True, False)], [("mayor of New York", True, True), ("New York", False, False)]]
-    assert spans[3] == [("S\u00e3o Paulo", True, False)]
-    assert (report.entity_names, report.entity_mentions) == (4, 5)
-
-
 @pytest.mark.parametrize(
     "data, error, message",
     [
@@ -163,11 +148,6 @@ def test_out_must_be_a_folder(tmp_path: Path) -> None:
         find_ngrams(tmp_path / "done" / "sequences.txt", tmp_path / "done", OPTIONS)
     with pytest.raises(OptionError, match="nothing to read"):
         find_ngrams([], tmp_path / "out")
-    with pytest.raises(FormatError, match="does not exist"):
-        find_ngrams(path, tmp_path / "out", NgramOptions(entities=tmp_path / "none"))
-    (tmp_path / "words").write_text("paris\nlondon\n")
-    with pytest.raises(FormatError, match="no name has from 2"):
-        find_ngrams(path, tmp_path / "out", NgramOptions(entities=[tmp_path / "words"]))
 
 
 def test_an_incomplete_folder_is_refused(tmp_path: Path) -> None:
@@ -224,6 +204,3 @@ def test_the_command_does_what_the_call_does(run: Run, tmp_path: Path) -> None:
     assert done.lines()[0]["documents"] == 1
     done = run("train", "ngrams", str(path), str(path))
     assert (done.status, "is a file" in done.err or "is not a directory" in done.err.lower()) == (2, True)
-    (tmp_path / "bad").write_text('{"text": 1}\n' * 9)
-    done = run("train", "ngrams", str(tmp_path / "bad"), str(tmp_path / "out"), "--max-errors", "3")
-    assert (done.status, "bad:4: no_text" in done.err, "--max-errors" in done.err) == (1, True, True)

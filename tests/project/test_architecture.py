@@ -25,8 +25,7 @@ READING = (
     "ingest.base.format",
     "ingest.io.source",
     "ingest.io.streams",
-    "ingest.io.lines",
-    "ingest.io.source",
+    "ingest.io.encoding",
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
@@ -156,7 +155,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
         "training": with_torch | distributions(extras["train"]),
         "ingest": with_torch | distributions([*extras["arrow"], *extras["ray"]]),
         "integrations": base | distributions([r for one in INTEGRATED for r in extras.get(one, ())]),
-        "service": base | distributions([*extras["serve"], *extras["map"]]),
+        "service": base | distributions(extras["serve"]),
         "crosswalk": base | distributions(extras["crosswalk"]),
         "resolution": base | distributions([*extras["arrow"], *extras["neo4j"]]),
     }

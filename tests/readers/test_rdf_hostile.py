@@ -12,8 +12,8 @@ from rdf_bases import PEOPLE, PREFIXES, read, rows
 from ingest.formats import ReadOptions, open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
-from ingest.readers import rdf_syntax
 from ingest.readers.ontology import ClassTree
+from ingest.readers.signs import TURTLE, find_syntax
 from pearl_qdrant.errors import FormatError
 
 XML = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:x="http://x/">'
@@ -120,7 +120,7 @@ def test_files_are_recognised_at_once() -> None:
         b"@prefix",
         b"<!-- -- ",
     ):
-        assert rdf_syntax.find_syntax(start * (65_536 // len(start))) in (None, rdf_syntax.TURTLE)
+        assert find_syntax(start * (65_536 // len(start))) in (None, TURTLE)
 
 
 @pytest.mark.slow

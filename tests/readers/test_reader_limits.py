@@ -1,4 +1,4 @@
-"""Limits in every format: names, rows and bytes beyond a limit are counted by reason.
+"""Limits in every format: names and rows beyond a limit are counted by reason.
 
 Reading takes time in proportion to the input: expressions, loops and walks that would not are counted or tried.
 
@@ -142,34 +142,6 @@ def test_rows_past_the_bound_are_skipped_one_by_one(tmp_path: Path, monkeypatch:
     assert [list(entity.names()) for entity in entities[1:]] in ([], [["other"]])
     with open_reader([path], kind) as reader, pytest.raises(TooManyErrorsError, match="too_many_rows"):
         scan(reader, ReadReport(max_errors=5))
-
-
-LONG_NAMES = {
-    "rows of TSV": "Q1\tname",
-    "a stanza of OBO": "name: n",
-    "atoms of UMLS": "|n ",
-    "rows of YAGO": '"name',
-    "rows of an item of Wikidata": '"name ',
-}
-
-
-@pytest.mark.parametrize("case", LONG_NAMES)
-def test_rows_past_the_bound_on_bytes_are_skipped_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    """A few long rows count as too many: the bytes of an entity are limited, not only its lines."""
-    monkeypatch.setattr(limits, "MAX_ENTITY_BYTES", 500_000)
-    name, kind, content, _ = MANY_NAMES[case]
-    assert isinstance(content, str)
-    before_end, end = LONG_NAMES[case][:-1], LONG_NAMES[case][-1]
-    path = make(tmp_path, name, content.replace(before_end + end, before_end + "x" * 100_000 + end))
-    report = ReadReport(max_errors=None)
-
-    first, *_ = read(path, kind, report)
-
-    assert set(report.skipped) == {"too_many_rows"}
-    assert report.skipped["too_many_rows"] >= 10
-    assert sum(map(len, first.names())) <= 1_000_000
 
 
 @pytest.mark.parametrize("bound, reason", [("MAX_NAMES", "too_many_names"), ("MAX_ROWS", "too_many_rows")])

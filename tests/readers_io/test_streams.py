@@ -20,8 +20,8 @@ from standard_input import given_input
 
 from ingest.io import source as io_source
 from ingest.io import streams
+from ingest.io.encoding import BadLine, read_lines
 from ingest.io.limits import MAX_LINE_BYTES
-from ingest.io.lines import BadLine, read_lines
 from ingest.io.streams import Source, open_sources
 from pearl_qdrant.errors import FormatError, InputError
 

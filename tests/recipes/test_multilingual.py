@@ -4,17 +4,14 @@ Examples of the shipped model's recipe: WordNet, splits, typed names.
 
 from __future__ import annotations
 
-import json
-import lzma
 import random
 from pathlib import Path
 
-import multilingual_model as recipe
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from development_suite import measure
 from mini_en.examples import (
+    ExampleSource,
     alias_examples,
     held_out_aliases,
     prepositional_examples,
@@ -25,12 +22,8 @@ from mini_en.examples import (
 from multilingual.data import _sorted, hard_negatives
 from multilingual.names import Entity, held_out_names, script_of
 from multilingual.tasks import multilingual_tasks
-from safetensors.numpy import load_file
-from tiny_models import NAMES, NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
 
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.batches import ExampleSource
 from training.examples.example import (
     DEVELOPMENT_SPLITS,
     TEST_SPLITS,
@@ -124,57 +117,6 @@ def test_mentions_are_held_out_names_looked_for_among_all_english_ones() -> None
             assert all(not mention.endswith("o") or mention.isascii() is False for mention, _ in search.mentions)
             assert all(split_of(min(gold).partition(":")[2]) in DEVELOPMENT_SPLITS for _, gold in search.mentions)
     assert all(figure.value > 99 for figure in figures.values())
-
-
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    """What `prepare` writes: an example of each name, and the names to distil."""
-    examples = [(name, [name[::-1]], f"e{i}", [3]) for i, name in enumerate([*NAMES, *NAMES_OF_THE_WORLD])]
-    stored = {
-        "weights": [1.0],
-        "examples": [examples],
-        "plain": [*NAMES, *NAMES_OF_THE_WORLD],
-        "negatives": [(NAMES[0], [NAMES_OF_THE_WORLD[1]])],
-    }
-    with lzma.open(tmp_path / "sources.xz", "wt", encoding="utf-8") as file:
-        json.dump(stored, file)
-    return tmp_path / "sources.xz"
-
-
-def run(command: str, **options: object) -> None:
-    """Run a command of the recipe."""
-    arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    result = CliRunner().invoke(recipe.main, [command, *arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-
-
-def test_the_recipe_goes_from_a_base_to_a_checkpoint(
-    tmp_path: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Start, targets, two sittings of training, average, export; words stay as they were, and the start is centred."""
-    monkeypatch.setattr(recipe, "LAYERS", (1,))
-    base, start, out = make_multilingual_bert(tmp_path / "base"), tmp_path / "start", tmp_path / "run"
-    english = make_pearl(tmp_path / "english").folder
-    run("teacher", base=base, out=tmp_path / "teacher")
-    run("start", base=base, sources=sources, out=start)
-    run("targets", teacher=tmp_path / "teacher", english=english, sources=sources, out=tmp_path / "targets.npz")
-    for steps in (1, 2):
-        made = {"sources": sources, "targets": tmp_path / "targets.npz", "out": out, "pairs": 4, "plain": 4}
-        run("train", start=start, steps=steps, **made)
-    run("average", start=start, state=out / "state.safetensors", ratio=0.5, out=tmp_path / "averaged")
-    run("teacher", base=tmp_path / "averaged", prefix="", out=tmp_path / "model")
-
-    assert len((out / "log.csv").read_text().splitlines()) == 3
-    words = [load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"] for folder in (base, start)]
-    np.testing.assert_array_equal(*words)
-    names = [*NAMES, *NAMES_OF_THE_WORLD]
-    vectors = load_encoder(str(tmp_path / "model")).encode(names).vectors
-    centred, before = (
-        load_encoder(str(f), device="cpu", precision="fp32").encode(names).vectors for f in (start, base)
-    )
-    assert vectors.shape == before.shape
-    assert np.linalg.norm(centred.mean(0)) < np.linalg.norm(before.mean(0))
-    assert not np.allclose(vectors, centred, atol=1e-3)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from qdrant_double import QdrantDouble
 from store_cases import manifest_of, many, point, unit, yes
 
 from pearl_qdrant.errors import StoreRejectedError
+from pearl_qdrant.lexical.keys import slip_features
 from pearl_qdrant.lexical.ngrams import ngram_rows
-from pearl_qdrant.lexical.slips import slip_features
 from pearl_qdrant.store.search import SlipQuery
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.store import ServerStore

@@ -76,27 +76,22 @@ FAMILIES = {
 }
 
 
-def make_character_encoder(
-    folder: Path, *, max_pieces: int = 3, continuation_share: float | None = None, seed: int = 0
-) -> CharacterEncoder:
+def make_character_encoder(folder: Path, *, max_pieces: int = 3, seed: int = 0) -> CharacterEncoder:
     """A tiny character encoder for the tokenizer of a folder."""
     table = read_character_table(folder / "tokenizer.json")
     return CharacterEncoder(
         table,
-        tiny_config(table, max_pieces=max_pieces, continuation_share=continuation_share),
+        tiny_config(table, max_pieces=max_pieces),
         CHAR_DIM,
         generator=torch.Generator().manual_seed(seed),
     ).eval()
 
 
-def tiny_config(
-    table: CharacterTable, *, max_pieces: int = 3, continuation_share: float | None = None
-) -> CharacterConfig:
+def tiny_config(table: CharacterTable, *, max_pieces: int = 3) -> CharacterConfig:
     """Widths of a tiny character encoder, with bounds that names of the tests go past."""
     return CharacterConfig(
         alphabet=table.alphabet,
         share=0.3,
-        continuation_share=continuation_share,
         embedding_dim=8,
         attention_dim=4,
         word_dim=12,
@@ -105,14 +100,12 @@ def tiny_config(
     )
 
 
-def make_network(
-    folder: Path, *, max_pieces: int = 3, continuation_share: float | None = None, seed: int = 0
-) -> PearlNetwork:
+def make_network(folder: Path, *, max_pieces: int = 3, seed: int = 0) -> PearlNetwork:
     """The transformer of a folder with a character encoder and a type head beside it, both random."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         head = new_type_head(DIM + CHAR_DIM)
-    encoder = make_character_encoder(folder, max_pieces=max_pieces, continuation_share=continuation_share, seed=seed)
+    encoder = make_character_encoder(folder, max_pieces=max_pieces, seed=seed)
     return PearlNetwork(load_phrase_encoder(folder), head, character_encoder=encoder).eval()
 
 

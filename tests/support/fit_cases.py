@@ -16,11 +16,12 @@ from tiny_models import DIM
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
-from training.batches import BatchMaker, EpochSampler, ExampleSource, NegativeTable, NeighbourSampler
+from training.augment.draw import Augmenter
+from training.batches import BatchDataset, BatchMaker, EpochSampler, NegativeTable
 from training.examples.example import Example, any_class
-from training.finetune.objective import fit
+from training.finetune.objective import PairObjective
 from training.finetune.request import FitConfig
-from training.training_loop import process_group, read_log
+from training.training_loop import TrainingLoop, process_group, read_log
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
@@ -44,9 +45,19 @@ def new_network(bert: Path) -> PearlNetwork:
 
 
 def maker(**changes: Any) -> BatchMaker:
-    """Batches of eight pairs of alphabetical neighbours, with hard negatives."""
-    sampler = NeighbourSampler([ExampleSource(EXAMPLES, 1.0)], neighbours=4)
-    return replace(BatchMaker(sampler, n_pairs=8, seed=1, negatives=NEGATIVES), **changes)
+    """Batches of eight pairs, with hard negatives."""
+    made = BatchMaker(EpochSampler(EXAMPLES, seed=2), n_pairs=8, seed=1, augment=Augmenter(), negatives=NEGATIVES)
+    return replace(made, **changes)
+
+
+def fit(network: PearlNetwork, tokenizer: Any, made: BatchMaker, settings: FitConfig, folder: Path, **run: Any) -> int:
+    """Train a network in place; returns the steps done."""
+    dataset = BatchDataset(made, tokenizer, settings.max_tokens, settings.micro_batch)
+    saving = {"save_every": settings.save_every, "save_seconds": settings.save_seconds, "shard": made.shard}
+    objective = PairObjective(network, dataset, settings)
+    done = TrainingLoop(name="fit", objective=objective, steps=settings.steps, folder=folder, **{**saving, **run}).run()
+    network.eval()
+    return done
 
 
 def config(**changes: Any) -> FitConfig:

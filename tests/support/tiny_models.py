@@ -7,7 +7,7 @@ is built node by node from the BERT's weights: an implementation that shares no 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -249,10 +249,16 @@ def as_sentence_transformers(folder: Path, *, pooling: str = "mean", normalize: 
 
 
 def make_pearl(
-    folder: Path, *, name: str = "tiny", seed: int = 0, torch_weights: bool = True, onnx_graph: bool = True
+    folder: Path,
+    *,
+    name: str = "tiny",
+    seed: int = 0,
+    torch_weights: bool = True,
+    onnx_graph: bool = True,
+    make: Callable[..., Path] = make_bert,
 ) -> VerifiedCheckpoint:
-    """A PEARL checkpoint: the BERT above with a random type head; `PHRASE_TYPES[-1]` was never seen in training."""
-    transformer = make_bert(folder.parent / f".{folder.name}-parts", seed=seed)
+    """A PEARL checkpoint: a BERT above with a random type head; `PHRASE_TYPES[-1]` was never seen in training."""
+    transformer = make(folder.parent / f".{folder.name}-parts", seed=seed)
     head = np.random.default_rng(seed).normal(size=(len(PHRASE_TYPES), DIM)).astype(np.float32)
     counts = (1,) * (len(PHRASE_TYPES) - 1) + (0,)
     config = PearlConfig(name=name, dim=DIM, phrase_dim=DIM, label_counts=counts, max_length=MAX_LENGTH)

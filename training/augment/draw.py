@@ -177,63 +177,6 @@ def swap_words(phrase: str, rng: random.Random) -> str:
     return " ".join(words)
 
 
-def respell(phrase: str, rng: random.Random) -> str:
-    """Respell a phrase as people do: joined words, hyphens, no punctuation, comma inversion, no article."""
-    words = phrase.split()
-    kind = rng.randrange(5)
-    if kind == 0 and len(words) > 1:
-        at = rng.randrange(len(words) - 1)
-        return " ".join([*words[:at], words[at] + words[at + 1], *words[at + 2 :]])
-    if kind == 1 and len(words) > 1:
-        at = rng.randrange(len(words) - 1)
-        return " ".join([*words[:at], f"{words[at]}-{words[at + 1]}", *words[at + 2 :]])
-    if kind == 2:
-        stripped = "".join(c for c in phrase if c.isalnum() or c.isspace())
-        return stripped if stripped.strip() else phrase
-    if kind == 3 and len(words) > 1:
-        return f"{words[-1]}, {' '.join(words[:-1])}"
-    if words and words[0].lower() in ("the", "a", "an") and len(words) > 1:
-        return " ".join(words[1:])
-    return phrase
-
-
-def abbreviate(phrase: str, rng: random.Random) -> str:
-    """Abbreviate a proper name as people do: "New York Times" gives NYTimes, NY Times, NYT or nytimes.com.
-
-    A phrase without at least two capitalised words comes back unchanged.
-    """
-    words = [word for word in phrase.split() if word.lower() not in ("the", "of", "and", "&")]
-    if len(words) < 2 or not all(word[0].isupper() for word in words):
-        return phrase
-    n_initials = rng.randrange(2, len(words) + 1) if len(words) > 2 else 1
-    initials = "".join(word[0] for word in words[:n_initials])
-    rest = words[n_initials:]
-    joined = "".join([initials, *rest])
-    if rest and rng.random() < 0.35:
-        return " ".join([initials, *rest])
-    if rng.random() < 0.3:
-        site = joined if rng.random() < 0.6 else "".join(words)
-        return f"{''.join(c for c in site if c.isalnum()).lower()}.{rng.choice(('com', 'com', 'org', 'net'))}"
-    return joined
-
-
-def augment_or_abbreviate(phrase: str, rng: random.Random) -> str:
-    """Make a variant like `augment`; half of the variants are short forms of proper names."""
-    return abbreviate(phrase, rng) if rng.random() < 0.5 else augment(phrase, rng)
-
-
-def augment(phrase: str, rng: random.Random) -> str:
-    """Make a variant of a phrase, or sometimes return the phrase itself. Never empty unless `phrase` is."""
-    draw = rng.random()
-    if draw < 0.45:
-        return edit_character(phrase, rng)
-    if draw < 0.55:
-        return swap_words(phrase, rng)
-    if draw < 0.90:
-        return respell(phrase, rng)
-    return phrase
-
-
 Row = tuple[tuple[str, ...], tuple[str, ...]]
 """The phrases that a row belongs to, and their variants."""
 
@@ -469,22 +412,13 @@ NEIGHBOURS = "word_neighbours.jsonl"
 """Neighbours of words in a space of word vectors, in the form of token_aug.jsonl."""
 
 
-def open_augmenter(
-    corpora: Sequence[Path],
-    *,
-    wordnet: Path | None = None,
-    token_variants: Sequence[Path] = (),
-    paraphrases: Sequence[Path] = (),
-    with_aliases: bool = True,
-) -> Augmenter:
-    """Open the given files, and those of corpus folders. Raises FormatError if a file is missing or of another format.
+def open_augmenter(corpora: Sequence[Path], *, wordnet: Path | None = None, with_aliases: bool = True) -> Augmenter:
+    """Open the files of corpus folders. Raises FormatError if a file is missing or of another format.
 
     Args:
         corpora: Their word_neighbours.jsonl (of the first that has one), token_aug.jsonl, phrase_aug.jsonl and, with
             aliases, entities.jsonl are used.
         wordnet: A WordNet `dict` folder.
-        token_variants: Files in the format of token_aug.jsonl: whole phrases with synonyms inserted.
-        paraphrases: Files of variants or entities, searched in this order, before those of the corpora.
         with_aliases: Whether aliases of a corpus count as paraphrases.
     """
 
@@ -496,6 +430,6 @@ def open_augmenter(
     own = found(ENTITIES, PHRASE_VARIANTS) if with_aliases else found(PHRASE_VARIANTS)
     return Augmenter(
         synonyms=Synonyms(chain.from_iterable(pairs)) if pairs else None,
-        token_variants=[VariantTable(path) for path in (*token_variants, *found(WORD_VARIANTS))],
-        paraphrases=[VariantTable(path) for path in (*paraphrases, *own)],
+        token_variants=[VariantTable(path) for path in found(WORD_VARIANTS)],
+        paraphrases=[VariantTable(path) for path in own],
     )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ingest.io.lines import BadLine, byte_lines
+from ingest.io.encoding import BadLine, byte_lines
 from ingest.io.streams import Source
 from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
 from training.augment.draw import NEIGHBOURS

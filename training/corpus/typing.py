@@ -280,9 +280,6 @@ def _types_of(model: str, labels: dict[int, str]) -> dict[int, str]:
 WORDS, PAIRS, LEAST_LETTERS = 12_000, 8_000, 3
 """Words of the vocabulary that are distilled, at most, pairs of them, and letters of a word."""
 
-CHUNK = 512
-"""Phrases that are encoded between two looks at the clock."""
-
 CERTAIN = 0.6
 """Probability of a type from which the start's own prediction is taken for the type of a word."""
 
@@ -303,35 +300,14 @@ def vocabulary_phrases(tokenizer: Path, *, seed: int) -> list[str]:
     return phrases
 
 
-def write_predicted_types(
-    path: Path,
-    phrases: Sequence[str],
-    encoder: Encoder,
-    *,
-    is_over: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[int, int]:
-    """Write the phrases whose type an encoder is sure of, as `train_head` reads typed names. Returns how many were
-    written; and how many were encoded.
-
-    Args:
-        phrases: In random order.
-        encoder: Predicts the types.
-        is_over: Whether the time for it is over; the other phrases are left out then.
-        on_progress: Called with the phrases done, and all.
-    """
+def write_predicted_types(path: Path, phrases: Sequence[str], encoder: Encoder) -> int:
+    """Write the phrases whose type an encoder is sure of, as `train_head` reads typed names; returns how many."""
+    probabilities = encoder.encode(phrases).type_probabilities
     rows: list[str] = []
-    done = 0
-    while done < len(phrases) and not (done and is_over()):
-        some = phrases[done : done + CHUNK]
-        found = encoder.encode(some)
-        done += len(some)
-        on_progress(done, len(phrases))
-        if found.type_probabilities is None:
-            continue
-        marginals = type_marginals(found.type_probabilities)
+    if probabilities is not None:
+        marginals = type_marginals(probabilities)
         best = marginals.argmax(axis=1)
         sure = np.flatnonzero(marginals[np.arange(len(best)), best] >= CERTAIN)
-        rows += [f"{some[i]}\t{ENTITY_TYPES[best[i]]}\n" for i in sure.tolist()]
+        rows = [f"{phrases[i]}\t{ENTITY_TYPES[best[i]]}\n" for i in sure.tolist()]
     path.write_text("name\ttype\n" + "".join(rows), "utf-8")
-    return len(rows), done
+    return len(rows)

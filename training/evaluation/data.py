@@ -3,7 +3,6 @@
     pearl_bench/{ppdb,ppdb_filtered,turney,bird,yago_test,umls_test,conll2003,bc5cdr}.tsv
     autofj/{left,right,gt}.tsv   intent/atis.tsv   tweets/sentiment.tsv
     ulr_analogy/analogies.tsv   geogranno/geo_pairs.tsv
-    glue/{cola,sst2,mnli,qnli,rte,mrpc,qqp,stsb}.tsv
     typed_names/onto_typed_names.tsv   kb/general.tsv   kb/biomedical/*.tsv
 
 UTF-8 TSV with a header and no quoting; columns are found by name.
@@ -159,15 +158,11 @@ class _Table:
         config: Its configuration.
         splits: Possible names of its split.
         columns: Its column names by ours.
-        every: Splits that are all read, in place of `splits`; the column `split` has their names.
-        repository: Where it is.
     """
 
     config: str
     splits: tuple[str, ...]
     columns: Mapping[str, str]
-    every: tuple[str, ...] = ()
-    repository: str = REPOSITORY
 
 
 _PAIRS = {"phrase1": "phrase_1", "phrase2": "phrase_2", "label": "label"}
@@ -190,39 +185,13 @@ _TABLES = {
     "kb/biomedical/umls.tsv": _Table("kb", ("umls",), {"name": "entity_name"}),
 }
 
-_GLUE = {
-    "cola": ("sentence",),
-    "sst2": ("sentence",),
-    "mnli": ("premise", "hypothesis"),
-    "qnli": ("question", "sentence"),
-    "rte": ("sentence1", "sentence2"),
-    "mrpc": ("sentence1", "sentence2"),
-    "qqp": ("question1", "question2"),
-    "stsb": ("sentence1", "sentence2"),
-}
-"""The columns of texts of GLUE's sets."""
-
-_GLUE_TRAIN = "train[:10000]"
-"""Training rows of a set at most; MNLI has 393 thousand."""
-
-
-def _glue_table(config: str, texts: tuple[str, ...]) -> _Table:
-    """A set of GLUE with its training and its validation rows."""
-    ours = ("text",) if len(texts) == 1 else ("text1", "text2")
-    parts = ("validation_matched", "validation_mismatched") if config == "mnli" else ("validation",)
-    columns = {**dict(zip(ours, texts, strict=True)), "label": "label"}
-    return _Table(config, (), columns, (_GLUE_TRAIN, *parts), "nyu-mll/glue")
-
-
-_TABLES |= {f"glue/{config}.tsv": _glue_table(config, texts) for config, texts in _GLUE.items()}
-
 _TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
 """Type names, in the order of the benchmark's type numbers."""
 
 _AUTOFJ = ("left", "right", "gt")
 
-Load = Callable[[str, str, str], Iterable[Mapping[str, Any]]]
-"""From repository, configuration and split to rows."""
+Load = Callable[[str, str], Iterable[Mapping[str, Any]]]
+"""From configuration and split to rows."""
 
 LoadJoin = Callable[[str], tuple[Any, Any, Any]]
 """From the name of an AutoFJ set to its left, right and ground truth tables (pandas)."""
@@ -247,43 +216,35 @@ class HubData:
             return self._autofj(path, columns)
         table = _TABLES[path]
         rows = []
-        for number, (split, row) in enumerate(self._read(table), 1):
+        for number, row in enumerate(self._fetch(table.config, table.splits), 1):
             fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
-            fields |= {"split": split} if table.every else {}
             if path in _TYPES:
                 fields = {**fields, "split": "test", "type": _type_name(path, fields["type"])}
             rows.append(tuple(fields[column] for column in columns))
         if not rows:
-            raise FormatError(f"{table.repository} {table.config}", None, "has no rows.")
+            raise FormatError(f"{REPOSITORY} {table.config}", None, "has no rows.")
         return rows
 
-    def _read(self, table: _Table) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The rows of a table, each with its split."""
-        parts: list[tuple[str, ...]] = [(split,) for split in table.every]
-        for splits in parts or [table.splits]:
-            name = splits[0].partition("[")[0]
-            yield from ((name, row) for row in self._fetch(table, splits))
-
-    def _fetch(self, table: _Table, splits: Sequence[str]) -> Iterable[Mapping[str, Any]]:
+    def _fetch(self, config: str, splits: Sequence[str]) -> Iterable[Mapping[str, Any]]:
         problem: Exception | None = None
         for split in splits:
             try:
-                return self._load(table.repository, table.config, split)
+                return self._load(config, split)
             except ValueError as error:  # `datasets` raises it for an unknown split
                 problem = error
             except (OSError, RuntimeError) as error:
                 raise SettingsError(
-                    f"{table.repository}, {table.config} could not be fetched ({_first_line(error)}). Connect to the "
+                    f"{REPOSITORY}, {config} could not be fetched ({_first_line(error)}). Connect to the "
                     f"hub, or evaluate on a folder with the sets."
                 ) from error
         raise SettingsError(
-            f"{table.repository}, {table.config} has no split {' or '.join(splits)} ({_first_line(problem)})."
+            f"{REPOSITORY}, {config} has no split {' or '.join(splits)} ({_first_line(problem)})."
         ) from problem
 
     def _autofj(self, path: str, columns: tuple[str, ...]) -> list[Row]:
         if not self._joins:
             load = self._load_join or importlib.import_module("autofj.datasets").load_data
-            names = [str(row["Dataset"]) for row in self._fetch(_Table("autofj", ("test",), {}), ("test",))]
+            names = [str(row["Dataset"]) for row in self._fetch("autofj", ("test",))]
             self._joins = {table: [] for table in _AUTOFJ}
             for name in names:
                 for table, frame in zip(_AUTOFJ, load(name), strict=True):
@@ -295,14 +256,13 @@ class HubData:
         return [tuple(record[column] for column in columns) for record in records]
 
 
-def _load_dataset(repository: str, config: str, split: str) -> Iterable[Mapping[str, Any]]:
+def _load_dataset(config: str, split: str) -> Iterable[Mapping[str, Any]]:
     if not _is_installed("datasets"):
         raise SettingsError(
-            f"{repository} needs the datasets library: {install_command('hub')}. Or evaluate on a folder with the sets."
+            f"{REPOSITORY} needs the datasets library: {install_command('hub')}. Or evaluate on a folder with the sets."
         )
-    rows: Iterable[Mapping[str, Any]] = importlib.import_module("datasets").load_dataset(
-        repository, config, split=split
-    )
+    load = importlib.import_module("datasets").load_dataset
+    rows: Iterable[Mapping[str, Any]] = load(REPOSITORY, config, split=split)
     return rows
 
 

@@ -64,7 +64,6 @@ MAIN = "PEARL-small"
 """The model whose figures come first."""
 
 _TABLE_1 = ("autofj", "ppdb", "ppdb_filtered", "turney", "bird", "yago_local", "umls_local", "conll", "bc5cdr")
-_GLUE = ("cola", "sst2", "mnli_matched", "mnli_mismatched", "qnli", "rte", "mrpc", "qqp", "stsb")
 
 _PAPER: tuple[tuple[tuple[str, ...], Mapping[str, tuple[float, ...]]], ...] = (
     (
@@ -102,15 +101,6 @@ _PAPER: tuple[tuple[tuple[str, ...], Mapping[str, tuple[float, ...]]], ...] = (
             "ULR-BERT-base": (39.7, 66.0, 77.3),
         },
     ),
-    (
-        tuple(f"glue_{name}" for name in _GLUE),
-        {
-            "BERT-base": (53.5, 92.1, 84.5, 83.7, 90.6, 67.1, 87.5, 71.6, 85.3),
-            "MLM-BERT-base": (51.9, 94.0, 84.5, 83.9, 90.4, 66.6, 88.1, 71.6, 86.2),
-            "ULR-BERT-base": (56.5, 94.3, 84.6, 84.0, 91.0, 68.0, 89.0, 71.6, 86.6),
-        },
-    ),
 )
 """Figures of both papers in percent, by model: tables 1 and 2 of the first one; of the second one, the means of
-semantic and syntactic accuracy on all questions, top-1, top-5 and top-10 accuracy, and GLUE, fine-tuned, on the test
-rows."""
+semantic and syntactic accuracy on all questions, and top-1, top-5 and top-10 accuracy."""

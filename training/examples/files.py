@@ -32,7 +32,7 @@ import msgspec
 import numpy as np
 
 from ingest.formats import open_reader
-from ingest.io.lines import BadLine, byte_lines, read_lines
+from ingest.io.encoding import BadLine, byte_lines, read_lines
 from ingest.io.report import INVALID_UTF8, NO_NAME, TOO_FEW_COLUMNS, ReadReport
 from ingest.io.source import ByteSource
 from ingest.io.streams import Source, open_sources

@@ -1,10 +1,6 @@
-"""Export a trained network as one ONNX graph, and quantise the weights of that graph to 8 bits.
+"""Export a trained network as one ONNX graph, in 8 bits (`int8_graph`) or as it is.
 
-    input_ids, attention_mask (b, t) int64  ->  embedding (b, dim), type_logits (b, 95)
-
-Only weights are quantised: matrices in blocks of 32 with one scale each (MatMulNBits), the word embeddings row by row
-(gather, then scale). Activations are never quantised per tensor: a vector would depend on its batch.
-Measured on a 6 x 384 model: a quarter of the size, mean cosine to fp32 above 0.999.
+input_ids, attention_mask (b, t) int64  ->  embedding (b, dim), type_logits (b, 95)
 """
 
 from __future__ import annotations
@@ -24,12 +20,12 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.checkpoint import (
-    CHARACTER_TENSORS,
     HEAD_TENSOR,
     ONNX_FILE,
     TORCH_FILE,
     PearlConfig,
     VerifiedCheckpoint,
+    seal,
 )
 from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
@@ -39,20 +35,12 @@ from pearl_qdrant.encoder.tokens import IntArray, open_tokenizer
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
-from pearl_qdrant.errors import ModelError
+from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
-from training.export.graph_builder import OPSET, GraphBuilder, add_character_encoder, join_parts
+from training.export.graph_builder import OPSET, GraphBuilder
 from training.finetune.losses import MASKED_LOGIT
 from training.networks.checkpoints import model_card, read_network, write_network
 from training.options import StrPath, refuse_overwriting
-
-BLOCK = 32
-"""Weights that share a scale, along the input of a matrix."""
-
-PRECISION = f"int8-block{BLOCK}"
-
-_QUANTIZED_TABLE = 4096
-"""Embedding tables with at least this many rows are quantised: the word embeddings, not the positions."""
 
 _POOLED = "pearl_pooled"
 
@@ -75,8 +63,7 @@ class _Pooled(nn.Module):
 def export_onnx(network: PearlNetwork, path: Path) -> None:
     """Write the network as an fp32 ONNX graph with dynamic batch and token axes.
 
-    Torch's exporter writes the phrase encoder. The rest is added node by node, since the words of a batch have shapes
-    that no exporter traces.
+    Torch's exporter writes the phrase encoder; norm and type head are added.
 
     Args:
         network: Has a type head, and is on the CPU.
@@ -85,13 +72,9 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     assert network.type_head is not None
     model = _export_pooled(network)
     graph = GraphBuilder(prefix="pearl_")
-    pooled = _POOLED
-    if network.character_encoder is not None:
-        character = add_character_encoder(graph, network.character_encoder, int8=False)
-        pooled = join_parts(graph, pooled, character)
     head = network.type_head.weight.detach().float().numpy()
-    graph.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
-    graph.output("MatMul", pooled, graph.floats(head.T), name="type_logits")
+    graph.output("LpNormalization", _POOLED, name="embedding", axis=1, p=2)
+    graph.output("MatMul", _POOLED, graph.floats(head.T), name="type_logits")
     model.graph.node.extend(graph.nodes)
     model.graph.initializer.extend(graph.tensors)
     del model.graph.output[:]
@@ -128,59 +111,6 @@ def _export_pooled(network: PearlNetwork) -> Any:
     for value in model.graph.value_info:
         value.name = inner.get(value.name, value.name)
     return model
-
-
-def quantize_onnx(source: Path, target: Path) -> None:
-    """Write a copy of an fp32 graph of `export_onnx` with 8-bit weights."""
-    import onnx
-    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
-
-    model = onnx.load(str(source))
-    _quantize_tables(model)
-    # accuracy_level 4: products in int8, for which processors have instructions. Each row of activations is scaled in
-    # blocks separately, so that a vector does not depend on its batch.
-    config = DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=True, accuracy_level=4, bits=8)
-    quantizer = MatMulNBitsQuantizer(model, algo_config=config)
-    quantizer.process()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    quantizer.model.save_model_to_file(str(target), use_external_data_format=False)
-
-
-def _quantize_tables(model: Any) -> None:
-    """Replace Gather(float table) by Cast(Gather(int8 table)) * Gather(scale), in place."""
-    from onnx import numpy_helper
-
-    tables = {
-        tensor.name: tensor
-        for tensor in model.graph.initializer
-        if tensor.data_type == TensorProto.FLOAT and len(tensor.dims) == 2 and tensor.dims[0] >= _QUANTIZED_TABLE
-    }
-    nodes, replaced = [], set()
-    for node in model.graph.node:
-        if node.op_type != "Gather" or node.input[0] not in tables:
-            nodes.append(node)
-            continue
-        name, ids, output = node.input[0], node.input[1], node.output[0]
-        values = numpy_helper.to_array(tables[name])
-        scales = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / 127  # (rows, 1)
-        rounded = np.clip(np.rint(values / scales), -127, 127).astype(np.int8)
-        model.graph.initializer.extend(
-            [
-                numpy_helper.from_array(rounded, f"{name}_int8"),
-                numpy_helper.from_array(scales.astype(np.float32), f"{name}_scale"),
-            ]
-        )
-        nodes += [
-            helper.make_node("Gather", [f"{name}_int8", ids], [f"{output}_int8"], axis=0),
-            helper.make_node("Cast", [f"{output}_int8"], [f"{output}_float"], to=TensorProto.FLOAT),
-            helper.make_node("Gather", [f"{name}_scale", ids], [f"{output}_scale"], axis=0),
-            helper.make_node("Mul", [f"{output}_float", f"{output}_scale"], [output]),
-        ]
-        replaced.add(name)
-    kept = [tensor for tensor in model.graph.initializer if tensor.name not in replaced]
-    del model.graph.node[:], model.graph.initializer[:]
-    model.graph.node.extend(nodes)
-    model.graph.initializer.extend(kept)
 
 
 MIN_MEAN_COSINE = 0.995
@@ -270,7 +200,7 @@ def export_checkpoint(
     Args:
         model: A checkpoint folder with weights for torch.
         out: The folder to write.
-        precision: "int8": matrices and tables in 8 bits, for BERT the rows of activations too; "fp32": as trained.
+        precision: "int8": matrices, tables and rows of activations in 8 bits, for a BERT; "fp32": as trained.
         name: Name of the exported model; by default that of `model`.
         with_torch: Whether the trained weights for torch are written too.
         names: Names to compare graph and network on; by default random pieces of the vocabulary.
@@ -279,13 +209,15 @@ def export_checkpoint(
         How close the graph is to the network in float32.
 
     Raises:
-        OptionError: If `out` is `model`.
+        OptionError: If `out` is `model`, its network has a character encoder, or is no BERT and `precision` int8.
         ModelError: If the graph is not close enough; nothing is written then.
         CheckpointError: If the checkpoint is broken or has no weights for torch.
     """
     refuse_overwriting(out, model)
     source, target = Path(model), Path(out)
     network, config = read_network(source)
+    if network.character_encoder is not None:
+        raise OptionError("model", f"{source} has a character encoder, which only torch runs: use the folder as it is.")
     with tempfile.TemporaryDirectory() as scratch:
         graph, form = Path(scratch) / "model.onnx", Path(scratch) / "form"
         made = _write_graph(network, graph, precision)
@@ -307,7 +239,7 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
         names: As for `export_checkpoint`.
 
     Returns:
-        How close the graph is to the rebuilt network; of several members the least close.
+        How close the graph is to the rebuilt network.
 
     Raises:
         OptionError: If `out` is `model`.
@@ -316,26 +248,23 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
     """
     from safetensors.numpy import load_file
 
-    from training.export.int8_graph import rebuild_character_encoder, rebuild_phrase_encoder
-
     source, target = find_model(os.fspath(model)).folder, Path(out)
     refuse_overwriting(out, source)
     checkpoint = verify(source)
     with tempfile.TemporaryDirectory() as scratch:
         weights, form = Path(scratch) / TORCH_FILE, Path(scratch) / "form"
-        save_file(rebuild_phrase_encoder(checkpoint), weights, metadata={"format": "pt"})
+        save_file(int8_graph.rebuild_phrase_encoder(checkpoint), weights, metadata={"format": "pt"})
         parts: dict[str, Any] = {
             "transformer": source,
             "type_head": load_file(checkpoint.head_path)[HEAD_TENSOR],
-            "character": rebuild_character_encoder(checkpoint),
             "onnx_path": checkpoint.onnx_path,
             "torch_path": weights,
             "model_card": _card_of(checkpoint),
-            "weights_hash": checkpoint.config.weights_hash,
         }
         write_checkpoint(form, checkpoint.config, **parts)
         parity = check_forms(form, exact=False, names=names)
         write_checkpoint(target, checkpoint.config, **parts)
+        seal(target, weights_hash=checkpoint.config.weights_hash)
     return parity
 
 
@@ -360,31 +289,27 @@ def check_forms(folder: Path, *, exact: bool, names: Sequence[str] = ()) -> Pari
 
 def _write_graph(network: PearlNetwork, path: Path, precision: Precision) -> str:
     """Write the graph; returns its precision, as in pearl.json."""
-    if precision == "int8" and int8_graph.is_supported(network):
-        int8_graph.write_int8_graph(network, path)
-        return int8_graph.PRECISION
     if precision == "fp32":
         export_onnx(network, path)
-        return "fp32"
-    whole = path.with_suffix(".fp32.onnx")
-    export_onnx(network, whole)
-    quantize_onnx(whole, path)
-    return PRECISION
+        return precision
+    if not int8_graph.is_supported(network):
+        kind: Any = network.phrase_encoder.config
+        raise OptionError(
+            "precision", f"A {kind.model_type} cannot be exported in 8 bits, only a BERT: give 'precision' fp32."
+        )
+    int8_graph.write_int8_graph(network, path)
+    return int8_graph.PRECISION
 
 
 def _write(target: Path, config: PearlConfig, *, source: Path, form: Path, with_torch: bool) -> None:
     """Write the requested folder, from one with both forms."""
     from safetensors.numpy import load_file
 
-    tensors = load_file(form / "pearl.safetensors")
-    n = len(CHARACTER_TENSORS)
-    character = {name[n:]: array for name, array in tensors.items() if name.startswith(CHARACTER_TENSORS)}
     write_checkpoint(
         target,
         config,
         transformer=source,
-        type_head=tensors[HEAD_TENSOR],
-        character=character if with_torch else None,
+        type_head=load_file(form / "pearl.safetensors")[HEAD_TENSOR],
         onnx_path=form / ONNX_FILE,
         torch_path=form / TORCH_FILE if with_torch else None,
         model_card=model_card(config),

@@ -36,13 +36,10 @@ import numpy.typing as npt
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 
-from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import CharacterConfig
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.errors import CheckpointError
-from training.export import graph_builder
 from training.export.graph_builder import (
     BLOCK_4BIT,
     FUSED,
@@ -51,9 +48,7 @@ from training.export.graph_builder import (
     Array,
     Channels,
     GraphBuilder,
-    add_character_encoder,
     channel_scales,
-    join_parts,
     probe_inputs,
     quantize_columns,
     quantize_rows,
@@ -82,7 +77,7 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
     head = network.type_head.weight.detach().numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
     graph = _Graph(weights, config, probe_inputs(encoder))
-    save(graph.build(head, pooling=network.pooling, character_encoder=network.character_encoder), str(path))
+    save(graph.build(head, pooling=network.pooling), str(path))
 
 
 def is_supported(network: PearlNetwork) -> bool:
@@ -111,7 +106,7 @@ class _Rows:
 
 
 class _Graph(GraphBuilder):
-    """Builds the nodes of the phrase encoder and the character encoder, then pooling and head."""
+    """Builds the nodes of the phrase encoder, then pooling and head."""
 
     def __init__(self, weights: dict[str, Array], config: Any, inputs: dict[str, Channels]) -> None:
         super().__init__()
@@ -123,7 +118,7 @@ class _Graph(GraphBuilder):
         self._epsilon: float = config.layer_norm_eps
         self._zeros: dict[int, str] = {}
 
-    def build(self, head: Array, *, pooling: str, character_encoder: CharacterEncoder | None) -> ModelProto:
+    def build(self, head: Array, *, pooling: str) -> ModelProto:
         """Build the whole graph. Hidden states are (b * t, dim); only attention needs (b, t, dim)."""
         size = self.op("Shape", "input_ids")
         self._by_token = self.op("Concat", size, self.ints(self._dim), axis=0)  # (b, t, dim)
@@ -135,9 +130,6 @@ class _Graph(GraphBuilder):
             hidden = self._attend(i, hidden, mask)
             hidden = self._feed_forward(i, hidden)
         pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), pooling)
-        if character_encoder is not None:
-            character = add_character_encoder(self, character_encoder, int8=True)
-            pooled = join_parts(self, pooled, character)
         self.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
         self.output("MatMul", pooled, self.floats(head.T), name="type_logits")
         value = helper.make_tensor_value_info
@@ -287,26 +279,6 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
     """Rebuild the weights of the BERT in a checkpoint's 8-bit graph, by their names in transformers."""
     weights = _weights(_open(checkpoint), read_json(checkpoint.folder / "config.json"))
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights}
-
-
-def rebuild_character_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
-    """Rebuild the weights of the character encoder in a checkpoint's 8-bit graph; empty if the model has none."""
-    config: CharacterConfig | None = checkpoint.config.character
-    if config is None:
-        return {}
-    tensors = _open(checkpoint).tensors
-    a = config.attention_dim
-    pair = tensors[graph_builder.ATTENTION].T
-    weights = {
-        "embeddings.weight": tensors[graph_builder.TABLE_INT8] * tensors[graph_builder.TABLE_SCALE][:, None],
-        "position.weight": np.eye(config.embedding_dim),
-        "query.weight": pair[:a] * a**0.25,
-        "key.weight": pair[a:],
-        "output.weight": tensors[graph_builder.OUTPUT].T,
-        "output.bias": tensors[graph_builder.OUTPUT_BIAS],
-        "projection.weight": tensors[graph_builder.PROJECTION].T,
-    }
-    return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
 
 
 class _ReadGraph:

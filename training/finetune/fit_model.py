@@ -2,57 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import PearlConfig
-from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import CheckpointError
 from training.augment.draw import open_augmenter
-from training.batches import BatchMaker, new_batch_maker, plan_steps
+from training.batches import BatchDataset, BatchMaker, Shard, new_batch_maker, plan_steps
 from training.examples.example import Example, count_labels, entity_types_of
 from training.examples.files import read_negatives, read_training_files
-from training.finetune.objective import NetworkTeacher, Teacher, as_teacher, fit, read_alike
+from training.finetune.objective import PairObjective
 from training.finetune.request import FitConfig, FitRequest, FitResult
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.options import TrainingEvents, as_paths, refuse_overwriting
-from training.training_loop import local_device, process_group, shard_of_environment, wait_for_all
+from training.training_loop import TrainingLoop, local_device, process_group, shard_of_environment, wait_for_all
 
 TRAINING = "training"
 """Folder within the checkpoint's folder for state and log."""
 
 
-def fit_model(  # long: its arguments, and the run with all of its options
-    request: FitRequest,
-    *,
-    given: Collection[str] | None = None,
-    max_seconds: float | None = None,
-    events: TrainingEvents | None = None,
-) -> FitResult:
+def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> FitResult:
     """Fine-tune an encoder on phrases; the same call resumes a run that was interrupted.
 
     Args:
         request: What to train on, how, and where to write.
-        given: Names of the arguments that the caller set, for `FitRequest.check`.
-        max_seconds: Stop after the first step that ends so late; None: take all steps.
         events: Gets `examples_read` and `types_at_risk`.
 
     Raises:
         OptionError: If arguments contradict each other, there is nothing to learn from, or `out` is an input.
         InputError: If an input cannot be read, or has too many bad rows.
-        ModelError: If the base model or a teacher cannot be loaded.
+        ModelError: If the base model cannot be loaded.
         TrainingError: If `out` holds the state of another run, or the loss diverges.
     """
-    request.check(given)
-    refuse_overwriting(
-        request.out,
-        request.base_model,
-        *as_paths(request.phrases),
-        request.character_encoder,
-    )
+    request.check()
+    refuse_overwriting(request.out, request.base_model, *as_paths(request.phrases), request.character_encoder)
     events = events or TrainingEvents()
     out, device = Path(request.out), local_device(find_device(request.device))
     base = _open_base(request, out)
@@ -69,45 +52,39 @@ def fit_model(  # long: its arguments, and the run with all of its options
     config = request.fit_config(steps=steps, device=str(device))
     if base.has_trained_head and config.type_weight > 0:
         _report_types(base, examples, events)
-    teacher, distil_from = _open_teachers(request, base, str(device), distils=bool(plain))
     with process_group(device) as shard:
-        negatives = (
-            None
-            if request.hard_negatives is None
-            else read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
-        )
-        maker = new_batch_maker(
-            examples,
-            request.batch_options(),
-            augment=open_augmenter(
-                [path for path in as_paths(request.phrases) if path.is_dir()],
-                wordnet=None if request.wordnet is None else Path(request.wordnet),
-                token_variants=as_paths(request.token_variants),
-                paraphrases=as_paths(request.paraphrases),
-                with_aliases=not request.paper_settings,
-            ),
-            negatives=negatives,
-            plain=plain,
-            shard=shard,
-        )
+        maker = _make_batches(request, examples, plain, shard)
         base.network.to(device)
-        done = fit(
-            base.network,
-            base.tokenizer,
-            maker,
-            config,
-            out / TRAINING,
+        dataset = BatchDataset(maker, base.tokenizer, config.max_tokens, config.micro_batch, base.config.prefix)
+        done = TrainingLoop(
+            name="fit",
+            objective=PairObjective(base.network, dataset, config),
+            steps=config.steps,
+            folder=out / TRAINING,
             resume=not request.restart,
-            teacher=teacher,
-            distil_from=distil_from,
-            prefix=base.config.prefix,
-            max_seconds=max_seconds,
-        )
+            save_every=config.save_every,
+            save_seconds=config.save_seconds,
+            shard=shard,
+        ).run()
         if shard.rank == 0:
             described = _describe(base, examples, config, maker)
             write_network(out, base.network.cpu(), described, transformer=base.folder)
         wait_for_all()
     return FitResult(out, done, len(examples), shard.rank == 0)
+
+
+def _make_batches(request: FitRequest, examples: list[Example], plain: list[str], shard: Shard) -> BatchMaker:
+    negatives = None
+    if request.hard_negatives is not None:
+        negatives = read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
+    augment = open_augmenter(
+        [path for path in as_paths(request.phrases) if path.is_dir()],
+        wordnet=None if request.wordnet is None else Path(request.wordnet),
+        with_aliases=not request.paper_settings,
+    )
+    return new_batch_maker(
+        examples, request.batch_options(), augment=augment, negatives=negatives, plain=plain, shard=shard
+    )
 
 
 def _describe(base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker) -> PearlConfig:
@@ -145,25 +122,3 @@ def _report_types(base: BaseModel, examples: list[Example], events: TrainingEven
     known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
     if taught and known - taught:
         events.types_at_risk(len(known & taught), len(known))
-
-
-def _open_teachers(
-    request: FitRequest, base: BaseModel, device: str, *, distils: bool
-) -> tuple[Teacher | None, Teacher | None]:
-    """Open the teacher, and the encoder that is distilled; the same object if they are the same model."""
-    start = str(request.base_model)
-    teacher = None if request.teacher is None else _open_teacher(request.teacher, request, base, device)
-    if not distils:
-        return teacher, None
-    return teacher, teacher if request.teacher == start else _open_teacher(start, request, base, device)
-
-
-def _open_teacher(model: str, request: FitRequest, base: BaseModel, device: str) -> Teacher:
-    if device != "cpu":
-        with suppress(CheckpointError):  # no weights for torch
-            found = open_base_model(model, name="teacher")
-            if read_alike(found, base):
-                found.network.type_head = None
-                return NetworkTeacher(found.network, found.tokenizer, device=device)
-    # A teacher whose weights no GPU can take runs on the CPU, unless a GPU was requested.
-    return as_teacher(load_encoder(model, device="auto" if request.device == "auto" else device))

@@ -2,12 +2,8 @@
 
 L = L_CL + weight * L_CE                                                       Eq. 4
 
-Rows of a batch that mean the same are not negatives of each other:
-
-    by label      pair i and pair j are of one entity, or share a string after case and punctuation folding
-    by a teacher  another encoder finds the two closer than the row's own pair (GIST)
-
-Source: SapBERT (Liu et al. 2021) for labels, GISTEmbed (Solatorio 2024) for the teacher.
+Rows of a batch that mean the same are not negatives of each other: pair i and pair j are of one entity, or share a
+string after case and punctuation folding (SapBERT, Liu et al. 2021).
 """
 
 from __future__ import annotations
@@ -125,18 +121,3 @@ def same_meaning(keys: Keys) -> Tensor:
             pairs |= left[:, None] == right[None, :]
         negatives |= left[:, None] == keys.negatives[None, :]
     return torch.cat([pairs.repeat(2, 2), negatives.repeat(2, 1)], dim=1)
-
-
-def closer_than_positive(vectors: Tensor, n_pairs: int, *, floor: float = 0.0) -> Tensor:
-    """Return where a teacher finds a column closer to the row than the row's own partner. Returns (2n, 2n + m) bool.
-
-    Args:
-        vectors: The teacher's vectors, L2-normalised: n anchors, n positives, m negatives, (2n + m, dim).
-        n_pairs: n.
-        floor: With a cosine up to this value, two rows always count as different; 0 is GIST's own rule.
-    """
-    rows = vectors[: 2 * n_pairs]
-    cosines = rows @ vectors.T
-    partner = torch.arange(2 * n_pairs, device=vectors.device).roll(n_pairs)
-    own = cosines.gather(1, partner[:, None]).clamp(min=floor)
-    return cosines > own

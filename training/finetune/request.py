@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -91,7 +90,6 @@ class FitConfig(FitSettings):
         character_rate: Learning rate of the character encoder, as a multiple too.
         decay, decay_every: Factor and interval of the exponential schedule. PEARL: 0.98 and 2,000.
         optimizer: "adamw", or "adam" (the paper).
-        teacher_floor: Two rows with a teacher cosine up to this value always count as different; needs a teacher.
         clip: Largest norm of the gradient; 0 for no limit.
         freeze_words: Whether the word embeddings stay fixed.
         micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding. See
@@ -105,7 +103,6 @@ class FitConfig(FitSettings):
     decay: Annotated[float, Within(0, 1, low_open=True)] = 0.98
     decay_every: Count = 2000
     optimizer: Literal["adamw", "adam"] = "adamw"
-    teacher_floor: float = 0.0
     clip: Weight = 1.0
     freeze_words: bool = True
     micro_batch: Count = 64
@@ -153,11 +150,9 @@ FIXED_BY_PAPER = (
     "temperature",
     "type_weight",
     "mask",
-    "teacher",
     "distil",
     "distil_weight",
     "distil_misspelt",
-    "neighbours",
 )
 """Arguments that contradict `paper_settings`."""
 
@@ -172,8 +167,6 @@ class FitRequest(FitSettings):
         phrases: Corpus folders, freq_phrase.txt, phrase_with_etype.txt or entities.jsonl.
         aliases: Bases in any format that ingest reads; the names of one entity are positives of each other.
         hard_negatives: File that `train negatives` wrote.
-        paraphrases: Files in the format of phrase_aug.jsonl.
-        token_variants: Files in the format of token_aug.jsonl.
         wordnet: WordNet's dict folder, for synonyms.
         character_encoder: Folder that `train love` wrote.
         paper_settings: Train as in the paper: Adam at 3e-5 for all parameters, temperature 0.07, dropout, no masking,
@@ -182,8 +175,6 @@ class FitRequest(FitSettings):
         steps: Optimizer steps, instead of `epochs`.
         batch_size: Phrases per step on all processes, variants and hard negatives included.
         n_negatives: Hard negatives drawn for each anchor.
-        neighbours: Alphabetical neighbours drawn together; they are hard negatives at no cost.
-        teacher: Encoder that masks the phrases it finds closer than the pair (GIST).
         distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
         distil_misspelt: Share of them that the network sees with one character edited; the target is the right
             spelling.
@@ -203,8 +194,6 @@ class FitRequest(FitSettings):
     phrases: Paths = ()
     aliases: Paths = ()
     hard_negatives: StrPath | None = None
-    paraphrases: Paths = ()
-    token_variants: Paths = ()
     wordnet: StrPath | None = None
     character_encoder: StrPath | None = None
     paper_settings: bool = _BATCHES.paper_settings
@@ -212,8 +201,6 @@ class FitRequest(FitSettings):
     steps: Count | None = None
     batch_size: Annotated[int, Within(4)] = _BATCHES.batch_size
     n_negatives: Natural = _BATCHES.n_negatives
-    neighbours: Count = _BATCHES.neighbours
-    teacher: str | None = None
     distil: Paths = ()
     distil_misspelt: Share = _BATCHES.misspelt_plain
     train_words: bool = False
@@ -226,25 +213,13 @@ class FitRequest(FitSettings):
     max_errors: Natural | None = DEFAULT_MAX_ERRORS
     device: str = DEFAULT_DEVICE
 
-    def check(self, given: Collection[str] | None = None) -> None:
-        """Refuse arguments that are out of bounds or contradict each other, before anything is read.
-
-        Args:
-            given: Names of the arguments that the caller set; by default those that differ from their defaults.
-
-        Raises:
-            OptionError: If an argument is out of bounds, two contradict each other, or one needs another.
-        """
+    def check(self) -> None:
+        """Refuse arguments that are out of bounds or contradict `paper_settings`. Raises OptionError."""
         check_bounds(self)
-        if given is None:
-            given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
-        fixed = [name for name in sorted(FIXED_BY_PAPER) if name in given]
-        if self.paper_settings and fixed:
-            named = ", ".join(f"'{name}'" for name in fixed)
+        set_here = [f.name for f in fields(self) if f.name in FIXED_BY_PAPER and getattr(self, f.name) != f.default]
+        if self.paper_settings and set_here:
+            named = ", ".join(f"'{name}'" for name in set_here)
             raise OptionError("paper_settings", f"'paper_settings' fixes {named}. Leave out the one or the other.")
-        for name in ("distil_misspelt", "distil_weight"):
-            if name in given and not self.distil:
-                raise OptionError(name, f"'{name}' needs 'distil'.")
 
     def batch_options(self) -> BatchOptions:
         """Return how batches are made."""

@@ -87,11 +87,8 @@ def model_card(config: PearlConfig) -> str:
     character = "none"
     if config.character is not None:
         own = config.character
-        most = (
-            "" if own.continuation_share is None else f" (up to {own.continuation_share:.0%} in words that are split)"
-        )
         character = (
-            f"{config.char_dim} dimensions, {own.share:.0%} of the cosine{most}: {len(own.alphabet):,} characters"
+            f"{config.char_dim} dimensions, {own.share:.0%} of the cosine: {len(own.alphabet):,} characters"
             f"{' and wordpieces' if own.max_pieces else ''}, {own.embedding_dim} wide"
         )
     return _CARD.format(
@@ -130,14 +127,13 @@ def write_character_encoder(folder: Path, encoder: CharacterEncoder, *, training
     (folder / CONFIG_FILE).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
-def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float | None = None) -> CharacterEncoder:
+def read_character_encoder(folder: Path, *, tokenizer_folder: Path) -> CharacterEncoder:
     """Read an encoder that `write_character_encoder` wrote. Raises CheckpointError if the folder has none, or it
     belongs to another tokenizer.
 
     Args:
         folder: The folder of the encoder.
         tokenizer_folder: Has the tokenizer.json of the network.
-        share: Share of the cosine, instead of the stored one.
     """
     from safetensors.torch import load_file
 
@@ -145,8 +141,7 @@ def read_character_encoder(folder: Path, *, tokenizer_folder: Path, share: float
         if not (folder / name).exists():
             raise CheckpointError(str(folder), f"has no character encoder: {name} is missing")
     record = read_json(folder / CONFIG_FILE)
-    described = record["character"] if share is None else {**record["character"], "share": share}
-    config = CharacterConfig.model_validate(described)
+    config = CharacterConfig.model_validate(record["character"])
     return load_character_encoder(tokenizer_folder, config, record["char_dim"], load_file(folder / WEIGHTS_FILE))
 
 
@@ -322,7 +317,7 @@ def find_device(requested: str) -> torch.device:
     Args:
         requested: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
     """
-    from pearl_qdrant.encoder.runtime.devices import check_device
+    from pearl_qdrant.encoder.loading import check_device
     from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
     try:

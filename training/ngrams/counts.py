@@ -23,12 +23,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from ingest.io.lines import BadLine, read_lines
-from ingest.io.report import ReadReport
-from ingest.io.streams import Source
-from pearl_qdrant.errors import FormatError, OptionError
+from pearl_qdrant.errors import OptionError
 from training.ngrams.files import BREAK, SEQUENCES_TEXT, WordNumbers, split_sentences, word_pattern
-from training.options import MAX_NGRAM_WORDS, NgramOptions, Paths, as_paths
+from training.options import NgramOptions
 
 Numbers = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int64]
@@ -269,87 +266,9 @@ def _count_partition(path: Path, ids: npt.NDArray[np.uint32], n_before: int, min
     return counts
 
 
-_FACTOR = 0xD6E8FEB86659FD93  # of a multiplicative hash: odd, with bits of no pattern
-_ALL = (1 << 64) - 1
-
-
-class EntityNames:
-    """Names of two words to `MAX_NGRAM_WORDS`, 8 bytes each in memory; `n_names` distinct ones."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        numbers, pattern = WordNumbers(), word_pattern()
-        found: dict[int, array[int]] = {}
-        for name in names:
-            words = pattern.findall(name)
-            if 2 <= len(words) <= MAX_NGRAM_WORDS:
-                key = 0
-                for word in words:
-                    key = ((key ^ (key >> 31)) * _FACTOR + numbers[word]) & _ALL
-                found.setdefault(len(words), array("Q")).append(key)
-        self._keys = {n: np.unique(np.frombuffer(keys, dtype=np.uint64)) for n, keys in found.items()}
-        self.n_names = sum(map(len, self._keys.values()))
-
-    def find(self, block: Block) -> tuple[Indices, Indices]:
-        """Find the mentions in a block: from the left, the longest first, without overlap; first and last tokens, (m,)
-        each.
-        """
-        positions = np.flatnonzero(block.tokens)
-        words, sequences = block.tokens[positions], block.sequence_of(positions)
-        starts = {n: _find_names(words, sequences, n, keys) for n, keys in self._keys.items()}
-        start = np.concatenate([np.empty(0, np.int64), *starts.values()])
-        length = np.repeat(np.array(list(starts), np.int64), [len(here) for here in starts.values()])
-        kept, end = [], 0
-        for i in np.lexsort((-length, start)):
-            if start[i] >= end:
-                kept.append(i)
-                end = start[i] + length[i]
-        chosen = np.array(kept, dtype=np.int64)
-        return positions[start[chosen]], positions[start[chosen] + length[chosen] - 1]
-
-
-def _find_names(words: Numbers, sequences: Indices, n: int, names: Numbers) -> Indices:
-    """Return where n words in one sequence are a name."""
-    n_places = len(words) - n + 1
-    if n_places < 1:
-        return np.empty(0, np.int64)
-    keys = np.zeros(n_places, np.uint64)
-    for k in range(n):
-        keys = (keys ^ (keys >> np.uint64(31))) * np.uint64(_FACTOR) + words[k : k + n_places]
-    found = np.searchsorted(names, keys)
-    found[found == len(names)] = 0
-    return np.flatnonzero((names[found] == keys) & (sequences[:n_places] == sequences[n - 1 :]))
-
-
-def read_entity_names(paths: Paths, report: ReadReport) -> EntityNames:
-    """Read names, one a line. Raises FormatError if a file cannot be read, or no name has two words."""
-    files = as_paths(paths)
-    names = EntityNames(_lines(files, report))
-    if files and not names.n_names:
-        message = f"no name has from 2 to {MAX_NGRAM_WORDS} words. Give a file with a name on each line"
-        raise FormatError(str(files[0]), None, message, option="entities")
-    return names
-
-
-def _lines(paths: Iterable[object], report: ReadReport) -> Iterable[str]:
-    for path in paths:
-        source = Source(str(path))
-        try:
-            for number, line in read_lines(source):
-                if isinstance(line, BadLine):
-                    report.skip(line.reason, path=source.path, line=number, text=line.text)
-                elif line.strip():
-                    yield line
-        finally:
-            source.close()
-
-
 NGRAM = np.dtype([("position", "<i8"), ("words", "<i8"), ("id", "<i8"), ("count", "<i8"), ("pmi", "<f8")])
 """An occurrence of an n-gram: its first token in the block, its number of words, its number among those of its length,
 how often it occurs, and its PMI in nats."""
-
-MARK = np.dtype([("first", "<i8"), ("last", "<i8"), ("words", "<i8"), ("pmi", "<f8"), ("entity", "?")])
-"""A span of a block: its first and last token, its number of words, its PMI in nats (NaN for an entity mention that is
-no n-gram by it), and whether it is an entity mention."""
 
 
 def score_ngrams(levels: Levels, block: Block, options: NgramOptions) -> Records:
@@ -391,19 +310,3 @@ def keep_best(ngrams: Records, block: Block, max_per_document: int) -> Records:
             best[np.lexsort((first, -some["pmi"][first]))[:max_per_document]] = True
             kept[start:end] = best[place]
     return ngrams[kept]
-
-
-def join_spans(ngrams: Records, mentions: tuple[Indices, Indices], block: Block) -> Records:
-    """Join n-grams with entity mentions, (n,) of `MARK`, by first and last token; what is both is one span."""
-    n, (first, last) = len(ngrams), mentions
-    spans = np.zeros(n + len(first), dtype=MARK)
-    spans["first"] = np.concatenate((ngrams["position"], first))
-    spans["last"] = np.concatenate((ngrams["position"] + ngrams["words"] - 1, last))
-    spans["words"] = np.concatenate((ngrams["words"], last - first + 1))
-    spans["pmi"] = np.concatenate((ngrams["pmi"], np.full(len(first), np.nan)))
-    spans["entity"][n:] = True
-    spans = spans[np.lexsort((spans["entity"], spans["last"], spans["first"]))]
-    same = np.zeros(len(spans), dtype=bool)  # as the one before it
-    same[1:] = (spans["first"][1:] == spans["first"][:-1]) & (spans["last"][1:] == spans["last"][:-1])
-    spans["entity"][:-1] |= same[1:]
-    return spans[~same]

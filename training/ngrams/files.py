@@ -130,9 +130,8 @@ VERSION = 1
 SEQUENCE = np.dtype([("text", "<u8"), ("first_span", "<u8"), ("document", "<u4"), ("words", "<u4")])
 """Where its text begins in sequences.txt, in bytes; its first span; its document, from 0; its number of words."""
 
-SPAN = np.dtype([("start", "<u4"), ("end", "<u4"), ("pmi", "<f4"), ("words", "<u2"), ("entity", "<u2")])
-"""From and to which character of the sequence; the PMI, NaN for an entity mention that is no n-gram by its PMI; its
-number of words; whether it is an entity mention, 0 or 1."""
+SPAN = np.dtype([("start", "<u4"), ("end", "<u4"), ("pmi", "<f4"), ("words", "<u4")])
+"""From and to which character of the sequence; the PMI; its number of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +141,13 @@ class NgramSpan:
     Attributes:
         start, end: In characters of the sequence's text; `end` is the first one after it.
         words: Number of words.
-        pmi: In nats; None for an entity mention that is no n-gram by its PMI, and for a span drawn at random.
-        is_entity: Whether it is a mention of a name that was given.
+        pmi: In nats; None for a span drawn at random.
     """
 
     start: int
     end: int
     words: int
     pmi: float | None = None
-    is_entity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +207,7 @@ class NgramCorpus:
         spans = self._spans[int(this["first_span"]) : int(following["first_span"])].tolist()
         return MarkedSequence(
             text,
-            tuple(
-                NgramSpan(first, last, n, None if pmi != pmi else pmi, bool(entity))
-                for first, last, pmi, n, entity in spans
-            ),
+            tuple(NgramSpan(first, last, n, pmi) for first, last, pmi, n in spans),
             int(this["words"]),
             int(this["document"]),
         )
@@ -248,9 +242,9 @@ def _read_meta(path: Path) -> dict[str, Any]:
     return meta
 
 
-Strategy = Literal["lowest_score", "random_ngram", "random_span", "entity"]
+Strategy = Literal["lowest_score", "random_ngram", "random_span"]
 """How the n-gram of a sequence is chosen: by the lowest score (ULR, section 3.3), at random among its n-grams (the
-published code), words in a row at random, or a mention that was marked at random (both of Table 7)."""
+published code), or words in a row at random (Table 7)."""
 
 SPAN_PROBABILITY = 0.2
 """Parameter of the geometric distribution of the lengths of random spans: ULR, section 7.2."""
@@ -289,8 +283,6 @@ def choose_spans(
     if strategy == "lowest_score":
         assert score is not None
         return _choose_lowest(candidates, sequences, score)
-    if strategy == "entity":
-        candidates = [[span for span in spans if span.is_entity] for spans in candidates]
     return [spans[rng.randrange(len(spans))] if spans else None for spans in candidates]
 
 

@@ -16,20 +16,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ingest.io.report import ReadReport
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.examples.files import opened_sources, texts_of
 from training.ngrams.counts import (
     Block,
-    EntityNames,
     Indices,
     Levels,
     Records,
     TokenStore,
     count_levels,
-    join_spans,
     keep_best,
-    read_entity_names,
     score_ngrams,
 )
 from training.ngrams.files import (
@@ -56,9 +52,7 @@ class NgramReport:
         marked_sequences: Those that have an n-gram.
         words: Occurrences of words.
         ngrams: Rows of ngrams.tsv, by number of words.
-        spans: Occurrences of n-grams in sequences, entity mentions included.
-        entity_names: Names whose mentions were looked for.
-        entity_mentions: Their mentions.
+        spans: Occurrences of n-grams in sequences.
         skipped: Bad rows, by reason.
         seconds: Wall-clock time.
     """
@@ -69,13 +63,11 @@ class NgramReport:
     words: int = 0
     ngrams: Counter[int] = field(default_factory=Counter)
     spans: int = 0
-    entity_names: int = 0
-    entity_mentions: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
 
-def _write_files(folder: Path, levels: Levels, names: EntityNames, options: NgramOptions, report: NgramReport) -> None:
+def _write_files(folder: Path, levels: Levels, options: NgramOptions, report: NgramReport) -> None:
     """Score the n-grams of each block, write all files but meta.json, and count what is written."""
     with ExitStack() as stack:
         texts = stack.enter_context((folder / SEQUENCES_TEXT).open("rb"))
@@ -89,14 +81,13 @@ def _write_files(folder: Path, levels: Levels, names: EntityNames, options: Ngra
             of_block = [texts.readline().decode("utf-8") for _ in range(len(block.lengths))]
             rows.writelines(_rows(first, block, of_block))
             report.ngrams.update(first["words"].tolist())
-            mentions = names.find(block)
-            report.entity_mentions += len(mentions[0])
-            spans = join_spans(keep_best(ngrams, block, options.max_per_document), mentions, block)
+            spans = keep_best(ngrams, block, options.max_per_document)
             records = np.zeros(len(spans), dtype=SPAN)
-            records["start"], records["end"] = block.starts[spans["first"]], block.ends[spans["last"]]
-            records["pmi"], records["words"], records["entity"] = spans["pmi"], spans["words"], spans["entity"]
+            records["start"] = block.starts[spans["position"]]
+            records["end"] = block.ends[spans["position"] + spans["words"] - 1]
+            records["pmi"], records["words"] = spans["pmi"], spans["words"]
             marks.write(records.tobytes())
-            n_spans = np.bincount(block.sequence_of(spans["first"]), minlength=len(block.lengths))
+            n_spans = np.bincount(block.sequence_of(spans["position"]), minlength=len(block.lengths))
             sequences.write(_sequences(block, report.spans + np.cumsum(n_spans) - n_spans).tobytes())
             report.spans += len(records)
             report.marked_sequences += int((n_spans > 0).sum())
@@ -169,13 +160,10 @@ def find_ngrams(
     if not paths:
         raise OptionError("inputs", "There is nothing to read: give texts.")
     for name in _FILES:
-        refuse_overwriting(folder / name, *paths, *as_paths(options.entities))
+        refuse_overwriting(folder / name, *paths)
     start, report = time.monotonic(), NgramReport()
     with ExitStack() as stack:
         sources = stack.enter_context(opened_sources(paths))
-        rows = ReadReport(max_errors=options.max_errors)
-        names = read_entity_names(options.entities, rows)
-        report.entity_names = names.n_names
         work = stack.enter_context(_working_folder(folder))
         (arrays := work / "arrays").mkdir()
         (finished := work / "out").mkdir()
@@ -184,12 +172,11 @@ def find_ngrams(
             sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
         )
         tokens.write(_reported(texts, on_texts), finished, options)
-        report.skipped.update(rows.skipped)
         report.documents, report.sequences, report.words = tokens.n_documents, tokens.n_sequences, tokens.n_words
         if not tokens.n_words:
             raise InputError(" ".join(paths), None, "no text has a word. Nothing can be counted")
         levels = count_levels(tokens, options, on_level=on_level)
-        _write_files(finished, levels, names, options, report)
+        _write_files(finished, levels, options, report)
         _write_meta(finished / META, options, report)
         _publish(finished, folder)
     report.seconds = time.monotonic() - start
@@ -225,10 +212,7 @@ def _working_folder(out: Path) -> Iterator[Path]:
 
 
 def _write_meta(path: Path, options: NgramOptions, report: NgramReport) -> None:
-    given = {
-        one.name: getattr(options, one.name) for one in fields(options) if one.name not in ("entities", "max_errors")
-    }
-    given["entities"] = [str(name) for name in as_paths(options.entities)]
+    given = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "max_errors"}
     counts = {one.name: getattr(report, one.name) for one in fields(report) if one.name != "seconds"}
     counts["ngrams"] = {str(n): count for n, count in sorted(report.ngrams.items())}
     path.write_text(json.dumps({"version": VERSION, **counts, "options": given}, indent=2) + "\n", encoding="utf-8")

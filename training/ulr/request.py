@@ -26,7 +26,7 @@ from training.options import (
 Pooling = Literal["mean", "cls", "max"]
 """How the vectors of tokens become one vector."""
 
-Sampling = Literal["lowest_score", "random_ngram", "random_span", "entity"]
+Sampling = Literal["lowest_score", "random_ngram", "random_span"]
 """How the n-gram of a sequence is chosen; see `training.ngrams.files`."""
 
 _MAY_CHANGE = frozenset({"save_every", "save_seconds", "micro_batch"})
@@ -136,8 +136,8 @@ class UlrRequest(UlrSettings):
         texts: Plain text, one text a line, or JSON Lines; compressed or not. Either these or `ngrams`.
         field: Field of JSON Lines that holds the text.
         ngrams: Folder that `train ngrams` wrote: its sequences with their n-grams, in place of `texts`.
-        sampling: Choose the n-gram that the MLM head predicts worst, any, a random span, or an entity mention; by
-            default "lowest_score" with `ngrams`, and "random_span" without.
+        sampling: Choose the n-gram that the MLM head predicts worst, any, or a random span; by default "lowest_score"
+            with `ngrams`, and "random_span" without.
         pooling: Instead of the base model's own. With max only sentence-transformers opens the result.
         max_words: Words of a sequence at most.
         sequences: At most this many sequences of all texts, drawn at random; they are kept in memory.

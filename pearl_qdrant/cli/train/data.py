@@ -18,8 +18,6 @@ from pearl_qdrant.cli.train.options import (
     FOLDER,
     PATH,
     aliases_option,
-    max_errors_option,
-    min_count_option,
     options_of,
     phrases_option,
     taken,
@@ -28,7 +26,6 @@ from pearl_qdrant.cli.train.options import (
 from training.options import (
     DEFAULT_PARAPHRASER,
     CorpusOptions,
-    MiningConfig,
     NgramOptions,
     ParaphraseOptions,
     SynonymOptions,
@@ -39,7 +36,9 @@ if TYPE_CHECKING:
     from training.ngrams.find_ngrams import NgramReport
 
 _corpus_options = options_of(
-    CorpusOptions, flags={"bases": "--base", "type_columns": "--type-column", "max_keys": "--max-phrases"}
+    CorpusOptions,
+    flags={"bases": "--base"},
+    without=("max_words", "max_keys", "limit", "type_columns", "max_errors", "min_count"),
 )
 
 
@@ -103,7 +102,7 @@ def _skipped(counts: Counter[str]) -> list[str]:
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="TEXT...")
 @click.argument("out", type=FOLDER)
-@options_of(NgramOptions, without=("block_words",))
+@options_of(NgramOptions, without=("max_per_document", "max_sequence_words", "limit", "max_errors", "block_words"))
 @json_option
 def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Find the meaningful n-grams of texts by PMI, and mark them in the sentences: the first stage of ULR.
@@ -114,7 +113,7 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
 
     \b
     pearl-qdrant train ngrams articles.jsonl.gz ngrams/
-    pearl-qdrant train ngrams wiki.txt.zst ngrams/ --entities titles.txt --threshold 4
+    pearl-qdrant train ngrams wiki.txt.zst ngrams/ --threshold 4
     """
     from tqdm import tqdm
 
@@ -144,8 +143,6 @@ def _ngram_record(report: NgramReport, out: Path) -> dict[str, object]:
         "words": report.words,
         "ngrams": {str(n): count for n, count in sorted(report.ngrams.items())},
         "spans": report.spans,
-        "entity_names": report.entity_names,
-        "entity_mentions": report.entity_mentions,
         "skipped": dict(report.skipped),
         "seconds": round(report.seconds, 1),
     }
@@ -158,8 +155,6 @@ def _ngram_text(report: NgramReport, out: Path) -> list[str]:
     lines.append(f"  {report.ngrams.total():,} n-grams; {report.spans:,} spans in {report.sequences:,} sequences")
     lines.append(f"  {share:.1%} of the sequences have a span")
     lines += [f"  {n} words{count:>12,}" for n, count in sorted(report.ngrams.items())]
-    if report.entity_names:
-        lines.append(f"  {report.entity_mentions:,} mentions of {report.entity_names:,} names")
     return [*lines, *_skipped(report.skipped)]
 
 
@@ -167,11 +162,11 @@ def _ngram_text(report: NgramReport, out: Path) -> list[str]:
 @click.argument("corpus", type=PATH, metavar="CORPUS")
 @click.option("--model", default=DEFAULT_PARAPHRASER, show_default=True,
               help="Sequence-to-sequence model: a folder, or a hub id as OWNER/NAME[@REVISION].")  # fmt: skip
-@click.option("--out", type=PATH, help="File to write.  [default: phrase_aug.jsonl in the corpus]")
-@options_of(ParaphraseOptions, flags={"n_variants": "--variants"}, without=("max_new_tokens",))
-@min_count_option
+@options_of(
+    ParaphraseOptions, flags={"n_variants": "--variants"}, without=("sample", "prefix", "max_new_tokens", "batch_size")
+)
 @click.option("--device", default="cpu", show_default=True, help="Where the model runs.")
-def paraphrase(corpus: Path, out: Path | None, **others: Any) -> None:
+def paraphrase(corpus: Path, **others: Any) -> None:
     """Paraphrase the phrases of a corpus with a model, once; `train fit` draws from the file.
 
     CORPUS is a folder with freq_phrase.txt. The same command resumes a run that was interrupted.
@@ -187,16 +182,15 @@ def paraphrase(corpus: Path, out: Path | None, **others: Any) -> None:
     with bar, training_stage():
         from pearl_qdrant import paraphrase_corpus
 
-        written = paraphrase_corpus(corpus, out, options=options, on_phrases=bar.update, **others)
+        written = paraphrase_corpus(corpus, options=options, on_phrases=bar.update, **others)
     echo(f"{written.path}: {written.rows:,} phrases written")
 
 
 @click.command()
 @click.argument("corpus", type=PATH, metavar="CORPUS")
 @click.option("--vectors", type=PATH, required=True, help="Word vectors: a .vec file of FastText, or GloVe's.")
-@click.option("--out", type=PATH, help="File to write.  [default: word_neighbours.jsonl in the corpus]")
-@options_of(SynonymOptions)
-def synonyms(corpus: Path, vectors: Path, out: Path | None, **options: Any) -> None:
+@options_of(SynonymOptions, without=("max_words",))
+def synonyms(corpus: Path, vectors: Path, **options: Any) -> None:
     """Find neighbours of the words of a corpus among word vectors, once; `train fit` draws from the file.
 
     \b
@@ -205,7 +199,7 @@ def synonyms(corpus: Path, vectors: Path, out: Path | None, **options: Any) -> N
     with training_stage():
         from pearl_qdrant import find_synonyms
 
-        written = find_synonyms(corpus, vectors, out, options=SynonymOptions(**options))
+        written = find_synonyms(corpus, vectors, options=SynonymOptions(**options))
     echo(f"{written.path}: {written.rows:,} words with neighbours")
 
 
@@ -214,16 +208,11 @@ def synonyms(corpus: Path, vectors: Path, out: Path | None, **options: Any) -> N
 @aliases_option
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="hard_negative.txt.")
 @shipped_model_option("Base encoder: the candidates with its lowest cosines are kept.")
-@click.option("--teacher", metavar="M", help="Encoder that decides what means the same.  [default: the base encoder]")
-@options_of(MiningConfig, flags={"kept": "--keep"})
-@min_count_option
-@max_errors_option
 @device_option
-def negatives(out: Path, pool: int, **others: Any) -> None:
+def negatives(out: Path, **inputs: Any) -> None:
     """Find hard negatives: phrases that are spelled almost like a phrase and mean something else.
 
-    A hard negative is never of the same entity, equal after case and punctuation folding, or close in meaning to the
-    teacher.
+    A hard negative is never of the same entity, equal after case and punctuation folding, or close in meaning.
 
     \b
     pearl-qdrant train negatives --phrases corpus --out corpus/hard_negative.txt
@@ -232,7 +221,5 @@ def negatives(out: Path, pool: int, **others: Any) -> None:
     with training_stage() as output:
         from pearl_qdrant import mine_negatives
 
-        config = taken(MiningConfig, {"pool": max(pool, others["kept"]), **others})
-        named = {name: value for name, value in others.items() if name not in MiningConfig.__dataclass_fields__}
-        n_rows = mine_negatives(out, config=config, events=output, **named)
+        n_rows = mine_negatives(out, events=output, **inputs)
     echo(f"{out}: {n_rows:,} phrases with hard negatives", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,6 @@ from pearl_qdrant.cli.train.options import (
     PATH,
     aliases_option,
     base_model_option,
-    max_errors_option,
-    min_count_option,
     options_of,
     phrases_option,
     taken,
@@ -72,12 +70,7 @@ def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
 @click.option("--typed-names", type=PATH, multiple=True, metavar="F",
               help="TSV of names and entity types; may be repeated.")  # fmt: skip
 @aliases_option
-@options_of(HeadOptions)
-@click.option("--name", metavar="NAME", help="Name of the model.  [default: that of the folder]")
-@click.option("--pooling", type=click.Choice(["mean", "cls"]), help="Instead of the base model's own.")
-@click.option("--prefix", metavar="TEXT", help="Text before each name, instead of the base model's own.")
-@min_count_option
-@max_errors_option
+@options_of(HeadOptions, without=("learning_rate", "balance", "max_each", "hold_out"))
 @device_option
 @json_option
 def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
@@ -113,34 +106,18 @@ def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
 )
 @click.option("--name", help="Name of the exported model.  [default: that of MODEL]")
 @click.option("--torch", "with_torch", is_flag=True, help="Keep the weights for torch beside the graph.")
-@click.option(
-    "--names",
-    type=click.File("r", encoding="utf-8"),
-    help="Names to compare graph and network on, one per line.  [default: pieces of the vocabulary]",
-)
 @json_option
-def export(
-    model: Path,
-    out: Path,
-    precision: Precision,
-    name: str | None,
-    with_torch: bool,
-    names: TextIO | None,
-    as_json: bool,
-) -> None:
+def export(model: Path, out: Path, precision: Precision, name: str | None, with_torch: bool, as_json: bool) -> None:
     """Export the trained checkpoint MODEL as one ONNX graph, and check that graph and network agree.
 
     \b
     pearl-qdrant train export averaged/ my-model/ --name my-model
     pearl-qdrant link "nytimes.com" --model my-model/
     """
-    texts = [line.strip() for line in names if line.strip()] if names is not None else []
-    if names is not None and not texts:
-        raise click.UsageError(f"{names.name} has no names: give one per line.")
     with training_stage():
         from pearl_qdrant import export_checkpoint
 
-        parity = export_checkpoint(model, out, precision=precision, name=name, with_torch=with_torch, names=texts)
+        parity = export_checkpoint(model, out, precision=precision, name=name, with_torch=with_torch)
     if as_json:
         echo_json({"model": str(out), "precision": precision, **asdict(parity)})
     else:

@@ -20,12 +20,10 @@ from training.ulr.request import UlrRequest
 @click.argument("base_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("out", type=FOLDER)
 @click.option("--vectors", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="Word vectors to mimic: a .vec file of FastText, compressed or not.")  # fmt: skip
-@click.option("--mimic", type=click.Choice(["embeddings", "encoder"]), default="embeddings", show_default=True,
-              help="Without --vectors: the input embeddings of BASE_MODEL, or its vectors of words.")  # fmt: skip
+              help="Word vectors to mimic: a .vec file of FastText; by default BASE_MODEL's.")  # fmt: skip
 @click.option("--max-words", type=click.IntRange(2), help="Use at most this many words, the first ones.")
-@options_of(CharacterWidths)
-@options_of(LoveConfig, without=("decay", "temperature", "typo_share"))
+@options_of(CharacterWidths, without=("embedding_dim", "word_dim", "wordpieces"))
+@options_of(LoveConfig, without=("batch", "learning_rate", "decay", "temperature", "typo_share", "hard_negatives"))
 @click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
 @json_option
 def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: Any) -> None:
@@ -50,14 +48,13 @@ def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: An
         echo(f"{mimicry}")
 
 
-_fit_options = options_of(
-    FitRequest,
-    without=("base_model",),
-    flags={
-        "batch_size": "--batch",
-        "n_negatives": "--negatives",
-    },
+_RARE_OF_FIT = (
+    "n_negatives train_words micro_batch name pooling prefix min_count max_errors mask distil_weight dropout "
+    "max_tokens precision save_every"
 )
+"""Arguments of `FitRequest` that are Python's alone."""
+
+_fit_options = options_of(FitRequest, without=("base_model", *_RARE_OF_FIT.split()), flags={"batch_size": "--batch"})
 
 
 @click.command()
@@ -76,19 +73,23 @@ def fit(**options: Any) -> None:
     pearl-qdrant train fit --base-model fitted --aliases umls.tsv --schedule cosine --out refreshed
     pearl-qdrant train fit --base-model intfloat/e5-small --phrases corpus --paper-settings --out pearl
     """
-    source_of = click.get_current_context().get_parameter_source
-    given = {name for name in options if source_of(name) is click.core.ParameterSource.COMMANDLINE}
     with training_stage() as output:
         from pearl_qdrant import fit_model
 
-        result = fit_model(FitRequest(**options), given=given, events=output)
+        result = fit_model(FitRequest(**options), events=output)
     if result.wrote:
         out = result.checkpoint
         echo(f"{out}: {result.steps:,} steps; log in {out / 'training'}. Next: train average", err=True)
 
 
+_RARE_OF_ULR = (
+    "max_words sequences max_errors warmup schedule head_learning_rate mask_share n_scored pooling micro_batch "
+    "precision save_every head_steps"
+)
+"""Arguments of `UlrRequest` that are Python's alone."""
+
 _ulr_options = options_of(
-    UlrRequest, without=("base", "out"), flags={"texts": "--text", "n_scored": "--scored", "batch_size": "--batch"}
+    UlrRequest, without=("base", "out", *_RARE_OF_ULR.split()), flags={"texts": "--text", "batch_size": "--batch"}
 )
 
 
@@ -120,38 +121,17 @@ def ulr(as_json: bool, **options: Any) -> None:
 
 
 class _Output(RefreshEvents):
-    """Says each stage on a line, with its number and the time that is left; a bar shows its progress."""
-
-    def __init__(self) -> None:
-        self._name = ""
-        self._bar: Any = None
+    """Says each stage on a line, with its number."""
 
     def stage(self, name: str, detail: str = "") -> None:
-        """End the bar of the stage before."""
-        self.close()
-        self._name = name
-        number = f"{STAGES.index(name) + 1} of {len(STAGES)}"
-        echo(f"{number}: {name}{f' ({detail})' if detail else ''}", err=True)
-
-    def progress(self, done: int, total: int | None) -> None:
-        """Move the bar."""
-        from tqdm import tqdm
-
-        if self._bar is None:
-            self._bar = tqdm(total=total, desc=self._name, unit=" names", unit_scale=True, disable=None)
-        self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.close()
-        self._bar = None
+        """Print it."""
+        echo(f"{STAGES.index(name) + 1} of {len(STAGES)}: {name}{f' ({detail})' if detail else ''}", err=True)
 
 
 @click.command()
 @click.argument("base", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
-@options_of(RefreshRequest, flags={"batch_size": "--batch"}, without=("base", "out"))
+@options_of(RefreshRequest, without=("base", "out", "batch_size", "work", "name", "seed", "max_errors"))
 @json_option
 def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Fine-tune an encoder on the names of BASE, and say whether it helped.
@@ -166,11 +146,7 @@ def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     with training_stage():
         from pearl_qdrant import refresh_model
 
-        output = _Output()
-        try:
-            result = refresh_model(RefreshRequest(base=base, **options), events=output)
-        finally:
-            output.close()
+        result = refresh_model(RefreshRequest(base=base, **options), events=_Output())
     if as_json:
         echo_json({**asdict(result), "model": str(result.model)})
         return

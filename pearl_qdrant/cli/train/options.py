@@ -14,8 +14,8 @@ import click
 from pearl_qdrant.cli.common.options import attribute_texts, device_option, needs_extra
 from pearl_qdrant.cli.common.terminal import echo
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
-from training.options import MIN_COUNT, Hint, Paths, TrainingEvents, Within, hints_of
+from pearl_qdrant.settings import DEFAULT_DEVICE
+from training.options import Hint, Paths, TrainingEvents, Within, hints_of
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -111,22 +111,6 @@ aliases_option: Callable[[F], F] = click.option(
     multiple=True,
     metavar="PATH",
     help="Base in any format that ingest reads: names of one entity are positives; may be repeated.",
-)
-
-min_count_option: Callable[[F], F] = click.option(
-    "--min-count",
-    type=click.IntRange(1),
-    default=MIN_COUNT,
-    show_default=True,
-    help="Phrases that occur less often in a corpus are skipped.",
-)
-
-max_errors_option: Callable[[F], F] = click.option(
-    "--max-errors",
-    type=click.IntRange(0),
-    default=DEFAULT_MAX_ERRORS,
-    show_default=True,
-    help="Bad rows that all inputs together may have.",
 )
 
 base_model_option: Callable[[F], F] = click.option(

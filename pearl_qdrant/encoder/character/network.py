@@ -112,21 +112,6 @@ class CharacterEncoder(nn.Module):
         vector: Tensor = self.projection(self.phrase_vectors(input_ids, attention_mask))
         return vector
 
-    def shares(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Share of the character part in the squared length of each phrase's vector. Returns (b, 1): `share` where each
-        token is a whole word, `continuation_share` where each continues one.
-
-        Args:
-            input_ids: (b, t), int64.
-            attention_mask: (b, t), 1 for a real token.
-        """
-        config = self.config
-        if config.continuation_share is None:
-            return torch.full((len(input_ids), 1), config.share, device=input_ids.device)
-        real = (attention_mask != 0) & ~self.special[input_ids]
-        continuing = (real & self.continuation[input_ids]).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
-        return config.share + (config.continuation_share - config.share) * continuing
-
     def phrase_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Mean over the word vectors of each phrase: (b, word_dim); zero for a phrase without a word."""
         found = self.words(input_ids, attention_mask)

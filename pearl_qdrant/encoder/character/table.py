@@ -45,9 +45,6 @@ class CharacterConfig(BaseModel):
         alphabet: The characters, in the order of their embeddings.
         share: Share of the character parts in the cosine of two embeddings, in (0, 1):
             cos(h, h') = (1 - share) cos(u, u') + share cos(v, v').
-        continuation_share: The share of a phrase all of whose tokens continue a word; None for `share`. Between the two
-            it grows with the part of the tokens that do. A misspelt or rare word is split into many wordpieces, which
-            say less of it than its characters do.
         embedding_dim: Width of the embeddings of characters and wordpieces; even.
         attention_dim: Width of queries and keys of the content attention; 32 in LOVE.
         word_dim: Width of a word's vector.
@@ -59,7 +56,6 @@ class CharacterConfig(BaseModel):
 
     alphabet: tuple[str, ...] = Field(min_length=1)
     share: float = Field(default=DEFAULT_CHARACTER_SHARE, gt=0, lt=1)
-    continuation_share: float | None = Field(default=None, gt=0, lt=1)
     embedding_dim: int = Field(default=64, gt=0, multiple_of=2)
     attention_dim: int = Field(default=32, gt=0)
     word_dim: int = Field(default=128, gt=0)

@@ -5,10 +5,9 @@
     f = (u, r |u| v / |v|),     r = sqrt(s / (1 - s))                           (b, dim)
     embedding = f / |f|         type_logits = f W                               (b, dim), (b, 95)   Eq. 1
 
-So the cosine of two embeddings is sqrt((1 - s) (1 - s')) cos(u, u') + sqrt(s s') cos(v, v') for all lengths of u and v.
-The weight s of the characters is `CharacterConfig.share`, or grows from there to `continuation_share` with the part of
-the phrase's tokens that continue a word; both are stored in pearl.json. The paper concatenates u and v unchanged, so
-that their lengths decide. `pool` returns f; without a character encoder (char_dim 0) f is u.
+So the cosine of two embeddings is (1 - s) cos(u, u') + s cos(v, v') for all lengths of u and v. The weight s of the
+characters is `CharacterConfig.share`, stored in pearl.json. The paper concatenates u and v unchanged, so that their
+lengths decide. `pool` returns f; without a character encoder (char_dim 0) f is u.
 
 Source: PEARL (Chen et al. 2024), sections 3.2 and 3.3.
 """
@@ -62,8 +61,8 @@ class PearlNetwork(nn.Module):
         phrase = pool_tokens(hidden.float(), attention_mask, pooling=self.pooling)
         if self.character_encoder is None:
             return phrase
-        shares = self.character_encoder.shares(input_ids, attention_mask)
-        return join_parts(phrase, self.character_encoder(input_ids, attention_mask).float(), share=shares)
+        character = self.character_encoder(input_ids, attention_mask).float()
+        return join_parts(phrase, character, share=self.character_encoder.config.share)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """Embedding and type logits of a batch. Returns the embedding, (b, dim), L2-normalised, and the logits of the

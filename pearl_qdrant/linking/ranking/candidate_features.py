@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.lexical.latin import latin
+from pearl_qdrant.lexical.ngrams import latin
 from pearl_qdrant.lexical.word_rarity import is_common, is_mostly_name
 from pearl_qdrant.linking.ranking.edit_features import (
     UNCHANGED,

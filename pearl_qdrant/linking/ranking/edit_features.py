@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
-from pearl_qdrant.lexical.opposites import exclude_each_other
-from pearl_qdrant.lexical.word_rarity import is_word, rarest
+from pearl_qdrant.lexical.word_rarity import exclude_each_other, is_word, rarest
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
 FAR = 0.5

@@ -22,9 +22,8 @@ from rapidfuzz.distance import JaroWinkler
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS, skeleton
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.opposites import LEAST_STEM, any_exclude, with_prefixes
 from pearl_qdrant.lexical.spelling_variants import variant_words
-from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.lexical.word_rarity import LEAST_STEM, any_exclude, with_prefixes, word_rarity
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, Va
 
 from pearl_qdrant.service.errors import InvalidRequestError, LimitError
 from pearl_qdrant.service.reconcile.evidence import Condition
-from pearl_qdrant.service.settings import ServiceSettings, Texts, check_number, check_text, cut_text
+from pearl_qdrant.service.settings import ServiceSettings, Texts, check_number
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 TypeStrict = Literal["any", "should", "all"]
@@ -23,7 +23,7 @@ TypeStrict = Literal["any", "should", "all"]
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
 COMPARED_CHARACTERS = 500
-"""Only so much of a property's value is compared, as limits count characters."""
+"""Only so much of a property's value is compared."""
 
 MOST_VALUES = 1000
 """No cell of an extension has more values."""
@@ -213,7 +213,7 @@ def _read_query(given: Any, settings: ServiceSettings) -> Query | BadQuery:
     try:
         body = _QueryBody.model_validate(given)
         conditions = tuple(
-            Condition(one.pid, tuple(cut_text(value, COMPARED_CHARACTERS) for value in one.v))
+            Condition(one.pid, tuple(value[:COMPARED_CHARACTERS] for value in one.v))
             for one in body.properties
             if one.v
         )
@@ -226,7 +226,7 @@ def _read_query(given: Any, settings: ServiceSettings) -> Query | BadQuery:
         for values in (names, *(one.values for one in conditions)):
             check_number(len(values), "max_properties", settings, "v")
         for text in names:
-            check_text(text, "max_mention_characters", settings, "query")
+            check_number(len(text), "max_mention_characters", settings, "query")
     except ValidationError as error:
         where, text = _first(error)
         return BadQuery("invalid", f"{where}: {text}" if where else text)

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.errors import CollectionNotFoundError
-from pearl_qdrant.service.answers import declared, json_answer, json_pieces
+from pearl_qdrant.service.answers import declared, json_answer
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.errors import UnauthorizedError
 from pearl_qdrant.service.gate import HAS_KEY, NEEDS_NO_KEY
@@ -178,7 +178,7 @@ async def _answer(request: Request, place: Place, given: dict[str, Any]) -> Resp
     batch = await beside(size, reading.read_batch, given["queries"], place.settings)
     found = await match(place.handle, list(batch.values()), await place.catalogue(), is_gone=request.is_disconnected)
     records = zip(batch, map(answers.answer_record, found), strict=True)
-    return await beside(len(found) * _QUERY_BYTES, json_pieces, records)
+    return await beside(len(found) * _QUERY_BYTES, lambda: json_answer(dict(records)))
 
 
 @router.get("/extend/propose", responses=declared(404))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from training.evaluation.task import Task
 from training.evaluation.tasks.analogy import ANALOGY_TASKS
-from training.evaluation.tasks.classification import GLUE, GLUE_TASKS, PARAPHRASE_TASKS, SHORT_TEXT_TASKS
+from training.evaluation.tasks.classification import PARAPHRASE_TASKS, SHORT_TEXT_TASKS
 from training.evaluation.tasks.entity_types import TYPE_TASKS
 from training.evaluation.tasks.linking import EVERYDAY, EVERYDAY_TASKS, LINKING, LINKING_TASKS
 from training.evaluation.tasks.phrases import JOIN_TASKS, PHRASE_TASKS
@@ -21,11 +21,11 @@ TASKS: tuple[Task, ...] = (
 )
 """Tasks that run by default."""
 
-GROUPS = {LINKING: LINKING_TASKS, EVERYDAY: EVERYDAY_TASKS, GLUE: GLUE_TASKS}
+GROUPS = {LINKING: LINKING_TASKS, EVERYDAY: EVERYDAY_TASKS}
 """Names that stand for several tasks."""
 
 ON_REQUEST: tuple[Task, ...] = tuple(task for tasks in GROUPS.values() for task in tasks)
-"""Tasks that take minutes each, to load bases or to encode long texts: they run only if named."""
+"""Tasks that take minutes each, to load bases: they run only if named."""
 
 
 def find_tasks(names: tuple[str, ...]) -> tuple[Task, ...]:

@@ -1,4 +1,4 @@
-"""Paraphrases, short texts and GLUE, classified by frozen vectors: one hidden layer with ReLU.
+"""Paraphrases and short texts, classified by frozen vectors: one hidden layer with ReLU.
 
 The classifier is that of Phrase-BERT and PEARL: 256 hidden units, batches of 200, Adam, 70 % of the rows to train, 15 %
 to choose the epoch, 15 % to test, at most 100 epochs, and early stopping after 5 epochs without improvement.
@@ -28,9 +28,9 @@ import torch
 from torch import Tensor, nn
 
 from pearl_qdrant.errors import FormatError
-from training.evaluation.data import Data, as_number
+from training.evaluation.data import Data
 from training.evaluation.methods import EncoderMethod
-from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome, pearson, pearson_outcome
+from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
 from training.evaluation.task import Task
 from training.options import EvaluationOptions
 
@@ -201,144 +201,4 @@ SHORT_TEXT_TASKS = tuple(
         ("atis", "ATIS", "Intent Classification", _ATIS),
     )
     for size in "SL"
-)
-
-
-GLUE = "glue"
-_VALIDATION_SHARE = 0.15
-_FEWEST_ROWS = 3
-"""Minimum number of training rows."""
-
-Score = Callable[[FloatArray, IntArray, IntArray], float]
-"""From weights of the rows, true and predicted labels, (n,) each, to a figure in [-1, 1]."""
-
-
-def f1(weights: FloatArray, gold: IntArray, found: IntArray) -> float:
-    """F1 of label 1; 0 where it is neither true nor predicted."""
-    hits = float(weights @ ((gold == 1) & (found == 1)))
-    total = float(weights @ ((gold == 1).astype(np.float64) + (found == 1)))
-    return 2 * hits / total if total > 0 else 0.0
-
-
-def matthews(weights: FloatArray, gold: IntArray, found: IntArray) -> float:
-    """Matthews' correlation of two labels, 0 and 1; 0 where one of the two never occurs."""
-    return pearson(weights, gold.astype(np.float64), found.astype(np.float64))
-
-
-@dataclass(frozen=True, slots=True)
-class _Set:
-    """A set of GLUE.
-
-    Attributes:
-        name: Of its table.
-        head: Heading of its column.
-        tested: Its validation rows.
-        figure: What is measured in place of accuracy, and its name.
-    """
-
-    name: str
-    head: str
-    tested: str = "validation"
-    figure: tuple[str, Score] | None = None
-
-    @property
-    def path(self) -> str:
-        return f"glue/{self.name}.tsv"
-
-    @property
-    def is_pair(self) -> bool:
-        return self.name not in ("cola", "sst2")
-
-
-_SETS = (
-    _Set("cola", "CoLA", figure=("Matthews correlation x 100", matthews)),
-    _Set("sst2", "SST-2"),
-    _Set("mnli", "MNLI-m", "validation_matched"),
-    _Set("mnli", "MNLI-mm", "validation_mismatched"),
-    _Set("qnli", "QNLI"),
-    _Set("rte", "RTE"),
-    _Set("mrpc", "MRPC", figure=("F1", f1)),
-    _Set("qqp", "QQP", figure=("F1", f1)),
-)
-_STS = _Set("stsb", "STS-B")
-
-
-def _features(method: EncoderMethod, rows: list[tuple[str, ...]], *, is_pair: bool) -> torch.Tensor:
-    """The input of the classifier, (n, width)."""
-    first = method.vectors([row[1] for row in rows])
-    if not is_pair:
-        return torch.from_numpy(first)
-    second = method.vectors([row[2] for row in rows])
-    return torch.from_numpy(np.concatenate([first, second, np.abs(first - second), first * second], axis=1))
-
-
-def _run_glue(one: _Set) -> Callable[[Data, EncoderMethod, EvaluationOptions], Outcome]:
-    texts = ("text1", "text2") if one.is_pair else ("text",)
-
-    def run(data: Data, method: EncoderMethod, options: EvaluationOptions) -> Outcome:
-        rows = [row for row in data.rows(one.path, "split", *texts, "label") if row[0] in ("train", one.tested)]
-        names = sorted({row[-1] for row in rows})
-        labels = np.array([names.index(row[-1]) for row in rows], dtype=np.int64)
-        is_test = np.array([row[0] == one.tested for row in rows])
-        train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
-        _check(one, len(train), len(test), names)
-        features = _features(method, rows, is_pair=one.is_pair)
-        by_seed = []
-        for seed in range(options.n_seeds):
-            order = np.random.default_rng(seed).permutation(train)
-            n_validation = max(1, round(_VALIDATION_SHARE * len(train)))
-            split = Split(order[n_validation:], order[:n_validation], test)
-            by_seed.append((test, probe(features, labels, split, seed=seed, max_epochs=options.max_epochs)))
-        accuracy = mean_outcome(by_seed)
-        return accuracy if one.figure is None else _with_figure(one.figure[1], accuracy, labels, by_seed)
-
-    return run
-
-
-def _check(one: _Set, n_train: int, n_test: int, names: list[str]) -> None:
-    """Refuse a table that nothing can be learnt from, or measured on."""
-    if n_train < _FEWEST_ROWS or not n_test:
-        raise FormatError(
-            one.path, None, f"{n_train} rows of the split train and {n_test} of {one.tested} are too few."
-        )
-    if len(names) < 2 or (one.figure is not None and len(names) > 2):
-        raise FormatError(one.path, None, f"labels must be two or more, for F1 and Matthews two: {', '.join(names)}.")
-
-
-def _with_figure(
-    figure: Score, accuracy: Outcome, labels: IntArray, by_seed: list[tuple[IntArray, FloatArray]]
-) -> Outcome:
-    """The outcome with another figure than accuracy, which becomes a detail; labels are 0 and 1."""
-    found = [(labels[rows], np.where(correct > 0, labels[rows], 1 - labels[rows])) for rows, correct in by_seed]
-
-    def score(weights: FloatArray) -> float:
-        return 100 * float(np.mean([figure(weights, *pair) for pair in found]))
-
-    ones = np.ones(len(found[0][0]))
-    values = tuple(100 * figure(ones, *pair) for pair in found)
-    return Outcome(values, accuracy.n, score, details={"accuracy": accuracy.value})
-
-
-def _sts(data: Data, method: EncoderMethod, options: EvaluationOptions) -> Outcome:
-    """Pearson's correlation of the cosine with the human scores."""
-    rows = [row for row in data.rows(_STS.path, "split", "text1", "text2", "label") if row[0] == _STS.tested]
-    _check(_STS, _FEWEST_ROWS, len(rows), ["0", "5"])
-    gold = np.array([as_number(row[3], _STS.path, "a label") for row in rows])
-    return pearson_outcome(method.pair_scores([row[1] for row in rows], [row[2] for row in rows]), gold)
-
-
-GLUE_TASKS = (
-    *(
-        Task(
-            f"glue_{one.name}{one.tested.removeprefix('validation')}",
-            one.head,
-            "GLUE",
-            one.figure[0] if one.figure else "accuracy",
-            "vectors",
-            (one.path,),
-            _run_glue(one),
-        )
-        for one in _SETS
-    ),
-    Task("glue_stsb", _STS.head, "GLUE", "Pearson r x 100 of the cosine", "similarity", (_STS.path,), _sts),
 )

@@ -8,8 +8,7 @@ placeholders have the values of the canonical utterances, without the question m
     how long is the _river_ river ?  ->  how long is the colorado river river
 
 Candidates with equal scores stand in random order, and the figure is the mean over these orders: BM25 gives many equal
-scores, and a fixed order moves its figures by up to 3 points. The task of the first 10 also has the groups of Table 9
-by length, in words: |q| is the length of the question, and the difference is that to the nearest correct candidate.
+scores, and a fixed order moves its figures by up to 3 points.
 """
 
 from __future__ import annotations
@@ -71,9 +70,7 @@ def read_questions(data: Data) -> Questions:
 _EQUAL = 1e-9
 """Scores that differ by less are equal."""
 
-_LENGTHS = {"1 to 6 words": (1, 6), "7 or 8 words": (7, 8), "9 words or more": (9, 10**9)}
 _DEPTHS = (1, 5, 10)
-_DIFFERENCES = {"differ by 2 or more": 2, "differ by 3 or more": 3}
 
 
 def found_within(scores: FloatArray, gold: frozenset[int], depth: int) -> float:
@@ -93,23 +90,7 @@ def found_within(scores: FloatArray, gold: frozenset[int], depth: int) -> float:
     return 1.0 if places >= equal else 1 - comb(equal - correct, places) / comb(equal, places)
 
 
-def _groups(questions: Questions, correct: FloatArray) -> dict[str, float]:
-    """Accuracy and size of the groups of Table 9 that are not empty."""
-    lengths = np.array([len(question.split()) for question in questions.questions])
-    sizes = [len(candidate.split()) for candidate in questions.candidates]
-    differences = np.array(
-        [min(abs(n - sizes[i]) for i in gold) for n, gold in zip(lengths.tolist(), questions.gold, strict=True)]
-    )
-    groups = {name: (lengths >= low) & (lengths <= high) for name, (low, high) in _LENGTHS.items()}
-    groups |= {name: differences >= least for name, least in _DIFFERENCES.items()}
-    details: dict[str, float] = {}
-    for name, own in groups.items():
-        if own.any():
-            details |= {name: 100 * float(correct[own].mean()), f"n {name}": float(own.sum())}
-    return details
-
-
-def _run(depth: int, *, by_length: bool) -> Callable[[Data, Ranking, EvaluationOptions], Outcome]:
+def _run(depth: int) -> Callable[[Data, Ranking, EvaluationOptions], Outcome]:
     def run(data: Data, method: Ranking, options: EvaluationOptions) -> Outcome:
         questions = read_questions(data)
         scores = method.score_matrix(questions.questions, questions.candidates)
@@ -117,7 +98,6 @@ def _run(depth: int, *, by_length: bool) -> Callable[[Data, Ranking, EvaluationO
             [found_within(row, gold, depth) for row, gold in zip(scores, questions.gold, strict=True)], dtype=np.float64
         )
         details = {"candidates": float(len(questions.candidates))}
-        details |= _groups(questions, correct) if by_length else {}
         return mean_outcome([(np.arange(len(correct)), correct)], details=details)
 
     return run
@@ -131,7 +111,7 @@ QUESTION_TASKS = tuple(
         metric=f"accuracy@{depth} among all canonical utterances",
         needs="ranking",
         reads=(GEOGRANNO,),
-        run=_run(depth, by_length=depth == max(_DEPTHS)),
+        run=_run(depth),
     )
     for depth in _DEPTHS
 )

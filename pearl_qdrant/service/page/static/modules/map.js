@@ -7,8 +7,6 @@ import { linkMention } from "./mention.js";
 import { Plot } from "./plot.js";
 import { collection, onCollection } from "./scope.js";
 
-const METHODS = { "t-sne": "placed by t-SNE", pca: "placed by their first two principal components" };
-
 let plot = null;
 let shownOf = null;
 let kb = null;
@@ -96,7 +94,7 @@ async function load() {
     kb = answer.kb;
     legend(answer.points);
     plot.show(answer.points);
-    lead.textContent = `${plural(answer.points.length, "entity", "entities")} of ${of}, ${METHODS[answer.method]}: those with names of near meaning lie near each other.`;
+    lead.textContent = `${plural(answer.points.length, "entity", "entities")} of ${of}, placed by their first two principal components: those with names of near meaning lie near each other.`;
     announce(lead.textContent);
   } catch (error) {
     if (error.name !== "AbortError") lead.textContent = error.message;

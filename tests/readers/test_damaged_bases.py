@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -175,78 +172,3 @@ def test_a_nul_in_one_line_of_a_small_file_costs_that_line(tmp_path: Path, name:
     path.write_bytes(bytes(range(256)) * 40)
     with pytest.raises(PearlQdrantError, match="is not text"), open_reader([path], kind) as reader:
         list(reader.read(ReadReport()))
-
-
-TESTS = Path(__file__).parent
-needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-
-
-def run_fuzzer(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the fuzzer, or a script about it, in another process."""
-    search = os.pathsep.join(map(str, (TESTS, TESTS.parent / "bases", TESTS.parents[1])))
-    environment = os.environ | {"PYTHONPATH": search, "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, *words]
-    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.slow
-@needs_proc
-def test_no_made_up_base_hangs_a_reader_or_fills_its_memory(tmp_path: Path) -> None:
-    """A batch of `make fuzz` for each reader, the same one each time, is read as it should be."""
-    outcome = run_fuzzer(tmp_path, str(TESTS / "fuzz_readers.py"), "--batches", "1", "--minutes", "30")
-
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    assert "seed 1: 0 failures" in outcome.stdout
-    assert not (tmp_path / "fuzz-failures").exists()
-
-
-BREAK = """
-import sys
-from pathlib import Path
-import fuzz_readers
-
-def loop(given_input, folder):
-    while True:
-        pass
-
-def fill(given_input, folder):
-    held = b"x" * 400_000_000
-    return fuzz_readers.Result("read")
-
-def fail(given_input, folder):
-    raise RuntimeError("a traceback")
-
-def die(given_input, folder):
-    import os
-    os._exit(7)
-
-fuzz_readers.read_input = locals()[sys.argv[1]]
-if sys.argv[1] == "loop":
-    fuzz_readers.CPU_S = 0.5
-folder = Path("base")
-folder.mkdir()
-child = fuzz_readers.Child(folder)
-fuzzer = fuzz_readers.Fuzzer(child, Path("kept"))
-fuzzer.read_batch("tsv", 1, 1)
-child.close()
-print(fuzzer.failures[0])
-"""
-
-
-@pytest.mark.slow
-@needs_proc
-@pytest.mark.parametrize(
-    "how, words",
-    [
-        ("loop", "the child gave no answer: it ended with -24"),
-        ("fill", "memory grew by 4"),
-        ("fail", "RuntimeError: a traceback"),
-        ("die", "the child gave no answer: it ended with 7"),
-    ],
-)
-def test_the_fuzzer_finds_what_it_looks_for(tmp_path: Path, how: str, words: str) -> None:
-    """A loop without end, too much memory, a traceback and a death are failures, and the input is kept."""
-    outcome = run_fuzzer(tmp_path, "-c", BREAK, how)
-
-    assert words in outcome.stdout, outcome.stdout + outcome.stderr
-    assert len(list((tmp_path / "kept" / "tsv-1.1").iterdir())) == 1

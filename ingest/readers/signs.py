@@ -1,0 +1,196 @@
+"""How a file of each format begins, so that a format is recognised before its reader is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ingest.io.encoding import BOM, HEAD_BYTES
+
+if TYPE_CHECKING:
+    from ingest.base.format import Head
+
+N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
+
+PREFIXES = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "skosxl": "http://www.w3.org/2008/05/skos-xl#",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "dcterms": "http://purl.org/dc/terms/",
+    "dct": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "schema": "http://schema.org/",
+    "obo": "http://purl.obolibrary.org/obo/",
+    "oboInOwl": "http://www.geneontology.org/formats/oboInOwl#",
+    "wd": "http://www.wikidata.org/entity/",
+    "wdt": "http://www.wikidata.org/prop/direct/",
+    "sh": "http://www.w3.org/ns/shacl#",
+    "yago": "http://yago-knowledge.org/resource/",
+    "dbo": "http://dbpedia.org/ontology/",
+}
+"""Well-known prefixes: of options, and of files that forgot to declare them."""
+
+_COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")
+_IRI = rb"<[^<>\"{}|^`\\\s]*>"
+_OBJECT = rb"(?:<[^<>\s]*>|_:\S+|\"(?:[^\"\\\n]|\\.)*\"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?)"
+_N_ROW = re.compile(
+    rb"[ \t]*(?:" + _IRI + rb"|_:\S+)[ \t]*<[^<>\s]*>[ \t]*" + _OBJECT + rb"[ \t]*(?:(?:" + _IRI + rb"|_:\S+)[ \t]*)?"
+    rb"\.[ \t]*(?:#.*)?\r?"
+)
+_DIRECTIVE = re.compile(rb"[ \t]*(?:@(?:prefix|base)\b|(?:prefix[ \t]+[\w.-]*:|base)[ \t]*<)", re.IGNORECASE)
+_DIRECTIVES = re.compile(rb"^" + _DIRECTIVE.pattern, re.IGNORECASE | re.MULTILINE)
+_KNOWN_NAME = rb"(?:" + "|".join(PREFIXES).encode() + rb"):[\w-]+"
+_STATEMENT = re.compile(
+    rb"(?:" + _IRI + rb"|_:\S+|\[[^\]]{0,999}\])\s+(?:a|" + _IRI + rb"|" + _KNOWN_NAME + rb")\s+[<\"'_\[(\w]"
+    rb"|" + _IRI + rb"\s*\{"
+)
+_MISC = re.compile(rb"(?:\s+|<\?(?:[^?]|\?(?!>))*\?>|<!--(?:[^-]|-(?!->))*-->)*")
+_DOCTYPE = re.compile(
+    rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>"
+)
+_ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
+_LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
+RDF_ENDING = re.compile(r"\.(?:ttl|trig|nt|nq|owl|rdf|jsonld)(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
+_FILES = re.compile(r"(?:MR|RXN)(CONSO|STY|DEF|RANK)\.RRF(?:\.(?:gz|bz2|xz|zst))?", re.IGNORECASE)
+UMLS_PACKED = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)
+_CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
+_TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
+_MESH_SETS = (b"<DescriptorRecordSet", b"<SupplementalRecordSet")
+_OBO_SIGN = re.compile(
+    rb"^(?:format-version:[ \t]*1\.|(?:ontology|subsetdef|synonymtypedef|default-namespace):|\[Term\][ \t]*\r?$)",
+    re.MULTILINE,
+)
+_OBO_LINE = re.compile(rb"[A-Za-z][\w-]*:(?:[ \t]|$)|!|\[\w+\]|[ \t]|$")
+_CHECKED_LINES = 200
+_IS_GRAPH = re.compile(rb'\s*\{(?:(?!"nodes"|"graphs").)*"(?:graphs|nodes)"\s*:\s*\[\s*\{', re.DOTALL)
+_GRAPH_KEYS = re.compile(
+    rb'"(?:lbl|edges|propertyChainAxioms|logicalDefinitionAxioms|equivalentNodesSets|basicPropertyValues)"'
+)
+_WIKIDATA_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
+_WIKIDATA_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
+
+
+def find_syntax(data: bytes) -> str | None:
+    """The syntax that the beginning of a file shows, or None."""
+    if data.lstrip()[:1] in (b"{", b"["):
+        is_blank_node = _STATEMENT.match(data.lstrip()) is not None
+        return TURTLE if is_blank_node else JSON_LD if _LD_KEY.search(data) else None
+    comments = _COMMENTS.match(data)
+    rest = data[comments.end() if comments else 0 :]
+    root = find_root(data)
+    is_xml = root is not None and root[2] == b"RDF" and PREFIXES["rdf"].encode() in data
+    return _find_triples(data, rest) or (RDF_XML if is_xml else None)
+
+
+def _find_triples(data: bytes, rest: bytes) -> str | None:
+    """Whether a file, and what follows its comments, is N-Triples, Turtle, or none of them."""
+    if rest[:2] in (b"<?", b"<!"):
+        return None
+    if _DIRECTIVE.match(rest):
+        return TURTLE
+    rows = [row for row in rest.split(b"\n", 100)[:100] if row.strip() and not row.lstrip().startswith(b"#")]
+    if len(data) >= HEAD_BYTES and len(rows) > 1:
+        rows.pop()  # it may be cut
+    n_good = sum(_N_ROW.fullmatch(row) is not None for row in rows)
+    if rows and n_good * 2 >= len(rows) and not _DIRECTIVES.search(rest):
+        return N_TRIPLES
+    return TURTLE if _STATEMENT.match(rest) or (_DIRECTIVES.search(rest) and n_good) else None
+
+
+def find_root(data: bytes) -> re.Match[bytes] | None:
+    """The start of the root element of XML: its name, and that without the prefix."""
+    place = _MISC.match(data)
+    end = place.end() if place else 0
+    if doctype := _DOCTYPE.match(data, end):
+        misc = _MISC.match(data, doctype.end())
+        end = misc.end() if misc else doctype.end()
+    return _ROOT.match(data, end)
+
+
+def _is_rdf(head: Head) -> bool:
+    """Whether a file begins like RDF."""
+    return find_syntax(head.data) is not None
+
+
+def _are_rdf(names: Iterable[str]) -> bool:
+    """Whether the names of the files in a folder or archive show RDF."""
+    return any(RDF_ENDING.search(name) or re.search(r"yago[^/]*\.zip$", name, re.IGNORECASE) for name in names)
+
+
+def _is_umls(head: Head) -> bool:
+    """Whether a file is MRCONSO.RRF or RXNCONSO.RRF, by its name or its first rows."""
+    return umls_table_of(head.path) is not None or umls_table_of_rows(head.data) == "MRCONSO"
+
+
+def _are_umls(names: Iterable[str]) -> bool:
+    """Whether the names of the files in a folder or archive show a release."""
+    return any(UMLS_PACKED.fullmatch(last_part(name)) or umls_table_of(name) == "MRCONSO" for name in names)
+
+
+def umls_table_of_rows(head: bytes) -> str | None:
+    """Which file this is, by its first sound row: MRCONSO, MRSTY, MRDEF or None."""
+    for line in head.removeprefix(BOM).decode("utf-8", "replace").split("\n")[:100]:
+        cells = line.rstrip("\r").split("|")
+        table = _TABLE_OF_WIDTH.get(len(cells) - 1)
+        if table and not cells[-1] and _CUI.fullmatch(cells[0]):
+            if table == "MRCONSO":
+                return table if re.fullmatch(r"[A-Z]{3}", cells[1]) else None
+            if cells[0].startswith("C"):
+                return table if table != "MRSTY" or re.fullmatch(r"T[0-9]{3}", cells[1]) else None
+    return None
+
+
+def umls_table_of(path: str) -> str | None:
+    """The table that the name of a file shows."""
+    match = _FILES.fullmatch(last_part(path))
+    return None if match is None else f"MR{match[1].upper()}"
+
+
+def last_part(path: str) -> str:
+    """The name of a file in a folder or archive."""
+    return re.split(r"[/!]", path)[-1]
+
+
+def _is_mesh(head: Head) -> bool:
+    """Whether a file begins like MeSH as XML."""
+    return any(name in head.data for name in _MESH_SETS)
+
+
+def _is_obo(head: Head) -> bool:
+    """Whether a file begins like OBO: lines of tags and values, and one that only OBO has."""
+    if not _OBO_SIGN.search(head.data):
+        return False
+    lines = head.data.split(b"\n", _CHECKED_LINES)[:-1] or [head.data]
+    odd = sum(_OBO_LINE.match(line.rstrip(b"\r")) is None for line in lines)
+    return odd * 4 <= len(lines)
+
+
+def _is_obo_graph(head: Head) -> bool:
+    """Whether a file begins like OBO Graph JSON."""
+    return head.data.lstrip()[:1] == b"{" and bool(_IS_GRAPH.match(head.data) and _GRAPH_KEYS.search(head.data))
+
+
+def _is_wikidata(head: Head) -> bool:
+    """Whether a file begins like JSON of Wikidata."""
+    text = head.data.removeprefix(BOM)
+    is_json = re.match(rb'\s*(?:\[\s*)?\{\s*"', text) is not None
+    return is_json and _WIKIDATA_TYPE.search(text) is not None and _WIKIDATA_ID.search(text) is not None
+
+
+SIGNS: dict[str, Callable[[Head], bool]] = {
+    "umls": _is_umls,
+    "mesh": _is_mesh,
+    "wikidata": _is_wikidata,
+    "obograph": _is_obo_graph,
+    "rdf": _is_rdf,
+    "obo": _is_obo,
+}
+"""By format, whether a file begins so; in the order in which they are tried. They never raise."""
+
+SIGNS_OF_NAMES: dict[str, Callable[[Iterable[str]], bool]] = {"umls": _are_umls, "rdf": _are_rdf}
+"""By format, whether the names of the files in a folder or archive show it."""
