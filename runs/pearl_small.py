@@ -58,7 +58,7 @@ def stages(
         texts: Articles and how they are typed, as `train corpus` takes them; unused with a corpus.
     """
     folder = corpus or work / "corpus"
-    love, fitted, averaged = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged"))
+    love, fitted, averaged, out = (work / f"{stage}-{seed}" for stage in ("love", "fitted", "averaged", "pearl"))
     commands: dict[str, list[str]] = {}
     if corpus is None:
         commands["corpus"] = ["train", "corpus", *texts, "--out", str(folder)]
@@ -77,8 +77,8 @@ def stages(
     written = ["--seed", str(seed), "--out", str(fitted)]
     commands["fit"] = ["train", "fit", "--base-model", base, *inputs, *settings, *written]
     commands["average"] = ["train", "average", base, str(fitted), str(averaged), "--ratio", "0.5"]
-    made = str(work / f"pearl-small-{seed}")
-    commands["head"] = ["train", "head", "--base-model", str(averaged), "--phrases", str(folder), "--out", made]
+    commands["head"] = ["train", "head", "--base-model", str(averaged), "--phrases", str(folder), "--out", str(out)]
+    commands["export"] = ["train", "export", str(out), str(work / f"pearl-small-{seed}")]
     if gpus > 1:
         commands["fit"] = ["torchrun", "--nproc-per-node", str(gpus), "-m", "pearl_qdrant", *commands["fit"]]
     return commands

@@ -20,7 +20,7 @@ import torch
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
-from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint, read_config
+from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint
 from pearl_qdrant.encoder.find_model import find_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError
@@ -292,10 +292,6 @@ class _Refresh:
     def _prepare_start(self) -> str:
         """The start with weights for torch; those of a shipped model are rebuilt from its graph."""
         folder = find_model(self.request.model).folder
-        if is_checkpoint(folder) and read_config(folder).character is not None:
-            raise OptionError(
-                "model", f"{folder} has a character encoder, which only torch runs: start from another one."
-            )
         if not is_checkpoint(folder) or (folder / TORCH_FILE).exists():
             return self.request.model
         rebuild_for_torch(folder, self._path("start"))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import onnxruntime as ort
 import pytest
 import torch
 from character_models import CHAR_DIM, FAMILIES, make_network, tiny_config, tokenised, words_of
@@ -29,6 +30,7 @@ from pearl_qdrant.encoder.protocol import Encoder, FloatArray
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, join_parts
 from pearl_qdrant.encoder.tokens import Batch, NameTokenizer, plan_batches
 from pearl_qdrant.errors import CheckpointError
+from training.export.int8_graph import write_int8_graph
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -273,6 +275,52 @@ def test_gradients_reach_every_weight(families: dict[str, Path]) -> None:
     encoder = network.character_encoder
     assert encoder is not None
     assert all(float(p.grad.abs().sum()) > 0 for p in encoder.parameters() if p.grad is not None)
+
+
+def run(path: Path, ids: torch.Tensor, mask: torch.Tensor) -> tuple[Array, Array]:
+    """Embedding and logits from a graph."""
+    session = ort.InferenceSession(str(path))
+    feed = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+    embedding, logits = session.run(["embedding", "type_logits"], feed)
+    return embedding, logits
+
+
+@pytest.fixture(scope="module")
+def sessions(
+    families: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> list[tuple[PearlNetwork, ort.InferenceSession]]:
+    """Networks with and without wordpieces, and one with a share that grows, and their graphs."""
+    made = []
+    for max_pieces in (3, 0):
+        path = tmp_path_factory.mktemp("graph") / "model.onnx"
+        with_pieces = make_network(families["bert"], max_pieces=max_pieces)
+        write_int8_graph(with_pieces, path)
+        made.append((with_pieces, ort.InferenceSession(str(path))))
+    return made
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(
+    rows=st.lists(st.lists(st.integers(0, 90), min_size=1, max_size=14), min_size=1, max_size=5),
+    ends=st.lists(st.integers(0, 14), min_size=5, max_size=5),
+)
+def test_the_graph_has_the_character_part_of_torch(
+    sessions: list[tuple[PearlNetwork, ort.InferenceSession]], rows: list[list[int]], ends: list[int]
+) -> None:
+    """For all tokens and masks, also for empty words and rows of padding, ONNX gives the same result as torch."""
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    mask = torch.tensor([[int(i < min(end, len(row))) for i in range(width)] for row, end in zip(rows, ends)])  # noqa: B905
+    for network, session in sessions:
+        feed = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+        (embedding,) = session.run(["embedding"], feed)
+        with torch.inference_mode():
+            expected = network(ids, mask)[0].numpy()
+        real = mask.sum(1).numpy() > 0
+
+        assert np.isfinite(embedding).all()
+        np.testing.assert_allclose(embedding[real, DIM:], expected[real, DIM:], atol=0.01)
+        assert (embedding * expected)[real].sum(1).min(initial=1.0) > 0.99
 
 
 def test_a_tokenizer_whose_words_are_not_marked_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
+from character_models import make_network
 from onnx import TensorProto, helper, numpy_helper
 from tiny_models import DIM, N_LAYERS, make_albert, make_bert, make_roberta
 
@@ -120,9 +121,12 @@ class FirstWord(torch.nn.Module):
 
 
 def test_what_is_added_to_a_graph_of_torch_is_exact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Norm and type head after the part that torch exports are those of the network."""
+    """Characters, norm and type head after the part that torch exports are those of the network."""
+    with_transformer = make_network(make_bert(tmp_path / "bert"))
     words = FirstWord(torch.from_numpy(np.random.default_rng(0).normal(size=(600, DIM)).astype(np.float32)))
-    network = PearlNetwork(words, new_type_head(DIM), pooling="cls").eval()
+    network = PearlNetwork(
+        words, with_transformer.type_head, pooling="cls", character_encoder=with_transformer.character_encoder
+    ).eval()
     monkeypatch.setattr(export_graph, "_export_pooled", words.to_onnx)
     export_onnx(network, tmp_path / "model.onnx")
 

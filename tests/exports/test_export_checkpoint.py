@@ -1,5 +1,5 @@
-"""Checkpoints: with a character encoder written, verified and averaged; others exported, and rebuilt out of 8 bits.
-A multilingual encoder ships: sentencepiece tokens of every script, words in 4 bits.
+"""Checkpoints with a character encoder: written, verified, averaged, exported, and rebuilt out of 8 bits.
+A multilingual encoder ships: sentencepiece tokens of every script, characters beside them, words in 4 bits.
 """
 
 from __future__ import annotations
@@ -43,16 +43,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint with weights for torch, and no characters."""
-    return make_pearl(tmp_path_factory.mktemp("plain") / "tiny", onnx_graph=False).folder
-
-
-@pytest.fixture(scope="module")
-def exported(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as an 8-bit graph that has the only copy of the weights."""
     folder = tmp_path_factory.mktemp("exported") / "tiny"
-    export_checkpoint(plain, folder, names=NAMES)
+    # A distinct name: fastembed has one register of models per process.
+    export_checkpoint(trained, folder, name="tiny-with-characters", names=NAMES)
     return folder
 
 
@@ -68,11 +63,11 @@ def test_a_checkpoint_with_a_character_encoder_reads_back(trained: Path) -> None
     assert "8 dimensions, 30% of the cosine" in (trained / "README.md").read_text()
 
 
-def test_an_export_holds_its_weights_once(plain: Path, exported: Path) -> None:
+def test_an_export_holds_its_weights_once(trained: Path, exported: Path) -> None:
     """The exported folder has one graph and the head, agrees with torch, and says how near it is."""
     config = verify(exported).config
     parity = measure_parity(
-        load_encoder(str(plain), precision="fp32"), load_encoder(str(exported), runtime="onnx"), NAMES
+        load_encoder(str(trained), precision="fp32"), load_encoder(str(exported), runtime="onnx"), NAMES
     )
 
     assert set(load_file(exported / HEAD_FILE)) == {"type_head.weight"}
@@ -86,11 +81,11 @@ def test_an_export_holds_its_weights_once(plain: Path, exported: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_fp32_export_is_exact(plain: Path, tmp_path: Path) -> None:
+def test_an_fp32_export_is_exact(trained: Path, tmp_path: Path) -> None:
     """In float32 every vector agrees to 0.9999, and the weights for torch stay beside the graph if asked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own, of torch and onnxscript
-        parity = export_checkpoint(plain, tmp_path / "fp32", precision="fp32", with_torch=True, name="mine")
+        parity = export_checkpoint(trained, tmp_path / "fp32", precision="fp32", with_torch=True, name="mine")
 
     assert parity.min_cosine > 0.9999
     assert parity.type_agreement == 1
@@ -99,9 +94,10 @@ def test_an_fp32_export_is_exact(plain: Path, tmp_path: Path) -> None:
     assert check_forms(tmp_path / "fp32", exact=True, names=NAMES).min_cosine > 0.9999
 
 
-def test_a_graph_is_rebuilt_for_torch(exported: Path, tmp_path: Path) -> None:
+def test_a_graph_is_rebuilt_for_torch(tmp_path: Path) -> None:
     """Out of the 8-bit graph come weights for torch: the same model, by hash and by vectors."""
-    source = exported
+    source = tmp_path / "plain"
+    export_checkpoint(make_pearl(tmp_path / "pearl").folder, source, names=NAMES)
     parity = rebuild_for_torch(source, tmp_path / "rebuilt", names=NAMES)
     config = verify(tmp_path / "rebuilt").config
 
@@ -114,11 +110,12 @@ def test_a_graph_is_rebuilt_for_torch(exported: Path, tmp_path: Path) -> None:
     assert (original.vectors * rebuilt.vectors).sum(1).min() > 0.995
 
 
-def test_sentence_transformers_opens_the_rebuilt_model(exported: Path, tmp_path: Path) -> None:
+def test_sentence_transformers_opens_the_rebuilt_model(tmp_path: Path) -> None:
     """sentence-transformers returns the same vectors."""
     import sentence_transformers
 
-    rebuild_for_torch(exported, tmp_path / "rebuilt", names=NAMES)
+    export_checkpoint(make_pearl(tmp_path / "pearl").folder, tmp_path / "plain", names=NAMES)
+    rebuild_for_torch(tmp_path / "plain", tmp_path / "rebuilt", names=NAMES)
     model = sentence_transformers.SentenceTransformer(str(tmp_path / "rebuilt"), device="cpu")
     whole = load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES[:4]).vectors
 
@@ -129,6 +126,8 @@ def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_p
     """Only 8-bit graphs of this package are rebuilt, and never over themselves."""
     with pytest.raises(CheckpointError, match="only int8-row ones are rebuilt"):
         rebuild_for_torch(trained, tmp_path / "x")
+    with pytest.raises(CheckpointError, match="character encoder cannot be rebuilt"):
+        rebuild_for_torch(exported, tmp_path / "x")
     with pytest.raises(OptionError, match="is an input"):
         rebuild_for_torch(exported, exported)
     with pytest.raises(ModelNotFoundError, match="not shipped"):  # a shipped name is found, as at the command line
@@ -144,17 +143,11 @@ def test_an_export_without_torch_weights_is_not_a_source(exported: Path, tmp_pat
         export_checkpoint(exported, exported)
 
 
-def test_a_character_encoder_is_not_exported(trained: Path, tmp_path: Path) -> None:
-    """Its checkpoint runs on torch as it is."""
-    with pytest.raises(OptionError, match="which only torch runs"):
-        export_checkpoint(trained, tmp_path / "x")
-
-
-def test_a_graph_that_differs_is_refused(plain: Path, tmp_path: Path) -> None:
+def test_a_graph_that_differs_is_refused(trained: Path, tmp_path: Path) -> None:
     """A graph with other weights than the network is refused."""
-    other = make_pearl(tmp_path / "other", seed=5, onnx_graph=False).folder
+    other = make_trained(tmp_path / "other", seed=5)
     export_checkpoint(other, tmp_path / "graph", names=NAMES)
-    mixed = Path(shutil.copytree(plain, tmp_path / "mixed"))
+    mixed = Path(shutil.copytree(trained, tmp_path / "mixed"))
     (mixed / "onnx").mkdir()
     shutil.copy(tmp_path / "graph" / ONNX_FILE, mixed / ONNX_FILE)
     seal(mixed)
@@ -261,8 +254,8 @@ WORDS = "embeddings.word_embeddings.weight"
 
 @pytest.fixture(scope="module")
 def trained_multilingual(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint with weights for torch, over pieces of many scripts."""
-    return make_pearl(tmp_path_factory.mktemp("trained") / "tiny", onnx_graph=False, make=make_multilingual_bert).folder
+    """A checkpoint with weights for torch and a character encoder, over pieces of many scripts."""
+    return make_trained(tmp_path_factory.mktemp("trained") / "tiny", make=make_multilingual_bert)
 
 
 @pytest.fixture(scope="module")
@@ -276,13 +269,14 @@ def exported_multilingual(trained_multilingual: Path, tmp_path_factory: pytest.T
 def test_the_graph_agrees_with_the_network_in_every_script(
     trained_multilingual: Path, exported_multilingual: Path
 ) -> None:
-    """Names in ten scripts, mixed ones and unknown characters have the vectors of torch."""
+    """Names in ten scripts, mixed ones and unknown characters have the vectors of torch, characters included."""
     reference = load_encoder(str(trained_multilingual), precision="fp32")
     parity = measure_parity(reference, load_encoder(str(exported_multilingual), runtime="onnx"), ALL_NAMES)
 
     assert parity.n >= len(ALL_NAMES) - 1  # a single emoji may be no known piece
     assert parity.mean_cosine > 0.998
     assert parity.min_cosine > 0.99
+    assert reference.info.dim == DIM + CHAR_DIM
 
 
 def test_a_name_does_not_depend_on_its_batch(exported_multilingual: Path) -> None:
@@ -294,14 +288,14 @@ def test_a_name_does_not_depend_on_its_batch(exported_multilingual: Path) -> Non
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
-def test_words_take_four_bits_without_loss(
-    trained_multilingual: Path, exported_multilingual: Path, tmp_path: Path
-) -> None:
+def test_words_take_four_bits_without_loss(tmp_path: Path) -> None:
     """The table takes half a byte a weight and a scale for 32, and comes out of the graph as it went in."""
-    tensors = onnx.load(exported_multilingual / ONNX_FILE).graph.initializer
+    trained = make_pearl(tmp_path / "trained", onnx_graph=False, make=make_multilingual_bert).folder
+    export_checkpoint(trained, tmp_path / "exported", names=ALL_NAMES)
+    tensors = onnx.load(tmp_path / "exported" / ONNX_FILE).graph.initializer
     (words,) = (tensor for tensor in tensors if tensor.data_type == onnx.TensorProto.INT4)
-    table = load_file(trained_multilingual / TORCH_FILE)[WORDS]
-    rebuild_for_torch(exported_multilingual, tmp_path / "rebuilt", names=ALL_NAMES)
+    table = load_file(trained / TORCH_FILE)[WORDS]
+    rebuild_for_torch(tmp_path / "exported", tmp_path / "rebuilt", names=ALL_NAMES)
 
     assert len(words.raw_data) == table.size // 2
     assert max(len(t.raw_data) for t in tensors if t.data_type == onnx.TensorProto.FLOAT16) == table.size // 32 * 2

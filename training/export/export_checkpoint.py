@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.checkpoint import (
+    CHARACTER_TENSORS,
     HEAD_TENSOR,
     ONNX_FILE,
     TORCH_FILE,
@@ -37,7 +38,7 @@ from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
-from training.export.graph_builder import OPSET, GraphBuilder
+from training.export.graph_builder import OPSET, GraphBuilder, add_character_encoder, join_parts
 from training.finetune.losses import MASKED_LOGIT
 from training.networks.checkpoints import model_card, read_network, write_network
 from training.options import StrPath, refuse_overwriting
@@ -63,7 +64,8 @@ class _Pooled(nn.Module):
 def export_onnx(network: PearlNetwork, path: Path) -> None:
     """Write the network as an fp32 ONNX graph with dynamic batch and token axes.
 
-    Torch's exporter writes the phrase encoder; norm and type head are added.
+    Torch's exporter writes the phrase encoder. The rest is added node by node, since the words of a batch have shapes
+    that no exporter traces.
 
     Args:
         network: Has a type head, and is on the CPU.
@@ -72,9 +74,13 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     assert network.type_head is not None
     model = _export_pooled(network)
     graph = GraphBuilder(prefix="pearl_")
+    pooled = _POOLED
+    if network.character_encoder is not None:
+        character = add_character_encoder(graph, network.character_encoder, int8=False)
+        pooled = join_parts(graph, pooled, character)
     head = network.type_head.weight.detach().float().numpy()
-    graph.output("LpNormalization", _POOLED, name="embedding", axis=1, p=2)
-    graph.output("MatMul", _POOLED, graph.floats(head.T), name="type_logits")
+    graph.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
+    graph.output("MatMul", pooled, graph.floats(head.T), name="type_logits")
     model.graph.node.extend(graph.nodes)
     model.graph.initializer.extend(graph.tensors)
     del model.graph.output[:]
@@ -209,15 +215,13 @@ def export_checkpoint(
         How close the graph is to the network in float32.
 
     Raises:
-        OptionError: If `out` is `model`, its network has a character encoder, or is no BERT and `precision` int8.
+        OptionError: If `out` is `model`, or its network is no BERT and `precision` int8.
         ModelError: If the graph is not close enough; nothing is written then.
         CheckpointError: If the checkpoint is broken or has no weights for torch.
     """
     refuse_overwriting(out, model)
     source, target = Path(model), Path(out)
     network, config = read_network(source)
-    if network.character_encoder is not None:
-        raise OptionError("model", f"{source} has a character encoder, which only torch runs: use the folder as it is.")
     with tempfile.TemporaryDirectory() as scratch:
         graph, form = Path(scratch) / "model.onnx", Path(scratch) / "form"
         made = _write_graph(network, graph, precision)
@@ -257,6 +261,7 @@ def rebuild_for_torch(model: StrPath, out: StrPath, *, names: Sequence[str] = ()
         parts: dict[str, Any] = {
             "transformer": source,
             "type_head": load_file(checkpoint.head_path)[HEAD_TENSOR],
+            "character": {},
             "onnx_path": checkpoint.onnx_path,
             "torch_path": weights,
             "model_card": _card_of(checkpoint),
@@ -305,11 +310,15 @@ def _write(target: Path, config: PearlConfig, *, source: Path, form: Path, with_
     """Write the requested folder, from one with both forms."""
     from safetensors.numpy import load_file
 
+    tensors = load_file(form / "pearl.safetensors")
+    n = len(CHARACTER_TENSORS)
+    character = {name[n:]: array for name, array in tensors.items() if name.startswith(CHARACTER_TENSORS)}
     write_checkpoint(
         target,
         config,
         transformer=source,
-        type_head=load_file(form / "pearl.safetensors")[HEAD_TENSOR],
+        type_head=tensors[HEAD_TENSOR],
+        character=character if with_torch else None,
         onnx_path=form / ONNX_FILE,
         torch_path=form / TORCH_FILE if with_torch else None,
         model_card=model_card(config),

@@ -36,6 +36,7 @@ import numpy.typing as npt
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 
+from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
@@ -48,7 +49,9 @@ from training.export.graph_builder import (
     Array,
     Channels,
     GraphBuilder,
+    add_character_encoder,
     channel_scales,
+    join_parts,
     probe_inputs,
     quantize_columns,
     quantize_rows,
@@ -77,7 +80,7 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
     head = network.type_head.weight.detach().numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
     graph = _Graph(weights, config, probe_inputs(encoder))
-    save(graph.build(head, pooling=network.pooling), str(path))
+    save(graph.build(head, pooling=network.pooling, character_encoder=network.character_encoder), str(path))
 
 
 def is_supported(network: PearlNetwork) -> bool:
@@ -106,7 +109,7 @@ class _Rows:
 
 
 class _Graph(GraphBuilder):
-    """Builds the nodes of the phrase encoder, then pooling and head."""
+    """Builds the nodes of the phrase encoder and the character encoder, then pooling and head."""
 
     def __init__(self, weights: dict[str, Array], config: Any, inputs: dict[str, Channels]) -> None:
         super().__init__()
@@ -118,7 +121,7 @@ class _Graph(GraphBuilder):
         self._epsilon: float = config.layer_norm_eps
         self._zeros: dict[int, str] = {}
 
-    def build(self, head: Array, *, pooling: str) -> ModelProto:
+    def build(self, head: Array, *, pooling: str, character_encoder: CharacterEncoder | None) -> ModelProto:
         """Build the whole graph. Hidden states are (b * t, dim); only attention needs (b, t, dim)."""
         size = self.op("Shape", "input_ids")
         self._by_token = self.op("Concat", size, self.ints(self._dim), axis=0)  # (b, t, dim)
@@ -130,6 +133,9 @@ class _Graph(GraphBuilder):
             hidden = self._attend(i, hidden, mask)
             hidden = self._feed_forward(i, hidden)
         pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), pooling)
+        if character_encoder is not None:
+            character = add_character_encoder(self, character_encoder, int8=True)
+            pooled = join_parts(self, pooled, character)
         self.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
         self.output("MatMul", pooled, self.floats(head.T), name="type_logits")
         value = helper.make_tensor_value_info
@@ -316,6 +322,10 @@ def _open(checkpoint: VerifiedCheckpoint) -> _ReadGraph:
             str(checkpoint.folder),
             f"its weights are {precision}, and only {PRECISION} ones are rebuilt for torch. Export the model again "
             f"from its training folder, where model.safetensors lies",
+        )
+    if checkpoint.config.character is not None:
+        raise CheckpointError(
+            str(checkpoint.folder), "its character encoder cannot be rebuilt. Start from its training folder"
         )
     return _ReadGraph(checkpoint.onnx_path)
 
