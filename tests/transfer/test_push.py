@@ -29,7 +29,7 @@ from pearl_qdrant.store.server import upload
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
-from pearl_qdrant.transfer.inventory import digest_of
+from pearl_qdrant.transfer.names import digest_of
 
 
 def physical(double: QdrantDouble) -> list[str]:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from pydantic import ValidationError
-from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
@@ -21,15 +20,17 @@ from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
+from pearl_qdrant.store.server.answers import CollectionInfo, at_most
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import confirm_write, find_current, physical_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import ServerLedger
-from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
-from pearl_qdrant.store.server.queries import retrieve, run_queries, scroll, to_filter
+from pearl_qdrant.store.server.queries import ServerFilter, retrieve, run_queries, scroll, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader
 from pearl_qdrant.store.versions import PLAIN
+
+T = TypeVar("T")
 
 MANIFEST_KEY = "pearl_qdrant"
 """Key of the manifest in the collection's metadata; other keys there are never changed."""
@@ -51,9 +52,8 @@ class ServerCollection(Collection):
         self,
         connection: Connection,
         name: str,
-        manifest: Manifest,
+        info: CollectionInfo,
         *,
-        limits: Limits,
         indexing: Indexing,
         version: str = PLAIN,
         is_hidden: bool = False,
@@ -63,14 +63,22 @@ class ServerCollection(Collection):
         Args:
             connection: To the server.
             name: The collection.
-            manifest: Its manifest.
-            limits: Limits of strict mode.
+            info: What the server says of the version.
             indexing: How `finalize` waits.
             version: The version behind the name.
             is_hidden: Whether it is being built, so that no other process writes it or waits for it.
+
+        Raises:
+            ManifestError: If it was not made by pearl-qdrant.
         """
+        manifest = parse_manifest(info.metadata, name)
+        dense = info.config.params.dense.get(DENSE)
+        if dense is None or (dense.size, dense.distance) != (manifest.dim, "Cosine"):
+            found = f"{dense.size} dim, {dense.distance}" if dense else "none"
+            raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
+        if LEXICAL not in (info.config.params.sparse_vectors or {}):
+            raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
         self._connection = connection
-        self._client = connection.client
         self._name = name
         self._version = version
         self._physical = physical_name(name, version)
@@ -78,7 +86,7 @@ class ServerCollection(Collection):
         self._seen_at = time.monotonic()
         self._is_outdated = False
         self._manifest = manifest
-        self._limits = limits
+        self._limits = info.limits
         self._indexing = indexing
         self._closed = False
 
@@ -132,13 +140,12 @@ class ServerCollection(Collection):
     def read_manifest(self) -> Manifest:
         """Read the manifest as it is on the server now."""
         info = self._info()
-        self._manifest = parse_manifest(info.config.metadata, self._name)
-        self._limits = Limits.of(info)
+        self._manifest, self._limits = parse_manifest(info.metadata, self._name), info.limits
         return self._manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest in one request; other metadata stays, checkpoints included."""
-        self._merge_metadata({MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})})
+        self._merge_metadata({MANIFEST_KEY: dump_manifest(manifest)})
         self._confirm()
         self._manifest = manifest
 
@@ -151,11 +158,12 @@ class ServerCollection(Collection):
         self._merge_metadata({_checkpoint_key(input_name): None})
 
     def _merge_metadata(self, metadata: dict[str, object]) -> None:
-        self._call(lambda: self._client.update_collection(self._physical, metadata=metadata))
+        self._check_open()
+        self._connection.merge_metadata(self._physical, metadata)
 
-    def _info(self) -> models.CollectionInfo:
-        info: models.CollectionInfo = self._call(lambda: self._client.get_collection(self._physical))
-        return info
+    def _info(self) -> CollectionInfo:
+        self._check_open()
+        return self._connection.info(self._physical)
 
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
@@ -191,8 +199,7 @@ class ServerCollection(Collection):
 
     def count_entities(self) -> int:
         """Return the exact number of points that carry a canonical name."""
-        canonical = models.FieldCondition(key="is_canonical", match=models.MatchValue(value=True))
-        return self._count_filtered(models.Filter(must=[canonical]))
+        return self._count_filtered({"must": [{"key": "is_canonical", "match": {"value": True}}]})
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Switch indexing on and wait until the server has built the graph.
@@ -289,18 +296,17 @@ class ServerCollection(Collection):
     def _count(self, point_filter: PointFilter | None) -> int:
         return self._count_filtered(to_filter(point_filter))
 
-    def _count_filtered(self, count_filter: models.Filter | None) -> int:
-        answer = self._call(lambda: self._client.count(self._physical, count_filter=count_filter, exact=True))
-        return int(answer.count)
+    def _count_filtered(self, count_filter: ServerFilter | None) -> int:
+        body = {"exact": True} if count_filter is None else {"exact": True, "filter": count_filter}
+        return self._ask(_Count, "/points/count", body).count
 
     def _count_vectors(self, vector: str) -> int:
         """Count the points that have this vector, exactly."""
-        return self._count_filtered(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
+        return self._count_filtered({"must": [{"has_vector": vector}]})
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:
-        n_values = at_most(limit, self._limits.query)
-        answer = self._call(partial(self._client.facet, self._physical, field, limit=n_values, exact=True))
-        return {str(hit.value): hit.count for hit in answer.hits if hit.count}
+        body = {"key": field, "limit": at_most(limit, self._limits.query), "exact": True}
+        return {str(hit.value): hit.count for hit in self._ask(_Facet, "/facet", body).hits if hit.count}
 
     def _delete_matching(self, point_filter: PointFilter) -> int:
         selector = to_filter(point_filter)
@@ -308,38 +314,61 @@ class ServerCollection(Collection):
         # Counted first: if the answer of a delete is lost and it is sent again, there is nothing left to count.
         n_points = self._count_filtered(selector)
         if n_points:
-            self._delete(selector)
+            self._delete({"filter": selector})
         self._confirm()
         return n_points
 
     def _delete_ids(self, ids: list[str]) -> None:
-        points: list[models.ExtendedPointId] = [*ids]
-        self._delete(points)
+        self._delete({"points": ids})
         self._confirm()
 
-    def _delete(self, selector: models.Filter | list[models.ExtendedPointId]) -> None:
-        self._call(partial(self._client.delete, self._physical, selector, wait=True))
+    def _delete(self, selector: dict[str, object]) -> None:
+        self._ask(object, "/points/delete?wait=true", selector)
 
     def _read(self, payload: msgspec.Raw) -> NamePoint:
         return NamePoint.from_json(payload, self._name)
 
-    def _call(self, request: Callable[[], Any]) -> Any:
-        """Send a request; retried and with our errors, see `Connection.call`."""
+    def _ask(self, kind: type[T], path: str, body: Mapping[str, object]) -> T:
+        """Post a request to the collection."""
         self._check_open()
-        return self._connection.call(request, collection=self._name)
+        path = "/collections/{name}" + path
+        return self._connection.ask(kind, "POST", path, body, name=self._physical, collection=self._name)
+
+
+class _Count(msgspec.Struct):
+    """The answer to a count."""
+
+    count: int
+
+
+class _Value(msgspec.Struct):
+    """A value of a field, and how many points have it."""
+
+    value: str | int | bool
+    count: int
+
+
+class _Facet(msgspec.Struct):
+    """The answer to a count by value."""
+
+    hits: list[_Value]
 
 
 def _checkpoint_key(input_name: str) -> str:
     return CHECKPOINT_PREFIX + sha256(input_name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def parse_manifest(metadata: Mapping[str, Any] | None, name: str) -> Manifest:
+def dump_manifest(manifest: Manifest) -> dict[str, Any]:
+    """Make the metadata of a manifest; checkpoints have keys of their own."""
+    return manifest.model_dump(mode="json", exclude={"checkpoints"})
+
+
+def parse_manifest(metadata: Mapping[str, Any], name: str) -> Manifest:
     """Read the manifest and the checkpoints of a collection from its metadata.
 
     Raises:
         ManifestError: If there is none, or it cannot be read.
     """
-    metadata = metadata or {}
     checkpoints = [value for key, value in metadata.items() if key.startswith(CHECKPOINT_PREFIX) and value]
     manifest = Manifest.parse(metadata.get(MANIFEST_KEY), name)
     try:

@@ -12,14 +12,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4, uuid5
 
-from qdrant_client import models
+import msgspec
 
 from pearl_qdrant.errors import CollectionExistsError, StoreRejectedError
 from pearl_qdrant.store.server.connection import Connection
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -71,52 +72,54 @@ class ServerLedger:
         """Append lines; a server has them on return. Raises StoreError if it does not take them."""
         if not self._exists():
             self._create()
-        call, now, parts = uuid4(), time.time_ns(), list(_cut(lines))
-        for i, part in enumerate(parts):
-            payload = {
-                "call": str(call),
-                "time": now,
-                "part": i,
-                "lines": part.decode("utf-8"),
-            }
-            point = models.PointStruct(id=str(uuid5(call, str(i))), vector={}, payload=payload)
-            self._call(partial(self.connection.client.upsert, self.name, [point], wait=True))
+        call, now = uuid4(), time.time_ns()
+        for i, part in enumerate(_cut(lines)):
+            payload = {"call": str(call), "time": now, "part": i, "lines": part.decode("utf-8")}
+            point = {"id": str(uuid5(call, str(i))), "vector": {}, "payload": payload}
+            self._ask(object, "PUT", "/points?wait=true", {"points": [point]})
 
     def delete(self) -> None:
         """Delete the ledger, if there is one."""
         if self._exists():
-            self._call(partial(self.connection.client.delete_collection, self.name))
+            self._ask(object, "DELETE")
 
     def _exists(self) -> bool:
-        return bool(self._call(partial(self.connection.client.collection_exists, self.name)))
+        return self.connection.has(self.name)
 
     def _create(self) -> None:
         """Make the collection, with as many copies as the one that it belongs to; another process may be faster."""
-        client = self.connection.client
         params = self.connection.info(self.like or self.collection).config.params
-        create = partial(
-            client.create_collection,
-            self.name,
-            vectors_config={},
-            shard_number=1,
-            replication_factor=params.replication_factor,
-            write_consistency_factor=params.write_consistency_factor,
-        )
+        copies = {
+            "replication_factor": params.replication_factor,
+            "write_consistency_factor": params.write_consistency_factor,
+        }
         with suppress(CollectionExistsError):
-            self._call(create)
+            self._ask(object, "PUT", "", {"vectors": {}, "shard_number": 1, **copies})
 
     def _payloads(self) -> Iterator[dict[str, Any]]:
-        offset: Any = None
+        offset: str | int | None = None
         while True:
-            scroll = partial(self.connection.client.scroll, self.name, limit=_PAGE_POINTS, offset=offset)
-            records, offset = self._call(scroll)
-            for record in records:
-                yield record.payload or {}
+            page = self._ask(_Page, "POST", "/points/scroll", {"limit": _PAGE_POINTS, "offset": offset})
+            yield from (point.payload or {} for point in page.points)
+            offset = page.next_page_offset
             if offset is None:
                 return
 
-    def _call(self, request: Any) -> Any:
-        return self.connection.call(request, collection=self.name)
+    def _ask(self, kind: type[T], method: str, path: str = "", body: dict[str, object] | None = None) -> T:
+        return self.connection.ask(kind, method, "/collections/{name}" + path, body, name=self.name)
+
+
+class _Point(msgspec.Struct):
+    """A point."""
+
+    payload: dict[str, Any] | None = None
+
+
+class _Page(msgspec.Struct):
+    """A page of points, and where the next one begins."""
+
+    points: list[_Point]
+    next_page_offset: str | int | None = None
 
 
 def _cut(lines: Sequence[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""A Qdrant server or cluster as a store, through qdrant-client over REST.
+"""A Qdrant server or cluster as a store, over REST.
 
 The manifest is in the collection's metadata. A bulk load switches the server's indexing off and stores the old setting
 in the metadata, in one request; `finalize` restores it. So if a process dies in between, the collection still answers
@@ -9,26 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from qdrant_client import models
+import msgspec
 
-from pearl_qdrant.errors import (
-    CollectionExistsError,
-    CollectionNotFoundError,
-    ManifestError,
-)
+from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
+from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.server import connection as server_connection
 from pearl_qdrant.store.server import indexing as server_indexing
-from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, parse_manifest
+from pearl_qdrant.store.server.answers import CollectionInfo
+from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, dump_manifest, parse_manifest
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import find_current, split_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import LEDGER_SUFFIX, ServerLedger
-from pearl_qdrant.store.server.limits import Limits
 from pearl_qdrant.store.server.versions import ServerVersions
 from pearl_qdrant.store.versions import PLAIN
 
@@ -102,8 +97,8 @@ class ServerStore:
         plain = [name for name in names if split_name(name)[1] == PLAIN]
         if len(plain) == len(names):
             return plain
-        answer = self._connection.call(self._connection.client.get_aliases)
-        hidden = {one.alias_name for one in answer.aliases if split_name(one.collection_name)[0] == one.alias_name}
+        aliases = self._connection.ask(_Aliases, "GET", "/aliases").aliases
+        hidden = {one.alias_name for one in aliases if split_name(one.collection_name)[0] == one.alias_name}
         return sorted({*plain, *(hidden - set(plain))})
 
     @property
@@ -121,11 +116,10 @@ class ServerStore:
             _, info = find_current(self._connection, name)
         except CollectionNotFoundError:
             return None
-        metadata = info.config.metadata or {}
         try:
-            manifest = parse_manifest(metadata, name)
+            manifest = parse_manifest(info.metadata, name)
         except ManifestError as error:
-            return Glance(name, None, problem=str(error), is_foreign=MANIFEST_KEY not in metadata)
+            return Glance(name, None, problem=str(error), is_foreign=MANIFEST_KEY not in info.metadata)
         has_graph = server_indexing.is_built(info, n_vectors=manifest.names, dim=manifest.dim)
         return Glance(name, manifest, has_graph)
 
@@ -155,33 +149,16 @@ class ServerStore:
         Raises:
             CollectionExistsError: If a collection of that name exists.
         """
-        client = self._connection.client
-        manifest, placement = manifest.as_created(), placement or Placement()
-        stored = {MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"}), **(metadata or {})}
-
-        def create() -> bool:
-            return client.create_collection(
-                name,
-                vectors_config={DENSE: server_indexing.dense_params(manifest)},
-                hnsw_config=models.HnswConfigDiff(
-                    m=graph.M, ef_construct=graph.EF_CONSTRUCT, full_scan_threshold=graph.FULL_SCAN_KB
-                ),
-                sparse_vectors_config={LEXICAL: server_indexing.sparse_params()},
-                shard_number=placement.shards,
-                replication_factor=placement.replicas,
-                write_consistency_factor=placement.write_consistency,
-                metadata=stored,
-            )
-
+        manifest = manifest.as_created()
+        body = server_indexing.creation(manifest, placement or Placement())
+        body["metadata"] = {MANIFEST_KEY: dump_manifest(manifest), **(metadata or {})}
         try:
-            self._connection.call(create, collection=name)
+            self._connection.ask(object, "PUT", "/collections/{name}", body, name=name)
         except CollectionExistsError:
-            if self._manifest(name) != manifest:  # else an earlier try has created it, but its answer was lost
+            # else an earlier try has created it, but its answer was lost
+            if parse_manifest(self._connection.info(name).metadata, name) != manifest:
                 raise
         server_indexing.ensure_payload_indexes(self._connection, name)
-
-    def _manifest(self, physical: str) -> Manifest:
-        return parse_manifest(self._connection.info(physical).config.metadata, physical)
 
     def open(self, name: str, *, read_only: bool = False) -> ServerCollection:
         """Open a collection; see `protocol.Store.open`. The key decides whether it can be written."""
@@ -189,36 +166,11 @@ class ServerStore:
         return self.open_physical(name, version, info)
 
     def open_physical(
-        self, name: str, version: str, info: models.CollectionInfo, *, is_hidden: bool = False
+        self, name: str, version: str, info: CollectionInfo, *, is_hidden: bool = False
     ) -> ServerCollection:
-        """Open a version of a collection.
-
-        Args:
-            name: The collection.
-            version: The version.
-            info: What the server says of it.
-            is_hidden: As for `ServerCollection`.
-
-        Raises:
-            ManifestError: If it was not made by pearl-qdrant.
-        """
-        manifest = parse_manifest(info.config.metadata, name)
-        params = info.config.params.vectors
-        vectors = params if isinstance(params, dict) else {}
-        dense = vectors.get(DENSE)
-        if dense is None or dense.size != manifest.dim or dense.distance != models.Distance.COSINE:
-            found = f"{dense.size} dim, {dense.distance}" if dense else "none"
-            raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
-        if LEXICAL not in (info.config.params.sparse_vectors or {}):
-            raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
+        """Open a version of a collection; arguments and errors as for `ServerCollection`."""
         return ServerCollection(
-            self._connection,
-            name,
-            manifest,
-            limits=Limits.of(info),
-            indexing=self._indexing,
-            version=version,
-            is_hidden=is_hidden,
+            self._connection, name, info, indexing=self._indexing, version=version, is_hidden=is_hidden
         )
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:
@@ -233,3 +185,16 @@ class ServerStore:
     def close(self) -> None:
         """Close the connection, and so all collections."""
         self._connection.close()
+
+
+class _Alias(msgspec.Struct):
+    """An alias, and the collection that it names."""
+
+    alias_name: str
+    collection_name: str
+
+
+class _Aliases(msgspec.Struct):
+    """A list of aliases."""
+
+    aliases: list[_Alias]

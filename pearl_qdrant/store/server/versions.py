@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from qdrant_client import models
-
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreError
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
@@ -57,10 +55,10 @@ class ServerVersions:
         for version in found:
             info = self._connection.info(physical_name(name, version))
             try:
-                manifest: Manifest | None = parse_manifest(info.config.metadata, name)
+                manifest: Manifest | None = parse_manifest(info.metadata, name)
             except ManifestError:
                 manifest = None
-            mark = replace(read_mark(info.config.metadata, name), id=version)
+            mark = replace(read_mark(info.metadata, name), id=version)
             listed.append(Version(mark, version == current, manifest))
         return sorted(listed, key=lambda one: (not one.is_current, one.id))
 
@@ -86,7 +84,7 @@ class ServerVersions:
         version = find_current(self._connection, name)[0]
         physical = physical_name(name, version)
         self._refuse_other_mover(name, physical, wait_s)
-        hold = _Hold(lambda mark: self._set(physical, {MOVING_KEY: mark}))
+        hold = _Hold(lambda mark: self._connection.merge_metadata(physical, {MOVING_KEY: mark}))
         self._holds[name] = hold
         try:
             with hold:
@@ -97,7 +95,7 @@ class ServerVersions:
     def _refuse_other_mover(self, name: str, physical: str, wait_s: float) -> None:
         """Wait until nobody else moves a collection; one that died is silent."""
         deadline, since, seen = time.monotonic() + wait_s, time.monotonic(), None
-        while mark := (self._connection.info(physical).config.metadata or {}).get(MOVING_KEY):
+        while mark := self._connection.info(physical).metadata.get(MOVING_KEY):
             if mark != seen:
                 seen, since = mark, time.monotonic()
             if time.monotonic() - since > min(SILENT_S, 3 * _BEAT_S):
@@ -123,7 +121,7 @@ class ServerVersions:
         number = 1 + max(one.mark.number for one in self.list(name))
         self._update_mark(name, version, is_complete=True, replaced=before, number=number)
         if name in self._connection.collections():  # an alias of that name is not possible
-            self._set(name, {POINTER_KEY: version or None})
+            self._connection.merge_metadata(name, {POINTER_KEY: version or None})
         else:
             self._point_alias(name, version, exists=before is not None)
 
@@ -135,9 +133,7 @@ class ServerVersions:
             current = None
         if version == current:
             raise ValueError(f"version '{version}' of '{name}' is the current one")
-        physical = physical_name(name, version)
-        with suppress(CollectionNotFoundError):
-            self._call(lambda: self._connection.client.delete_collection(physical), physical)
+        self._delete_physical(physical_name(name, version))
         if version == PLAIN and current is not None:
             self._point_alias(name, current, exists=False)
 
@@ -145,30 +141,27 @@ class ServerVersions:
         """Delete the alias of a collection, and all its versions."""
         physical = [one for one in self._connection.collections() if split_name(one)[0] == name]
         if name not in physical:
-            remove = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name))
-            self._call(lambda: self._connection.client.update_collection_aliases([remove]), name)
+            self._change_aliases(name, {"delete_alias": {"alias_name": name}})
         for one in sorted(physical):  # the one of the plain name first: it says which is current
-            with suppress(CollectionNotFoundError):
-                self._call(lambda one=one: self._connection.client.delete_collection(one), one)  # type: ignore[misc]
+            self._delete_physical(one)
+
+    def _delete_physical(self, physical: str) -> None:
+        with suppress(CollectionNotFoundError):
+            self._connection.ask(object, "DELETE", "/collections/{name}", name=physical)
 
     def _point_alias(self, name: str, version: str, *, exists: bool) -> None:
         """Let an alias name a version, in one request."""
-        target = models.CreateAlias(collection_name=physical_name(name, version), alias_name=name)
-        operations: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=target)]
-        if exists:
-            operations.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name)))
-        self._call(lambda: self._connection.client.update_collection_aliases(operations), name)
+        create = {"create_alias": {"collection_name": physical_name(name, version), "alias_name": name}}
+        delete = [{"delete_alias": {"alias_name": name}}] if exists else []
+        self._change_aliases(name, *delete, create)
+
+    def _change_aliases(self, name: str, *actions: object) -> None:
+        self._connection.ask(object, "POST", "/collections/aliases", {"actions": actions}, collection=name)
 
     def _update_mark(self, name: str, version: str, **changes: object) -> None:
         physical = physical_name(name, version)
-        mark = read_mark(self._connection.info(physical).config.metadata, name)
-        self._set(physical, {VERSION_KEY: asdict(mark) | changes})
-
-    def _set(self, physical: str, metadata: dict[str, object]) -> None:
-        self._call(lambda: self._connection.client.update_collection(physical, metadata=metadata), physical)
-
-    def _call(self, request: Callable[[], object], physical: str) -> object:
-        return self._connection.call(request, collection=physical)
+        mark = read_mark(self._connection.info(physical).metadata, name)
+        self._connection.merge_metadata(physical, {VERSION_KEY: asdict(mark) | changes})
 
 
 class _Hold:
