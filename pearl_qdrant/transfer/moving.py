@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import logging
 import random
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pearl_qdrant.errors import (
@@ -47,10 +44,6 @@ MOVE_WAIT_S = 10.0
 
 _HEALING = (StoreUnavailableError, ShardUnavailableError, StoreFullError)
 """After these errors the same call goes on where it ended."""
-
-_WORK_PREFIX = ".pull-"
-_STALE_S = 86_400.0
-"""An older folder was left by a pull that died; a download of a day would be one of terabytes."""
 
 Way = Literal["auto", "snapshot", "stream"]
 """How a collection is pulled: as its finished shard, as points with their vectors, or the first where it can."""
@@ -257,8 +250,7 @@ class _Transfer:
         """Make a hidden version of an embedded store from the shard of a server."""
         from pearl_qdrant.store.edge.content import IndexState
         from pearl_qdrant.store.edge.shard import edge_errors
-        from pearl_qdrant.store.edge.snapshots import make_from_snapshot
-        from pearl_qdrant.store.server.snapshots import download_shard, only_shard
+        from pearl_qdrant.store.server.snapshots import download_shard
 
         source, target = cast("ServerCollection", opened), cast("EdgeStore", self.target)
         status = source.status()
@@ -266,24 +258,14 @@ class _Transfer:
             raise _NoSnapshotError("its graph is not built")
         changed = {"has_plain_payloads": True, "checkpoints": (), "state": "loading"}
         manifest = source.manifest.model_copy(update=changed)
-        mark = VersionMark(version, self.name, "pull")
-        with edge_errors(self.name, "creating it"):
-            store = Path(target.location)
-            store.mkdir(parents=True, exist_ok=True)
-            _remove_stale(store)
-            work = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=store))
         try:
-            with edge_errors(self.name, "creating it"):
-                snapshot, folder = work / "shard.snapshot", work / "collection"
-                shard = only_shard(source.connection, source.physical)
-                download_shard(source.connection, source.physical, shard, snapshot)
-                folder.mkdir()
-                make_from_snapshot(folder, snapshot, manifest, IndexState(status.vectors), mark)
-                return target.versions.adopt(folder, self.name, version)
+            with edge_errors(self.name, "creating it"), target.temporary_folder() as work:
+                snapshot = work / "shard.snapshot"
+                download_shard(source.connection, source.physical, snapshot)
+                mark = VersionMark(version, self.name, "pull")
+                return target.versions.adopt(snapshot, manifest, IndexState(status.vectors), mark)
         except StoreRejectedError as error:
             raise _NoSnapshotError(str(error)) from error
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
 
     def _finish(
         self, source: Collection, target: Collection, manifest: Manifest, version: str, names: int, sample: NameSample
@@ -327,14 +309,6 @@ class _Transfer:
 def _begun(manifest: Manifest) -> Manifest:
     """The manifest of a version whose names are on their way."""
     return manifest.model_copy(update={"state": "loading", "checkpoints": (), "names": 0, "entities": 0})
-
-
-def _remove_stale(store: Path) -> None:
-    """Remove folders that pulls left when they died."""
-    for path in store.glob(f"{_WORK_PREFIX}*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_S:
-                shutil.rmtree(path, ignore_errors=True)
 
 
 def prune_collection(name: str, *, store: StoreLike = None) -> int:

@@ -160,10 +160,7 @@ def rollback_collection(
     """Make the version before the current one current again; arguments and errors as for `reencode_collection`.
 
     Names that were added or deleted since are brought to it first, encoded with its model. A second rollback goes back
-    to the version that this one left.
-
-    Raises:
-        OptionError: If there is no version before the current one.
+    to the version that this one left. OptionError if there is no version before the current one.
     """
     with use_store(store, wait_s=wait_s) as opened:
         versions = opened.versions.list(name)
@@ -275,11 +272,7 @@ class _Reencoding:
         return before
 
     def _check_sample(self, target: Collection) -> float:
-        """Search a sample of names by their own vectors.
-
-        Raises:
-            StoreError: If too few are found.
-        """
+        """Search a sample of names by their own vectors; StoreError if too few are found."""
         sample = NameSample(random.Random(0), SAMPLE)
         for rows in target.scroll_rows():
             sample.take(rows)

@@ -41,20 +41,15 @@ _EXIT_S = 60.0  # a child flushes before it exits
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The job of a child.
+    """The job of a child: what it does to which shard, with how many links and candidates of the graph.
 
     Attributes:
-        task: "load" or "finalize".
-        collection: Name, for errors.
-        shard: Folder of the shard.
-        dim: Width of the vectors.
         threshold_kb: Size in KB of vectors from which a segment is compacted, or gets a graph.
         quantization: How segments with a graph keep their vectors.
         has_graph: Whether compacted segments already have a graph, so that new ones need it too.
-        graph_m, graph_ef_construct: Links of the graph, and candidates while it is built.
         small_points: Beyond this many points a load drops the payload indexes until the graph is built.
-        compact_points: Points at which a growing segment with payload indexes is compacted.
-        compact_unindexed_points: Points at which a growing segment without payload indexes is compacted.
+        compact_points, compact_unindexed_points: Points at which a growing segment is compacted, with and without
+            payload indexes.
     """
 
     task: Literal["load", "finalize"]
@@ -104,6 +99,8 @@ class EdgeProcess:
                 env=environment,
             )
         except OSError as error:  # also if the disk is full: then there is no folder for temporary files
+            if hasattr(self, "_stderr"):
+                self._stderr.close()
             failed = f"Cannot start the process that writes collection '{job.collection}'"
             raise resource_error(error, failed) or StoreError(
                 f"{failed} ({error}). Free some space, or point TMPDIR to another disk."

@@ -34,23 +34,25 @@ from pearl_qdrant.store.schema import DENSE, INDEXED_FIELDS, Checkpoint, Manifes
 from pearl_qdrant.store.search import SearchEngine
 
 _PAGE_POINTS = 1000  # points in one scroll
-_MAX_VALUES = 1000  # values in one condition of a filter, or points in one delete: other threads wait meanwhile
 
 
 class EdgeCollection(Collection):
     """One open collection; see `protocol.Collection`. Thread-safe: threads use the engine one after the other."""
 
+    _page_size = _PAGE_POINTS
+    _max_values = 1000  # other threads wait meanwhile
+
     def __init__(self, folder: CollectionFolder | CollectionView) -> None:
         self._folder_open: CollectionFolder | CollectionView | None = folder
-        self._name = folder.name
+        self.name = folder.name
 
     def __repr__(self) -> str:
-        return f"EdgeCollection({self._name!r})"
+        return f"EdgeCollection({self.name!r})"
 
     @property
     def _folder(self) -> CollectionFolder | CollectionView:
         if self._folder_open is None:
-            raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
+            raise StoreClosedError(f"Collection '{self.name}' was closed. Open it again.")
         self._folder_open.guard.check()
         return self._folder_open
 
@@ -62,16 +64,6 @@ class EdgeCollection(Collection):
         """
         folder = self._folder
         return folder.refuse(doing) if isinstance(folder, CollectionView) else folder
-
-    @property
-    def name(self) -> str:
-        """The collection's name."""
-        return self._name
-
-    @property
-    def is_remote(self) -> bool:
-        """False: the engine runs in this process."""
-        return False
 
     @property
     def manifest(self) -> Manifest:
@@ -147,13 +139,13 @@ class EdgeCollection(Collection):
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Build the graph in a child process; see `protocol.Collection.finalize`.
 
-        Edge does not report its progress, so `on_progress` is called at the beginning and at the end. The collection
-        cannot be searched while the graph is built. If the child is killed, nothing is lost.
+        Edge does not report its progress. The collection cannot be searched meanwhile. If the child is killed, nothing
+        is lost.
         """
         folder = self._writable("finalizing it")
         with folder.editing(), folder.shard("finalizing it") as shard:
             n_vectors = edge_shard.count_vectors(shard)
-            is_small = self._needs_no_graph(n_vectors)
+            is_small = edge_shard.needs_no_graph(n_vectors, folder.manifest.dim)
             if is_small and not edge_shard.has_indexes(shard):
                 folder.record_change()
                 edge_shard.create_indexes(shard)
@@ -170,7 +162,7 @@ class EdgeCollection(Collection):
         needed = used + edge_shard.MIN_FREE_BYTES
         edge_shard.check_space(folder.path, folder.name, needed, doing="building its graph")
         with folder.hand_over("being finalized"):
-            job = folder.finalize_job()
+            job = folder.job("finalize")
             child = EdgeProcess(job)
             try:
                 answer = child.receive_answer()
@@ -198,30 +190,15 @@ class EdgeCollection(Collection):
             vectors=n_vectors,
             indexed_vectors=indexed,
             segments=info.segments_count,
-            is_finalized=has_indexes and self._needs_no_graph(n_vectors - indexed),
+            is_finalized=has_indexes and edge_shard.needs_no_graph(n_vectors - indexed, folder.manifest.dim),
             payload_indexes=tuple(name for name in INDEXED_FIELDS if name in info.payload_schema),
         )
 
     def close(self) -> None:
-        """Close this handle. The last one in this process unlocks the collection. Closing twice is not an error.
-
-        In a forked process this closes nothing that the first process has open.
-        """
+        """Close this handle; the last one in this process unlocks the collection. A forked process closes nothing."""
         folder, self._folder_open = self._folder_open, None
         if folder is not None:
             folder.release()
-
-    def _needs_no_graph(self, n_vectors: int) -> bool:
-        """Whether this many vectors are searched exactly, without a graph."""
-        return edge_shard.needs_no_graph(n_vectors, self.manifest.dim)
-
-    @property
-    def _page_size(self) -> int:
-        return _PAGE_POINTS
-
-    @property
-    def _max_values(self) -> int:
-        return _MAX_VALUES
 
     def _check_open(self) -> None:
         _ = self._folder  # raises if it is closed
@@ -315,4 +292,4 @@ class EdgeCollection(Collection):
     def _reader(self) -> Callable[[Mapping[str, Any] | None], NamePoint]:
         """How payloads are read, decided once for many points."""
         read = read_payload if self._folder.manifest.has_plain_payloads else read_record
-        return partial(read, collection=self._name)
+        return partial(read, collection=self.name)

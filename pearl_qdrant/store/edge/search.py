@@ -68,16 +68,9 @@ def run_queries(
     query_filter: Filter | None,
     is_narrow: bool = False,
 ) -> Sequence[Sequence[EnginePoint]]:
-    """Run queries by dense vector or by n-grams, in one call of the engine.
+    """Run q queries by dense vector or by n-grams under a filter, in one call of the engine.
 
-    Args:
-        folder: The open collection.
-        queries: q queries.
-        query_filter: Only points that pass it are found.
-        is_narrow: Whether it passes less than `NARROW_SHARE` of the points.
-
-    Returns:
-        q lists; payloads are records (`edge.points`).
+    `is_narrow` is whether the filter passes less than `NARROW_SHARE` of the points. Payloads are records (`points.py`).
     """
     dense_params = _make_dense_params(folder, query_filter, is_narrow)
     fields = payload_fields(folder.manifest)

@@ -50,11 +50,7 @@ class Limits(msgspec.Struct, frozen=True):
         return min((limit for limit in (self.query, self.values) if limit is not None), default=None)
 
     def check_query(self, limit: int, collection: str) -> None:
-        """Refuse a query for more points than the server allows.
-
-        Raises:
-            StoreRejectedError: If a query may not request this many points.
-        """
+        """Raise StoreRejectedError if a query may not request this many points."""
         if self.query is not None and limit > self.query:
             raise StoreRejectedError(
                 f"The server's strict mode allows {self.query} points a query in collection '{collection}' "

@@ -20,7 +20,7 @@ from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
-from pearl_qdrant.store.server.answers import CollectionInfo, at_most
+from pearl_qdrant.store.server.answers import CollectionInfo, Limits, at_most
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import confirm_write, find_current, physical_name
 from pearl_qdrant.store.server.indexing import Indexing
@@ -46,7 +46,15 @@ _MAX_VALUES = 512  # values in one condition of a filter
 
 
 class ServerCollection(Collection):
-    """One open collection on a server; see `protocol.Collection`. Many threads may search at the same time."""
+    """One open collection on a server; see `protocol.Collection`. Many threads may search at the same time.
+
+    Attributes:
+        connection: Of its requests.
+        physical: The server's own name of this version.
+        version: Which version it is of those behind its name; the empty text is the collection that a load makes.
+    """
+
+    is_remote = True
 
     def __init__(
         self,
@@ -78,30 +86,20 @@ class ServerCollection(Collection):
             raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
         if LEXICAL not in (info.config.params.sparse_vectors or {}):
             raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
-        self._connection = connection
-        self._name = name
-        self._version = version
-        self._physical = physical_name(name, version)
+        self.connection = connection
+        self.name = name
+        self.version = version
+        self.physical = physical_name(name, version)
         self._is_hidden = is_hidden
         self._seen_at = time.monotonic()
         self._is_outdated = False
         self._manifest = manifest
-        self._limits = info.limits
+        self._keep_to(info.limits)
         self._indexing = indexing
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"ServerCollection({self._connection.location!r}, {self._name!r})"
-
-    @property
-    def name(self) -> str:
-        """The collection's name."""
-        return self._name
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a search mostly waits for the server."""
-        return True
+        return f"ServerCollection({self.connection.location!r}, {self.name!r})"
 
     @property
     def manifest(self) -> Manifest:
@@ -109,39 +107,31 @@ class ServerCollection(Collection):
         return self._manifest
 
     @property
-    def connection(self) -> Connection:
-        """The connection of its requests."""
-        return self._connection
-
-    @property
-    def physical(self) -> str:
-        """The server's own name of this version."""
-        return self._physical
-
-    @property
-    def version(self) -> str:
-        """Which version it is of those behind its name; the empty text is the collection that a load makes."""
-        return self._version
-
-    @property
     def is_outdated(self) -> bool:
         """Whether another version is current by now. The server is asked once in `_LOOK_S` seconds at most."""
         if not self._is_hidden and not self._is_outdated and time.monotonic() - self._seen_at > _LOOK_S:
             self._seen_at = time.monotonic()
             with suppress(StoreError):
-                self._is_outdated = find_current(self._connection, self._name)[0] != self._version
+                self._is_outdated = find_current(self.connection, self.name)[0] != self.version
         return self._is_outdated
 
     def _confirm(self) -> None:
         """Return when what was written counts; see `confirm_write`."""
         if not self._is_hidden:
-            confirm_write(self._connection, self._name, self._version)
+            confirm_write(self.connection, self.name, self.version)
 
     def read_manifest(self) -> Manifest:
         """Read the manifest as it is on the server now."""
         info = self._info()
-        self._manifest, self._limits = parse_manifest(info.metadata, self._name), info.limits
+        self._manifest = parse_manifest(info.metadata, self.name)
+        self._keep_to(info.limits)
         return self._manifest
+
+    def _keep_to(self, limits: Limits) -> None:
+        """Keep to limits of strict mode."""
+        self._limits = limits
+        self._page_size = at_most(_PAGE_POINTS, limits.query)
+        self._max_values = at_most(_MAX_VALUES, limits.values)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest in one request; other metadata stays, checkpoints included."""
@@ -159,34 +149,34 @@ class ServerCollection(Collection):
 
     def _merge_metadata(self, metadata: dict[str, object]) -> None:
         self._check_open()
-        self._connection.merge_metadata(self._physical, metadata)
+        self.connection.merge_metadata(self.physical, metadata)
 
     def _info(self) -> CollectionInfo:
         self._check_open()
-        return self._connection.info(self._physical)
+        return self.connection.info(self.physical)
 
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
         self._check_open()
-        return ServerLedger(self._connection, self._name, self._physical).read_lines()
+        return ServerLedger(self.connection, self.name, self.physical).read_lines()
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
         self._check_open()
-        ServerLedger(self._connection, self._name, self._physical).append_lines(lines)
+        ServerLedger(self.connection, self.name, self.physical).append_lines(lines)
 
     def writer(self) -> ServerWriter:
         """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""
         self._check_open()
-        server_indexing.ensure_payload_indexes(self._connection, self._physical)
-        server_indexing.begin_load(self._connection, self._physical)
+        server_indexing.ensure_payload_indexes(self.connection, self.physical)
+        server_indexing.begin_load(self.connection, self.physical)
         dim = self._manifest.dim
-        return ServerWriter(self._connection, self._physical, self._limits, dim=dim, confirm=self._confirm)
+        return ServerWriter(self.connection, self.physical, self._limits, dim=dim, confirm=self._confirm)
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write a few points; search finds them when this returns."""
         self._check_open()
-        uploader = Uploader(self._connection, self._physical, self._limits)
+        uploader = Uploader(self.connection, self.physical, self._limits)
         for batch in uploader.batches(check_points(points, vectors, encodable, dim=self._manifest.dim)):
             uploader.send(batch)
         self._confirm()
@@ -194,7 +184,7 @@ class ServerCollection(Collection):
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points."""
         self._check_open()
-        Uploader(self._connection, self._physical, self._limits).replace_payloads(points)
+        Uploader(self.connection, self.physical, self._limits).replace_payloads(points)
         self._confirm()
 
     def count_entities(self) -> int:
@@ -208,11 +198,11 @@ class ServerCollection(Collection):
             StoreError: If the server reports a failure, or makes no progress for `Indexing.stall_s`.
         """
         self._check_open()
-        server_indexing.ensure_payload_indexes(self._connection, self._physical)
-        server_indexing.end_load(self._connection, self._physical)
+        server_indexing.ensure_payload_indexes(self.connection, self.physical)
+        server_indexing.end_load(self.connection, self.physical)
         server_indexing.wait_until_built(
-            self._connection,
-            self._physical,
+            self.connection,
+            self.physical,
             self._indexing,
             n_vectors=self._count_vectors(DENSE),
             n_sparse=self._count_vectors(LEXICAL),
@@ -237,26 +227,18 @@ class ServerCollection(Collection):
         """Refuse further use; no resource is held."""
         self._closed = True
 
-    @property
-    def _page_size(self) -> int:
-        return at_most(_PAGE_POINTS, self._limits.query)
-
-    @property
-    def _max_values(self) -> int:
-        return at_most(_MAX_VALUES, self._limits.values)
-
     def _check_open(self) -> None:
-        self._connection.guard.check()
+        self.connection.guard.check()
         if self._closed:
-            raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
+            raise StoreClosedError(f"Collection '{self.name}' was closed. Open it again.")
 
     def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
-        self._limits.check_query(n_wanted, self._name)
+        self._limits.check_query(n_wanted, self.name)
         return SearchEngine(
             run=partial(
                 run_queries,
-                self._connection,
-                self._physical,
+                self.connection,
+                self.physical,
                 query_filter=to_filter(point_filter),
                 quantization=self._manifest.quantization,
                 limits=self._limits,
@@ -266,31 +248,31 @@ class ServerCollection(Collection):
             max_points=self._limits.query,
             max_ids=self._limits.ids,
             batch_mentions=_BATCH_MENTIONS,
-            map_batches=self._connection.map,
+            map_batches=self.connection.map,
             is_remote=True,
         )
 
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
         self._check_open()
-        for rows in scroll(self._connection, self._physical, page=page, query_filter=to_filter(point_filter)):
+        for rows in scroll(self.connection, self.physical, page=page, query_filter=to_filter(point_filter)):
             yield from (self._read(row.payload) for row in rows)
 
     def scroll_rows(self) -> Iterator[NameRows]:
         """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         self._check_open()
         page = at_most(_ROWS, self._limits.query)
-        for rows in scroll(self._connection, self._physical, page=page, with_vectors=True):
+        for rows in scroll(self.connection, self.physical, page=page, with_vectors=True):
             points, vectors = [self._read(row.payload) for row in rows], ((row.vector or {}).get(DENSE) for row in rows)
             yield pack_rows(points, vectors, dim=self._manifest.dim)
 
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
         self._check_open()
-        rows = retrieve(self._connection, self._physical, ids)
+        rows = retrieve(self.connection, self.physical, ids)
         return {str(row.id): self._read(row.payload) for row in rows}
 
     def _retrieve_vectors(self, ids: list[str]) -> dict[str, list[float]]:
         self._check_open()
-        rows = retrieve(self._connection, self._physical, ids, dim=self._manifest.dim)
+        rows = retrieve(self.connection, self.physical, ids, dim=self._manifest.dim)
         return {str(row.id): row.vector[DENSE] for row in rows if row.vector and DENSE in row.vector}
 
     def _count(self, point_filter: PointFilter | None) -> int:
@@ -326,13 +308,13 @@ class ServerCollection(Collection):
         self._ask(object, "/points/delete?wait=true", selector)
 
     def _read(self, payload: msgspec.Raw) -> NamePoint:
-        return NamePoint.from_json(payload, self._name)
+        return NamePoint.from_json(payload, self.name)
 
     def _ask(self, kind: type[T], path: str, body: Mapping[str, object]) -> T:
         """Post a request to the collection."""
         self._check_open()
         path = "/collections/{name}" + path
-        return self._connection.ask(kind, "POST", path, body, name=self._physical, collection=self._name)
+        return self.connection.ask(kind, "POST", path, body, name=self.physical, collection=self.name)
 
 
 class _Count(msgspec.Struct):

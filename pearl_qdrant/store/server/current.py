@@ -64,10 +64,7 @@ def read_mark(metadata: Mapping[str, Any], name: str) -> VersionMark:
 def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> tuple[str, CollectionInfo]:
     """Find the current version of a collection; one request, or two where metadata names it.
 
-    Args:
-        connection: To the server.
-        name: The collection.
-        gap_s: How long to look again where there are versions of it, but none is current.
+    Where there are versions of it, but none is current, it looks again for `gap_s` seconds.
 
     Returns:
         Its id, and what the server says of it.
@@ -139,7 +136,7 @@ def _get(connection: Connection, name: str, version: str) -> CollectionInfo:
 
 
 def confirm_write(connection: Connection, name: str, version: str) -> None:
-    """Return when a write to a version is sure to count; waits while the collection is moved.
+    """Return when a write to a version is sure to count; waits while it is moved.
 
     Raises:
         CollectionMovedError: If another version is current now.

@@ -28,12 +28,7 @@ _FINISHED_POLLS = 2
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """How `finalize` waits for the graph.
-
-    Attributes:
-        poll_s: Seconds between two polls.
-        stall_s: Give up after this many seconds without a change.
-    """
+    """How `finalize` waits for the graph: seconds between two polls, and without a change until it gives up."""
 
     poll_s: float = 0.5
     stall_s: float = 1800.0
@@ -121,16 +116,9 @@ def wait_until_built(
     dim: int,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Wait until the graph is built.
+    """Wait until the graph is built; `on_progress` is called at each look with (vectors indexed, all dense vectors).
 
-    Args:
-        connection: To the server.
-        name: The server's name of the collection.
-        indexing: How to wait.
-        n_vectors, n_sparse: Dense and sparse vectors. They are counted once, by the caller: an exact count takes
-            a server time that its graph needs.
-        dim: Width of the dense ones.
-        on_progress: Called at each look with (vectors indexed, all dense vectors).
+    Dense and sparse vectors are counted once, by the caller: an exact count takes a server time that its graph needs.
 
     Raises:
         StoreError: If nothing changes for `indexing.stall_s`.

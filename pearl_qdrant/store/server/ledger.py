@@ -35,13 +35,7 @@ _PAGE_POINTS = 16  # points in one scroll: 16 MB at most
 
 @dataclass(frozen=True, slots=True)
 class ServerLedger:
-    """The ledger of one collection.
-
-    Attributes:
-        connection: Its server.
-        collection: Name of the collection.
-        like: The server's name of the version behind it, whose replicas the ledger gets; by default the same.
-    """
+    """The ledger of one collection; it gets the replicas of `like`, the server's name of a version of it."""
 
     connection: Connection
     collection: str

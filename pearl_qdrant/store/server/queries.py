@@ -68,14 +68,6 @@ def run_queries(
 ) -> Sequence[Sequence[EnginePoint]]:
     """Run q queries by dense vector or by n-grams, in one request, or in several if strict mode requires it.
 
-    Args:
-        connection: To the server.
-        collection: Name of the collection.
-        queries: q queries.
-        query_filter: Only points that pass it are found.
-        quantization: How the collection keeps its vectors.
-        limits: Limits of strict mode.
-
     Returns:
         q lists.
 
@@ -134,11 +126,7 @@ def scroll(
 def retrieve(connection: Connection, collection: str, ids: Sequence[str], *, dim: int | None = None) -> list[Row]:
     """Request points by their ids, in one request; missing ones are left out.
 
-    Args:
-        connection: To the server.
-        collection: Name of the collection.
-        ids: Ids of the points.
-        dim: Width of the dense vectors that are requested in place of payloads; None: payloads.
+    With `dim`, their dense vectors of that width take the place of payloads.
     """
     wanted = {"with_payload": True, "with_vector": False} if dim is None else {"with_vector": [DENSE]}
     body = {"ids": [*ids], "with_payload": False} | wanted

@@ -19,7 +19,7 @@ _PACKING_S = 3600.0
 """How long a server may take to pack a shard."""
 
 
-def only_shard(connection: Connection, physical: str) -> int:
+def _only_shard(connection: Connection, physical: str) -> int:
     """Return the id of a collection's only shard.
 
     Raises:
@@ -69,14 +69,15 @@ def _rejected_if_alive(connection: Connection, physical: str) -> Iterator[None]:
         raise StoreRejectedError(f"the server fails at snapshots, and at nothing else ({error.last})") from error
 
 
-def download_shard(connection: Connection, physical: str, shard: int, target: Path) -> None:
-    """Let the server make a snapshot of a shard, download it, compare its checksum, and delete it there.
+def download_shard(connection: Connection, physical: str, target: Path) -> None:
+    """Download the snapshot that the server makes of a collection's only shard, and compare its checksum.
 
     Raises:
         StoreRejectedError: If the server refuses, or fails at this alone; or if what arrived is not what it made.
         StoreError: If it does not answer after all retries.
         OSError: If the file cannot be written.
     """
+    shard = _only_shard(connection, physical)
     path = f"/collections/{quote(physical, safe='')}/shards/{shard}/snapshots"
     with _rejected_if_alive(connection, physical):
         made = connection.ask(_Snapshot, "POST", path, collection=physical, timeout_s=_PACKING_S)

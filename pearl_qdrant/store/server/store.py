@@ -138,17 +138,7 @@ class ServerStore:
         *,
         metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a collection under the server's own name for it, with its payload indexes.
-
-        Args:
-            name: The server's name, which differs from the manifest's for a version.
-            manifest: As for `create`.
-            placement: As for `create`.
-            metadata: More metadata of it.
-
-        Raises:
-            CollectionExistsError: If a collection of that name exists.
-        """
+        """Create a collection under the server's own name for it, with more metadata; as `create`."""
         manifest = manifest.as_created()
         body = server_indexing.creation(manifest, placement or Placement())
         body["metadata"] = {MANIFEST_KEY: dump_manifest(manifest), **(metadata or {})}
