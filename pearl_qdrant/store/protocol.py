@@ -22,7 +22,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.rows import NameRows
+from pearl_qdrant.store.points import NameRows
 from pearl_qdrant.store.schema import FACET_FIELDS, LANGUAGE_FIELD, Checkpoint, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import (
     IsMatch,

@@ -6,6 +6,7 @@ ordered by point id, and where a tie reaches over the end of a result, more poin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -26,6 +27,8 @@ Edge holds the interpreter lock."""
 BATCH_MENTIONS = 8
 """Mentions of a hybrid search in one call of the embedded engine. Under a filter it holds the interpreter lock for up
 to 4 ms a mention, and other threads should not wait 50 ms. Batches of 16 link no more mentions a second."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _MAX_TIES = 1000  # points of one score that are ordered at the end of a result
 
@@ -213,14 +216,7 @@ def order_points(points: Sequence[EnginePoint]) -> tuple[list[EnginePoint], list
 
 def keep_valid(values: Iterable[str]) -> list[str]:
     """Keep the values that are valid Unicode: no point has another one, and it cannot be sent."""
-    valid = []
-    for value in values:
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            continue
-        valid.append(value)
-    return valid
+    return [value for value in values if _SURROGATE.search(value) is None]
 
 
 def chunks(values: Sequence[str], n: int) -> Iterable[list[str]]:

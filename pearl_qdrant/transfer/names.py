@@ -20,9 +20,8 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store.points import is_same_point, predicted_types
+from pearl_qdrant.store.points import NameRows, is_same_point, predicted_types
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.rows import NameRows
 from pearl_qdrant.store.schema import NamePoint
 
 WINDOW = 4096

@@ -28,8 +28,8 @@ from pearl_qdrant.store.edge.points import (
 from pearl_qdrant.store.edge.search import is_narrow, run_queries, to_filter
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
+from pearl_qdrant.store.points import NameRows, pack_rows
 from pearl_qdrant.store.protocol import Collection, PointFilter
-from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 

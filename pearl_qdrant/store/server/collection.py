@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
 from pearl_qdrant.store.graph import CollectionStatus, share_indexed
+from pearl_qdrant.store.points import NameRows, pack_rows
 from pearl_qdrant.store.protocol import Collection, PointFilter
-from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -93,13 +93,14 @@ class ServerLedger:
     def _payloads(self) -> Iterator[dict[str, Any]]:
         offset: str | int | None = None
         while True:
-            page = self._ask(_Page, "POST", "/points/scroll", {"limit": _PAGE_POINTS, "offset": offset})
+            request = {"limit": _PAGE_POINTS, "offset": offset, "with_payload": True}
+            page = self._ask(_Page, "POST", "/points/scroll", request)
             yield from (point.payload or {} for point in page.points)
             offset = page.next_page_offset
             if offset is None:
                 return
 
-    def _ask(self, kind: type[T], method: str, path: str = "", body: dict[str, object] | None = None) -> T:
+    def _ask(self, kind: type[T], method: str, path: str = "", body: Mapping[str, object] | None = None) -> T:
         return self.connection.ask(kind, method, "/collections/{name}" + path, body, name=self.name)
 
 

@@ -47,10 +47,7 @@ class ServerVersions:
     def list(self, name: str) -> list[Version]:
         """Return all versions of a collection, the current one first."""
         found = [version for one, version in map(split_name, self._connection.collections()) if one == name]
-        try:
-            current: str | None = find_current(self._connection, name, gap_s=0)[0] if found else None
-        except CollectionNotFoundError:
-            current = None
+        current = self._current(name) if found else None
         listed = []
         for version in found:
             info = self._connection.info(physical_name(name, version))
@@ -61,6 +58,13 @@ class ServerVersions:
             mark = replace(read_mark(info.metadata, name), id=version)
             listed.append(Version(mark, version == current, manifest))
         return sorted(listed, key=lambda one: (not one.is_current, one.id))
+
+    def _current(self, name: str) -> str | None:
+        """Id of the current version; None if there is none."""
+        try:
+            return find_current(self._connection, name, gap_s=0)[0]
+        except CollectionNotFoundError:
+            return None
 
     def create(
         self, manifest: Manifest, *, version: str, made_by: Maker, placement: Placement | None = None
@@ -112,10 +116,7 @@ class ServerVersions:
                 f"Qdrant at {self._connection.location} did not answer for too long while collection '{name}' was "
                 f"moved, so that its writers may not have waited. Run the same command again; it goes on."
             )
-        try:
-            before: str | None = find_current(self._connection, name, gap_s=0)[0]
-        except CollectionNotFoundError:
-            before = None
+        before = self._current(name)
         if before == version:
             return
         number = 1 + max(one.mark.number for one in self.list(name))
@@ -127,10 +128,7 @@ class ServerVersions:
 
     def delete(self, name: str, version: str) -> None:
         """Delete a version that is not current."""
-        try:
-            current: str | None = find_current(self._connection, name, gap_s=0)[0]
-        except CollectionNotFoundError:
-            current = None
+        current = self._current(name)
         if version == current:
             raise ValueError(f"version '{version}' of '{name}' is the current one")
         self._delete_physical(physical_name(name, version))
