@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
@@ -25,7 +26,7 @@ from pearl_qdrant.store.edge.points import (
     read_payload,
     read_record,
 )
-from pearl_qdrant.store.edge.search import is_narrow, run_queries, to_filter
+from pearl_qdrant.store.edge.search import make_run, to_filter
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.points import NameRows, pack_rows
@@ -205,44 +206,36 @@ class EdgeCollection(Collection):
 
     def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
         folder = self._folder
-        query_filter = to_filter(point_filter)
-        # The graph has extra links for types alone.
-        narrow = query_filter is not None and not point_filter.languages and is_narrow(folder, query_filter)
-        return SearchEngine(
-            run=partial(run_queries, folder, query_filter=query_filter, is_narrow=narrow),
-            read=self._reader(),
-            dim=folder.manifest.dim,
-        )
+        return SearchEngine(make_run(folder, point_filter), self._reader(), folder.manifest.dim)
 
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
-        read = self._reader()
-        for record in self._scroll_records(to_filter(point_filter), page):
-            yield read(record.payload)
-
-    def _scroll_records(self, scroll_filter: Filter | None, page: int) -> Iterator[Record]:
-        """Yield the records that pass, by id. Between pages, other threads may use the shard."""
-        offset = None
-        while True:
-            request = ScrollRequest(offset=offset, limit=page, filter=scroll_filter, with_payload=True)
-            with self._folder.shard("reading it") as shard:
-                records, offset = shard.scroll(request)
-            yield from records
-            if offset is None:
-                return
+        read, fields = self._reader(), payload_fields(self.manifest)
+        for records in self._pages(fields, page=page, scroll_filter=to_filter(point_filter)):
+            yield from (read(record.payload) for record in records)
 
     def scroll_rows(self) -> Iterator[NameRows]:
         """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
-        folder = self._folder
-        read = self._reader()
-        fields = payload_fields(folder.manifest)
-        offset = None
-        while True:
-            request = ScrollRequest(offset=offset, limit=_PAGE_POINTS, with_payload=fields, with_vector=[DENSE])
-            with folder.shard("reading it") as shard:
-                records, offset = shard.scroll(request)
+        read, fields, dim = self._reader(), payload_fields(self.manifest), self.manifest.dim
+        for records in self._pages(fields, with_vector=[DENSE]):
             points = [read(record.payload) for record in records]
             vectors = (cast("dict[str, list[float]]", record.vector or {}).get(DENSE) for record in records)
-            yield pack_rows(points, vectors, dim=folder.manifest.dim)
+            yield pack_rows(points, vectors, dim=dim)
+
+    def _pages(
+        self,
+        fields: list[str] | bool,
+        *,
+        page: int = _PAGE_POINTS,
+        scroll_filter: Filter | None = None,
+        with_vector: list[str] | bool = False,
+    ) -> Iterator[list[Record]]:
+        """Yield the records that pass, by id, with these fields. Between pages, other threads may use the shard."""
+        offset = None
+        while True:
+            request = ScrollRequest(offset, page, scroll_filter, fields, with_vector)
+            with self._folder.shard("reading it") as shard:
+                records, offset = shard.scroll(request)
+            yield records
             if offset is None:
                 return
 
@@ -269,7 +262,7 @@ class EdgeCollection(Collection):
                 hits = shard.facet(FacetRequest(field, limit=limit, exact=True))
                 return {str(hit.value): hit.count for hit in hits if hit.count}
         counts: Counter[str] = Counter()
-        for record in self._scroll_records(None, _PAGE_POINTS):
+        for record in chain.from_iterable(self._pages([field])):
             value = (record.payload or {}).get(field, [])
             counts.update({str(one) for one in (value if isinstance(value, list) else [value])})
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
