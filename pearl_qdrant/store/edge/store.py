@@ -134,11 +134,14 @@ class EdgeStore:
                 shutil.rmtree(shard)
                 version = mark or VersionMark(collection=name, is_complete=True)
                 write_content(temporary, manifest.as_created(), Content(files, version=version))
-                temporary.rename(path)
+                try:
+                    temporary.rename(path)
+                except OSError as error:
+                    if path.exists():  # another process has created it meanwhile
+                        raise CollectionExistsError(name) from error
+                    raise
                 sync_folder(self._path)
         except OSError as error:
-            if path.exists():  # another process has created it meanwhile
-                raise CollectionExistsError(name) from error
             raise self._create_error(name, error) from error
 
     @contextmanager
