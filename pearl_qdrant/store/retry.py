@@ -14,11 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import tenacity
+
 T = TypeVar("T")
 
 
 class GaveUpError(Exception):
-    """All tries failed: how many, in how many seconds, and the error of the last one."""
+    """All tries failed; the adapter turns this into `StoreUnavailableError`.
+
+    Attributes:
+        tries: Number of tries.
+        seconds: Time from the first try to the last failure.
+        last: The error of the last try.
+    """
 
     def __init__(self, *, tries: int, seconds: float, last: BaseException) -> None:
         super().__init__(f"gave up after {tries} tries in {seconds:.1f} s: {last}")
@@ -59,7 +67,7 @@ class RetryPolicy:
         """Make the policy of a load, which may outlive a restart of the server: wait this long for any failure."""
         return cls(budget_s=seconds, connect_budget_s=seconds)
 
-    def call(
+    def call(  # long: what tenacity asks, one small function for each
         self,
         request: Callable[[], T],
         is_transient: Callable[[BaseException], bool],
@@ -84,31 +92,64 @@ class RetryPolicy:
         Raises:
             GaveUpError: If the tries or the budget are used up, or `cancelled` was set.
         """
-        stopped, start, tries = cancelled or threading.Event(), time.monotonic(), 0
-        while True:
-            tries += 1
+        stopped, start = cancelled or threading.Event(), time.monotonic()
+        failed: list[GaveUpError] = []
+
+        def gave_up(state: tenacity.RetryCallState) -> GaveUpError:
+            return GaveUpError(tries=state.attempt_number, seconds=time.monotonic() - start, last=_failure(state))
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            error, tries = _failure(state), state.attempt_number
+            return 0.0 if tries == 1 and needs_no_wait(error) else self.wait_s(tries, retry_after(error))
+
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            budget = self.connect_budget_s if is_unreachable(_failure(state)) else self.budget_s
+            seconds = time.monotonic() - start + state.upcoming_sleep
+            return state.attempt_number == self.tries or stopped.is_set() or seconds > budget
+
+        def before_wait(state: tenacity.RetryCallState) -> None:
+            failed.append(gave_up(state))
+            on_wait(failed[0].last, failed[0].tries, failed[0].seconds)
+
+        def sleep(seconds: float) -> None:
+            error = failed.pop()
             try:
-                return request()
-            except Exception as error:
-                if not is_transient(error):
-                    raise
-                seconds = time.monotonic() - start
-                wait = 0.0 if tries == 1 and needs_no_wait(error) else self.wait_s(tries, retry_after(error))
-                budget = self.connect_budget_s if is_unreachable(error) else self.budget_s
-                is_over = tries == self.tries or stopped.is_set() or seconds + wait > budget
-                if not is_over:
-                    on_wait(error, tries, seconds)
-                    is_over = stopped.wait(wait)
-                if is_over:
-                    raise GaveUpError(tries=tries, seconds=seconds, last=error) from error
+                if stopped.wait(seconds):
+                    raise error from error.last
+            finally:
+                del error  # its frames would hold it, and with it the connection
+
+        def give_up(state: tenacity.RetryCallState) -> T:
+            raise gave_up(state) from _failure(state)
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_transient),
+            stop=is_over,
+            wait=wait,
+            before_sleep=before_wait,
+            sleep=sleep,
+            retry_error_callback=give_up,
+        )
+        return retrying(request)
 
     def wait_s(self, failures: int, requested: float | None) -> float:
-        """Compute the seconds to wait after `failures` in a row.
+        """Compute the seconds to wait after this many failures in a row.
 
         A wait that the server requests is a lower bound, so jitter is added to it. Our own wait is an upper bound, so
         jitter shortens it.
+
+        Args:
+            failures: Failures in a row, >= 1.
+            requested: Seconds that the server requests, or None.
         """
         if requested is not None:
             return min(max(requested, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)
         longest = min(self.max_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * self.rng.uniform(0.5, 1.0)
+
+
+def _failure(state: tenacity.RetryCallState) -> BaseException:
+    """The error of the try that has just failed."""
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None  # tenacity waits and gives up only after a failure
+    return error

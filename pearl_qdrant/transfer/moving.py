@@ -250,7 +250,7 @@ class _Transfer:
         """Make a hidden version of an embedded store from the shard of a server."""
         from pearl_qdrant.store.edge.content import IndexState
         from pearl_qdrant.store.edge.shard import edge_errors
-        from pearl_qdrant.store.server.snapshots import download_shard
+        from pearl_qdrant.store.server.snapshots import download_shard, only_shard
 
         source, target = cast("ServerCollection", opened), cast("EdgeStore", self.target)
         status = source.status()
@@ -261,7 +261,8 @@ class _Transfer:
         try:
             with edge_errors(self.name, "creating it"), target.temporary_folder() as work:
                 snapshot = work / "shard.snapshot"
-                download_shard(source.connection, source.physical, snapshot)
+                shard = only_shard(source.connection, source.physical)
+                download_shard(source.connection, source.physical, shard, snapshot)
                 mark = VersionMark(version, self.name, "pull")
                 return target.versions.adopt(snapshot, manifest, IndexState(status.vectors), mark)
         except StoreRejectedError as error:

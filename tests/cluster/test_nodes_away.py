@@ -73,7 +73,7 @@ def test_with_two_copies_a_load_goes_on(server: ServerStore, double: QdrantDoubl
     assert (12, "Dead") in states(double)
     assert {state for node, state in states(double) if node != 12} == {"Active"}
     state.away.clear()
-    double.cluster_state.look(NAME)
+    server.connection.client.collection_cluster_info(NAME)
     assert {state for _, state in states(double)} == {"Active"}
 
 

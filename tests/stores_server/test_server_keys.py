@@ -8,6 +8,7 @@ import traceback
 import httpx
 import pytest
 from double_fixtures import connect
+from qdrant_client.http.exceptions import ResponseHandlingException
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from server_cases import ANY, KEY, manifest_of
@@ -106,9 +107,9 @@ def test_tls_that_cannot_work_is_tried_once(double: QdrantDouble) -> None:
 
 def test_a_malformed_answer_is_not_retried() -> None:
     """Only errors that a later try may avoid are retried."""
-    from pearl_qdrant.store.server.errors import BadAnswerError, is_transient
+    from pearl_qdrant.store.server.errors import is_transient
 
-    assert is_transient(httpx.ReadTimeout(""))
-    assert is_transient(httpx.RemoteProtocolError("closed"))
-    assert not is_transient(BadAnswerError("no JSON"))
-    assert not is_transient(httpx.LocalProtocolError("bad header"))
+    assert is_transient(ResponseHandlingException(httpx.ReadTimeout("")))
+    assert is_transient(ResponseHandlingException(httpx.RemoteProtocolError("closed")))
+    assert not is_transient(ResponseHandlingException(ValueError("no JSON")))
+    assert not is_transient(ResponseHandlingException(httpx.LocalProtocolError("bad header")))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 from double_fixtures import QUICK, empty_double, running_double  # noqa: F401 (fixtures)
 from qdrant_double import QdrantDouble
@@ -57,16 +58,16 @@ def test_a_server_answers_as_the_embedded_store(server: ServerStore, base: Path,
 def test_an_alias_of_the_user_is_a_collection(server: ServerStore) -> None:
     """Whoever reads through an alias of their own finds the collection that it names."""
     create = {"create_alias": {"collection_name": "base", "alias_name": "production"}}
-    server.connection.ask(object, "POST", "/collections/aliases", {"actions": [create]})
+    httpx.post(f"{server.location}/collections/aliases", json={"actions": [create]}).raise_for_status()
     with EntityLinker.open("production", store=server.location) as linker:
         assert linker.link("w1 times").entity_id == "E0"
 
 
 def test_a_snapshot_may_be_restored_under_another_name(server: ServerStore, double: QdrantDouble) -> None:
     """A copy has the names and the model of the original, and can be written."""
-    server.connection.ask(object, "POST", "/collections/{name}/snapshots", name="base")
+    httpx.post(f"{server.location}/collections/base/snapshots").raise_for_status()
     (packed,) = double.snapshots.values()
-    server.connection.ask(object, "POST", "/collections/{name}/snapshots/upload", packed, name="copy")
+    httpx.post(f"{server.location}/collections/copy/snapshots/upload", content=packed).raise_for_status()
     with EntityLinker.open("copy", store=server.location) as linker:
         assert linker.link("w1 times").entity_id == "E0"
         linker.add([Entity("E9", "another name")])

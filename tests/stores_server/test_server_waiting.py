@@ -68,14 +68,14 @@ def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: p
         double.stop()
         waiting = threading.Thread(target=restart)
         waiting.start()
-        said = collection.connection._log_waiting
+        said = collection._connection._log_waiting
 
         def say(error: BaseException, tries: int, seconds: float) -> None:
             said(error, tries, seconds)
             if tries == 2:
                 refused.set()
 
-        collection.connection._log_waiting = say  # type: ignore[method-assign]
+        collection._connection._log_waiting = say  # type: ignore[method-assign]
         writer.write(*points(300, start=300))
         writer.flush()
         waiting.join()
@@ -97,7 +97,7 @@ def test_waiting_is_logged_at_once_and_then_every_half_minute(
     with caplog.at_level(logging.WARNING):
         for seconds in (0.0, 10.0, 20.0, 30.5, 40.0, 61.0):
             clock[0] = 1000.0 + seconds
-            collection.connection._log_waiting(ConnectionError("down"), 2, seconds)
+            collection._connection._log_waiting(ConnectionError("down"), 2, seconds)
     told = [record.getMessage() for record in caplog.records]
 
     assert [line.rpartition("waiting, ")[2] for line in told] == ["0 of 20 s", "30 of 20 s", "61 of 20 s"]

@@ -97,5 +97,5 @@ def test_a_version_that_somebody_deleted_on_a_server_is_said(
         with pytest.raises(CollectionNotFoundError, match=rf"names {hidden}, which is missing.*pearl_qdrant_current"):
             call()
 
-    server.connection.merge_metadata(NAME, {"pearl_qdrant_current": None})
+    server.connection.client.update_collection(NAME, metadata={"pearl_qdrant_current": None})
     assert server.open(NAME).count() == 20

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
-import msgspec
+from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.settings import TESTED_SERVER
 from pearl_qdrant.store.protocol import Check
 from pearl_qdrant.store.server.collection import MANIFEST_KEY
 from pearl_qdrant.store.server.connection import Connection, parse_release
+from pearl_qdrant.store.server.limits import Limits
 from pearl_qdrant.store.server.store import ServerStore
 
 MAX_COLLECTIONS = 50
@@ -25,14 +28,14 @@ def check_server(store: ServerStore) -> Iterator[Check]:
     Raises:
         StoreError: If it does not answer, or refuses the key.
     """
-    connection = store.connection
+    connection, client = store.connection, store.connection.client
     yield _version(connection.version())
     if len(connection.addresses) > 1:
         yield from map(partial(_address, connection), range(len(connection.addresses)))
     names = connection.collections()
     yield _key(connection)
-    cluster = _optional(connection, "/cluster")
-    is_cluster = cluster.get("status") == "enabled"
+    cluster = _optional(connection, client.cluster_status)
+    is_cluster = cluster is not None and getattr(cluster, "status", "") == "enabled"
     if is_cluster:
         yield _nodes(cluster)
     for name in names[:MAX_COLLECTIONS]:
@@ -42,11 +45,12 @@ def check_server(store: ServerStore) -> Iterator[Check]:
 
 
 def _version(server: str) -> Check:
-    """Check that the server is at most one minor version from the tested one; one too old was refused before."""
-    theirs, tested = parse_release(server), parse_release(TESTED_SERVER)
-    found = f"Qdrant {server} (tested with {TESTED_SERVER})"
-    if theirs[0] != tested[0] or abs(theirs[1] - tested[1]) > 1:
-        return Check("server", "note", f"{found}: they are more than one minor version apart")
+    """Check that server and client are at most one minor version apart; a server that is too old was refused before."""
+    ours = version("qdrant-client")
+    found = f"Qdrant {server}, qdrant-client {ours} (tested with Qdrant {TESTED_SERVER})"
+    theirs, client = parse_release(server), parse_release(ours)
+    if theirs[0] != client[0] or abs(theirs[1] - client[1]) > 1:
+        return Check("server", "note", f"{found}: they are more than one minor version apart. Update the older one.")
     return Check("server", "ok", found)
 
 
@@ -64,7 +68,7 @@ def _address(connection: Connection, number: int) -> Check:
 def _key(connection: Connection) -> Check:
     """Check whether the key may write: an empty change of aliases does nothing, but a read-only key may not do it."""
     try:
-        connection.ask(object, "POST", "/collections/aliases", {"actions": []})
+        connection.call(partial(connection.client.update_collection_aliases, []))
     except StoreError as error:
         if "403" in str(error) or "401" in str(error):
             return Check("key", "note", "may read, not write: enough to link, not to ingest, add or calibrate")
@@ -72,9 +76,10 @@ def _key(connection: Connection) -> Check:
     return Check("key", "ok", "may read and write")
 
 
-def _nodes(cluster: dict[str, Any]) -> Check:
+def _nodes(cluster: Any) -> Check:
     """Check that all nodes of a cluster answer."""
-    peers, failing = cluster.get("peers") or {}, cluster.get("message_send_failures") or {}
+    peers = getattr(cluster, "peers", None) or {}
+    failing = getattr(cluster, "message_send_failures", None) or {}
     if failing:
         away = ", ".join(sorted(map(str, failing)))
         return Check("nodes", "fail", f"{len(peers)} nodes; not reached: {away}. Start them again, or remove them.")
@@ -84,32 +89,35 @@ def _nodes(cluster: dict[str, Any]) -> Check:
 def _collection(connection: Connection, name: str, *, is_cluster: bool) -> Iterator[Check]:
     """Check strict mode and replicas of one collection."""
     info = connection.info(name)
-    if MANIFEST_KEY not in info.metadata:
+    if MANIFEST_KEY not in (info.config.metadata or {}):
         return
-    limits = {key: value for key, value in msgspec.structs.asdict(info.limits).items() if value is not None}
-    limits.pop("enabled", None)
+    limits = {key: value for key, value in asdict(Limits.of(info)).items() if value is not None}
     if limits:
         shown = ", ".join(f"{key} {value}" for key, value in limits.items())
         yield Check("strict mode", "note", f"{name}: requests keep to the limits of strict mode ({shown})")
-    placed = _optional(connection, "/collections/{name}/cluster", name) if is_cluster else {}
-    away = list(_replicas_away(placed))
+    if not is_cluster:
+        return
+    placed = _optional(connection, partial(connection.client.collection_cluster_info, name))
+    away = list(_replicas_away(placed)) if placed is not None else []
     if away:
         yield Check("replicas", "fail", f"{name}: {', '.join(away)}. Start the nodes again; the replicas then recover.")
-    elif placed:
+    elif placed is not None:
         yield Check("replicas", "ok", f"{name}: all active")
 
 
-def _replicas_away(placed: dict[str, Any]) -> Iterator[str]:
+def _replicas_away(placed: models.CollectionClusterInfo) -> Iterator[str]:
     """Describe the replicas that do not answer searches."""
-    for shard in (*placed.get("local_shards", ()), *placed.get("remote_shards", ())):
-        if shard["state"] != "Active":
-            where = f"node {shard['peer_id']}" if "peer_id" in shard else "this node"
-            yield f"shard {shard['shard_id']} on {where} is {shard['state']}"
+    for shard in placed.local_shards:
+        if shard.state != models.ReplicaState.ACTIVE:
+            yield f"shard {shard.shard_id} on this node is {shard.state.value}"
+    for remote in placed.remote_shards:
+        if remote.state != models.ReplicaState.ACTIVE:
+            yield f"shard {remote.shard_id} on node {remote.peer_id} is {remote.state.value}"
 
 
-def _optional(connection: Connection, path: str, name: str = "") -> dict[str, Any]:
-    """What an old server, or one asked with a read-only key, may refuse to say: nothing then."""
+def _optional(connection: Connection, request: Any) -> Any:
+    """Send a request that an old server, or a read-only key, may be refused; None if it is."""
     try:
-        return connection.ask(dict[str, Any], "GET", path, name=name)
+        return connection.call(request)
     except StoreError:
-        return {}
+        return None

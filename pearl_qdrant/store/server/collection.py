@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from pydantic import ValidationError
+from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
@@ -20,17 +21,15 @@ from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
-from pearl_qdrant.store.server.answers import CollectionInfo, Limits, at_most
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import confirm_write, find_current, physical_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import ServerLedger
+from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import check_points
-from pearl_qdrant.store.server.queries import ServerFilter, retrieve, run_queries, scroll, to_filter
+from pearl_qdrant.store.server.queries import retrieve, run_queries, scroll, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader
 from pearl_qdrant.store.versions import PLAIN
-
-T = TypeVar("T")
 
 MANIFEST_KEY = "pearl_qdrant"
 """Key of the manifest in the collection's metadata; other keys there are never changed."""
@@ -46,13 +45,7 @@ _MAX_VALUES = 512  # values in one condition of a filter
 
 
 class ServerCollection(Collection):
-    """One open collection on a server; see `protocol.Collection`. Many threads may search at the same time.
-
-    Attributes:
-        connection: Of its requests.
-        physical: The server's own name of this version.
-        version: Which version it is of those behind its name; the empty text is the collection that a load makes.
-    """
+    """One open collection on a server; see `protocol.Collection`. Many threads may search at the same time."""
 
     is_remote = True
 
@@ -60,8 +53,9 @@ class ServerCollection(Collection):
         self,
         connection: Connection,
         name: str,
-        info: CollectionInfo,
+        manifest: Manifest,
         *,
+        limits: Limits,
         indexing: Indexing,
         version: str = PLAIN,
         is_hidden: bool = False,
@@ -71,35 +65,27 @@ class ServerCollection(Collection):
         Args:
             connection: To the server.
             name: The collection.
-            info: What the server says of the version.
+            manifest: Its manifest.
+            limits: Limits of strict mode.
             indexing: How `finalize` waits.
             version: The version behind the name.
             is_hidden: Whether it is being built, so that no other process writes it or waits for it.
-
-        Raises:
-            ManifestError: If it was not made by pearl-qdrant.
         """
-        manifest = parse_manifest(info.metadata, name)
-        dense = info.config.params.dense.get(DENSE)
-        if dense is None or (dense.size, dense.distance) != (manifest.dim, "Cosine"):
-            found = f"{dense.size} dim, {dense.distance}" if dense else "none"
-            raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
-        if LEXICAL not in (info.config.params.sparse_vectors or {}):
-            raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
-        self.connection = connection
+        self._connection = connection
+        self._client = connection.client
         self.name = name
-        self.version = version
-        self.physical = physical_name(name, version)
+        self._version = version
+        self._physical = physical_name(name, version)
         self._is_hidden = is_hidden
         self._seen_at = time.monotonic()
         self._is_outdated = False
         self._manifest = manifest
-        self._keep_to(info.limits)
+        self._keep_to(limits)
         self._indexing = indexing
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"ServerCollection({self.connection.location!r}, {self.name!r})"
+        return f"ServerCollection({self._connection.location!r}, {self.name!r})"
 
     @property
     def manifest(self) -> Manifest:
@@ -107,35 +93,44 @@ class ServerCollection(Collection):
         return self._manifest
 
     @property
+    def connection(self) -> Connection:
+        """The connection of its requests."""
+        return self._connection
+
+    @property
+    def physical(self) -> str:
+        """The server's own name of this version."""
+        return self._physical
+
+    @property
+    def version(self) -> str:
+        """Which version it is of those behind its name; the empty text is the collection that a load makes."""
+        return self._version
+
+    @property
     def is_outdated(self) -> bool:
         """Whether another version is current by now. The server is asked once in `_LOOK_S` seconds at most."""
         if not self._is_hidden and not self._is_outdated and time.monotonic() - self._seen_at > _LOOK_S:
             self._seen_at = time.monotonic()
             with suppress(StoreError):
-                self._is_outdated = find_current(self.connection, self.name)[0] != self.version
+                self._is_outdated = find_current(self._connection, self.name)[0] != self._version
         return self._is_outdated
 
     def _confirm(self) -> None:
         """Return when what was written counts; see `confirm_write`."""
         if not self._is_hidden:
-            confirm_write(self.connection, self.name, self.version)
+            confirm_write(self._connection, self.name, self._version)
 
     def read_manifest(self) -> Manifest:
         """Read the manifest as it is on the server now."""
         info = self._info()
-        self._manifest = parse_manifest(info.metadata, self.name)
-        self._keep_to(info.limits)
+        self._manifest = parse_manifest(info.config.metadata, self.name)
+        self._keep_to(Limits.of(info))
         return self._manifest
-
-    def _keep_to(self, limits: Limits) -> None:
-        """Keep to limits of strict mode."""
-        self._limits = limits
-        self._page_size = at_most(_PAGE_POINTS, limits.query)
-        self._max_values = at_most(_MAX_VALUES, limits.values)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest in one request; other metadata stays, checkpoints included."""
-        self._merge_metadata({MANIFEST_KEY: dump_manifest(manifest)})
+        self._merge_metadata({MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})})
         self._confirm()
         self._manifest = manifest
 
@@ -148,35 +143,34 @@ class ServerCollection(Collection):
         self._merge_metadata({_checkpoint_key(input_name): None})
 
     def _merge_metadata(self, metadata: dict[str, object]) -> None:
-        self._check_open()
-        self.connection.merge_metadata(self.physical, metadata)
+        self._call(lambda: self._client.update_collection(self._physical, metadata=metadata))
 
-    def _info(self) -> CollectionInfo:
-        self._check_open()
-        return self.connection.info(self.physical)
+    def _info(self) -> models.CollectionInfo:
+        info: models.CollectionInfo = self._call(lambda: self._client.get_collection(self._physical))
+        return info
 
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
         self._check_open()
-        return ServerLedger(self.connection, self.name, self.physical).read_lines()
+        return ServerLedger(self._connection, self.name, self._physical).read_lines()
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
         self._check_open()
-        ServerLedger(self.connection, self.name, self.physical).append_lines(lines)
+        ServerLedger(self._connection, self.name, self._physical).append_lines(lines)
 
     def writer(self) -> ServerWriter:
         """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""
         self._check_open()
-        server_indexing.ensure_payload_indexes(self.connection, self.physical)
-        server_indexing.begin_load(self.connection, self.physical)
+        server_indexing.ensure_payload_indexes(self._connection, self._physical)
+        server_indexing.begin_load(self._connection, self._physical)
         dim = self._manifest.dim
-        return ServerWriter(self.connection, self.physical, self._limits, dim=dim, confirm=self._confirm)
+        return ServerWriter(self._connection, self._physical, self._limits, dim=dim, confirm=self._confirm)
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         """Write a few points; search finds them when this returns."""
         self._check_open()
-        uploader = Uploader(self.connection, self.physical, self._limits)
+        uploader = Uploader(self._connection, self._physical, self._limits)
         for batch in uploader.batches(check_points(points, vectors, encodable, dim=self._manifest.dim)):
             uploader.send(batch)
         self._confirm()
@@ -184,12 +178,13 @@ class ServerCollection(Collection):
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of stored points."""
         self._check_open()
-        Uploader(self.connection, self.physical, self._limits).replace_payloads(points)
+        Uploader(self._connection, self._physical, self._limits).replace_payloads(points)
         self._confirm()
 
     def count_entities(self) -> int:
         """Return the exact number of points that carry a canonical name."""
-        return self._count_filtered({"must": [{"key": "is_canonical", "match": {"value": True}}]})
+        canonical = models.FieldCondition(key="is_canonical", match=models.MatchValue(value=True))
+        return self._count_filtered(models.Filter(must=[canonical]))
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Switch indexing on and wait until the server has built the graph.
@@ -198,11 +193,11 @@ class ServerCollection(Collection):
             StoreError: If the server reports a failure, or makes no progress for `Indexing.stall_s`.
         """
         self._check_open()
-        server_indexing.ensure_payload_indexes(self.connection, self.physical)
-        server_indexing.end_load(self.connection, self.physical)
+        server_indexing.ensure_payload_indexes(self._connection, self._physical)
+        server_indexing.end_load(self._connection, self._physical)
         server_indexing.wait_until_built(
-            self.connection,
-            self.physical,
+            self._connection,
+            self._physical,
             self._indexing,
             n_vectors=self._count_vectors(DENSE),
             n_sparse=self._count_vectors(LEXICAL),
@@ -227,8 +222,14 @@ class ServerCollection(Collection):
         """Refuse further use; no resource is held."""
         self._closed = True
 
+    def _keep_to(self, limits: Limits) -> None:
+        """Keep to limits of strict mode."""
+        self._limits = limits
+        self._page_size = at_most(_PAGE_POINTS, limits.query)
+        self._max_values = at_most(_MAX_VALUES, limits.values)
+
     def _check_open(self) -> None:
-        self.connection.guard.check()
+        self._connection.guard.check()
         if self._closed:
             raise StoreClosedError(f"Collection '{self.name}' was closed. Open it again.")
 
@@ -237,8 +238,8 @@ class ServerCollection(Collection):
         return SearchEngine(
             run=partial(
                 run_queries,
-                self.connection,
-                self.physical,
+                self._connection,
+                self._physical,
                 query_filter=to_filter(point_filter),
                 quantization=self._manifest.quantization,
                 limits=self._limits,
@@ -248,47 +249,48 @@ class ServerCollection(Collection):
             max_points=self._limits.query,
             max_ids=self._limits.ids,
             batch_mentions=_BATCH_MENTIONS,
-            map_batches=self.connection.map,
+            map_batches=self._connection.map,
             is_remote=True,
         )
 
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
         self._check_open()
-        for rows in scroll(self.connection, self.physical, page=page, query_filter=to_filter(point_filter)):
+        for rows in scroll(self._connection, self._physical, page=page, query_filter=to_filter(point_filter)):
             yield from (self._read(row.payload) for row in rows)
 
     def scroll_rows(self) -> Iterator[NameRows]:
         """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         self._check_open()
         page = at_most(_ROWS, self._limits.query)
-        for rows in scroll(self.connection, self.physical, page=page, with_vectors=True):
+        for rows in scroll(self._connection, self._physical, page=page, with_vectors=True):
             points, vectors = [self._read(row.payload) for row in rows], ((row.vector or {}).get(DENSE) for row in rows)
             yield pack_rows(points, vectors, dim=self._manifest.dim)
 
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
         self._check_open()
-        rows = retrieve(self.connection, self.physical, ids)
+        rows = retrieve(self._connection, self._physical, ids)
         return {str(row.id): self._read(row.payload) for row in rows}
 
     def _retrieve_vectors(self, ids: list[str]) -> dict[str, list[float]]:
         self._check_open()
-        rows = retrieve(self.connection, self.physical, ids, dim=self._manifest.dim)
+        rows = retrieve(self._connection, self._physical, ids, dim=self._manifest.dim)
         return {str(row.id): row.vector[DENSE] for row in rows if row.vector and DENSE in row.vector}
 
     def _count(self, point_filter: PointFilter | None) -> int:
         return self._count_filtered(to_filter(point_filter))
 
-    def _count_filtered(self, count_filter: ServerFilter | None) -> int:
-        body = {"exact": True} if count_filter is None else {"exact": True, "filter": count_filter}
-        return self._ask(_Count, "/points/count", body).count
+    def _count_filtered(self, count_filter: models.Filter | None) -> int:
+        answer = self._call(lambda: self._client.count(self._physical, count_filter=count_filter, exact=True))
+        return int(answer.count)
 
     def _count_vectors(self, vector: str) -> int:
         """Count the points that have this vector, exactly."""
-        return self._count_filtered({"must": [{"has_vector": vector}]})
+        return self._count_filtered(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:
-        body = {"key": field, "limit": at_most(limit, self._limits.query), "exact": True}
-        return {str(hit.value): hit.count for hit in self._ask(_Facet, "/facet", body).hits if hit.count}
+        n_values = at_most(limit, self._limits.query)
+        answer = self._call(partial(self._client.facet, self._physical, field, limit=n_values, exact=True))
+        return {str(hit.value): hit.count for hit in answer.hits if hit.count}
 
     def _delete_matching(self, point_filter: PointFilter) -> int:
         selector = to_filter(point_filter)
@@ -296,61 +298,38 @@ class ServerCollection(Collection):
         # Counted first: if the answer of a delete is lost and it is sent again, there is nothing left to count.
         n_points = self._count_filtered(selector)
         if n_points:
-            self._delete({"filter": selector})
+            self._delete(selector)
         self._confirm()
         return n_points
 
     def _delete_ids(self, ids: list[str]) -> None:
-        self._delete({"points": ids})
+        points: list[models.ExtendedPointId] = [*ids]
+        self._delete(points)
         self._confirm()
 
-    def _delete(self, selector: dict[str, object]) -> None:
-        self._ask(object, "/points/delete?wait=true", selector)
+    def _delete(self, selector: models.Filter | list[models.ExtendedPointId]) -> None:
+        self._call(partial(self._client.delete, self._physical, selector, wait=True))
 
     def _read(self, payload: msgspec.Raw) -> NamePoint:
         return NamePoint.from_json(payload, self.name)
 
-    def _ask(self, kind: type[T], path: str, body: Mapping[str, object]) -> T:
-        """Post a request to the collection."""
+    def _call(self, request: Callable[[], Any]) -> Any:
+        """Send a request; retried and with our errors, see `Connection.call`."""
         self._check_open()
-        path = "/collections/{name}" + path
-        return self.connection.ask(kind, "POST", path, body, name=self.physical, collection=self.name)
-
-
-class _Count(msgspec.Struct):
-    """The answer to a count."""
-
-    count: int
-
-
-class _Value(msgspec.Struct):
-    """A value of a field, and how many points have it."""
-
-    value: str | int | bool
-    count: int
-
-
-class _Facet(msgspec.Struct):
-    """The answer to a count by value."""
-
-    hits: list[_Value]
+        return self._connection.call(request, collection=self.name)
 
 
 def _checkpoint_key(input_name: str) -> str:
     return CHECKPOINT_PREFIX + sha256(input_name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def dump_manifest(manifest: Manifest) -> dict[str, Any]:
-    """Make the metadata of a manifest; checkpoints have keys of their own."""
-    return manifest.model_dump(mode="json", exclude={"checkpoints"})
-
-
-def parse_manifest(metadata: Mapping[str, Any], name: str) -> Manifest:
+def parse_manifest(metadata: Mapping[str, Any] | None, name: str) -> Manifest:
     """Read the manifest and the checkpoints of a collection from its metadata.
 
     Raises:
         ManifestError: If there is none, or it cannot be read.
     """
+    metadata = metadata or {}
     checkpoints = [value for key, value in metadata.items() if key.startswith(CHECKPOINT_PREFIX) and value]
     manifest = Manifest.parse(metadata.get(MANIFEST_KEY), name)
     try:

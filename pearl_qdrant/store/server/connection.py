@@ -1,26 +1,21 @@
-"""The connection to a Qdrant server: protects the key, retries requests, reads answers and translates errors.
-
-Requests and answers are JSON, without qdrant-client: its models copy and check everything, and two queries with 64 hits
-took twice as long.
-"""
+"""The connection to a Qdrant server: protects the key, retries requests, and translates errors."""
 
 from __future__ import annotations
 
-import json
 import logging
+import math
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-import msgspec
-import orjson
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
@@ -34,8 +29,6 @@ from pearl_qdrant.settings import OLDEST_SERVER, TESTED_SERVER
 from pearl_qdrant.store.ownership import ProcessGuard
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.server import errors as server_errors
-from pearl_qdrant.store.server.answers import CollectionInfo, Names
-from pearl_qdrant.store.server.errors import BadAnswerError
 from pearl_qdrant.store.server.nodes import ONLY_NODE, Address, Nodes, parse_addresses
 
 A = TypeVar("A")
@@ -61,22 +54,13 @@ _LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
 """Uploads use four connections, a service some more. Idle ones are kept: a new one costs one to three round trips."""
 
 
-class _Answer(msgspec.Struct, Generic[T], gc=False):
-    """An answer of the server."""
-
-    result: T
-
-
-@cache
-def _decoder(kind: Any) -> Callable[[bytes], _Answer[Any]]:
-    """Return what reads answers whose result is of this type."""
-    return msgspec.json.Decoder(_Answer[kind]).decode
-
-
 class Connection:
     """A server, or several nodes of one, with a retry policy. Thread-safe.
 
+    What is called often is sent as plain JSON by `request` and `call_rest`, all else by `client`.
+
     Attributes:
+        client: A qdrant-client.
         location: URLs without any key, with commas between.
         addresses: The same, parsed.
         redact: Removes the key from a text that came from the server.
@@ -85,8 +69,15 @@ class Connection:
     """
 
     def __init__(
-        self, http: httpx.Client, addresses: Sequence[Address], *, retry: RetryPolicy, secret: str | None = None
+        self,
+        client: QdrantClient,
+        http: httpx.Client,
+        addresses: Sequence[Address],
+        *,
+        retry: RetryPolicy,
+        secret: str | None = None,
     ) -> None:
+        self.client = client
         self._http = http
         self.addresses = tuple(addresses)
         self.location = ",".join(one.url for one in addresses)
@@ -103,55 +94,6 @@ class Connection:
     def __repr__(self) -> str:
         return f"Connection({self.location!r})"
 
-    def ask(
-        self,
-        kind: type[T],
-        method: str,
-        path: str,
-        body: Mapping[str, object] | bytes | None = None,
-        *,
-        name: str = "",
-        collection: str | None = None,
-        timeout_s: float | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> T:
-        """Send a request, with retries where these can help, and return the result in its answer.
-
-        Args:
-            kind: Type of the result, for msgspec.
-            method: As in "POST".
-            path: As in "/collections/{name}/points"; the server's name of the collection takes the place of `{name}`.
-            body: What is sent as JSON, or the JSON; must be safe to send twice.
-            name: The server's name of the collection.
-            collection: Its name in an error; None: the same.
-            timeout_s: For the answer to one try, in seconds; None: that of all requests.
-            cancelled: Once set, stops waits and retries.
-
-        Raises:
-            StoreError: If the request failed, or the answer has another form.
-            StoreForkedError: If another process made the connection.
-            StoreClosedError: If it is closed.
-        """
-        path = path.format(name=quote(name, safe=""))
-        content = json.dumps(body).encode() if isinstance(body, Mapping) else body
-        read: Callable[[bytes], _Answer[T]] = _decoder(kind)  # type: ignore[arg-type] # a type is hashable
-
-        def request() -> T:
-            with self.stream(method, path, content, timeout_s=timeout_s) as response:
-                answer = response.read()
-            try:
-                return read(answer).result
-            except (ValueError, RecursionError) as error:
-                raise BadAnswerError(str(error)) from error
-
-        return self.call(request, collection=collection or name or None, cancelled=cancelled)
-
-    def bad_answer(self, what: str, collection: str) -> StoreError:
-        """Make the error for an answer that has the form, but not the content, of the server's."""
-        return server_errors.translate(
-            BadAnswerError(what), url=self.location, collection=collection, redact=self.redact
-        )
-
     def call(
         self,
         request: Callable[[], T],
@@ -159,7 +101,18 @@ class Connection:
         collection: str | None = None,
         cancelled: threading.Event | None = None,
     ) -> T:
-        """Run a request, which must be safe to repeat; as `ask`, which says more."""
+        """Run a request of the client, with retries where these can help.
+
+        Args:
+            request: Calls the client; must be safe to repeat.
+            collection: Name of the collection, for the error.
+            cancelled: Once set, stops waits and retries.
+
+        Raises:
+            StoreError: If the request failed; translated from the client's error.
+            StoreForkedError: If another process made the connection.
+            StoreClosedError: If it is closed.
+        """
         self.guard.check()
         if self._closed:
             raise StoreClosedError(f"The store {self.location} was closed. Open it again.")
@@ -186,7 +139,7 @@ class Connection:
             )
         except PearlQdrantError:
             raise
-        except server_errors.FAILURES as error:
+        except server_errors.CLIENT_ERRORS as error:
             ours = server_errors.translate(error, url=self.location, collection=collection, redact=self.redact)
             if isinstance(ours, CollectionNotFoundError):
                 ours = CollectionNotFoundError(ours.collection, self._existing())
@@ -219,6 +172,68 @@ class Connection:
         """Return the result of `do` for each item, in order. A few run at the same time: it is mostly waiting."""
         return map(do, items) if len(items) < 2 else self._threads.map(do, items)
 
+    def call_rest(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        collection: str,
+        read: Callable[[bytes], T],
+        cancelled: threading.Event | None = None,
+    ) -> T:
+        """Send a request as plain JSON: with qdrant-client's errors, but without its models.
+
+        Args:
+            method: As in "POST".
+            path: With `{name}` in the place of the collection's name.
+            body: JSON; must be safe to send twice.
+            collection: Name of the collection.
+            read: Turns the answer's body into the result; a ValueError or RecursionError means that the answer has
+                another form.
+            cancelled: As in `call`.
+
+        Raises:
+            StoreError: As `call`.
+        """
+        path = path.format(name=quote(collection, safe=""))
+
+        def request() -> T:
+            # qdrant-client parses every answer into dictionaries, which the garbage collector then follows.
+            content = self.request(method, path, body).content
+            try:
+                return read(content)
+            except (ValueError, RecursionError) as error:
+                raise ResponseHandlingException(error) from error
+
+        return self.call(request, collection=collection, cancelled=cancelled)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+        node: int | None = None,
+    ) -> httpx.Response:
+        """Send a request once, to be called by `call`.
+
+        Args:
+            method: As in "POST".
+            path: As the server has it, quoted.
+            body: JSON.
+            timeout_s: For its answer, in seconds; None: that of all requests.
+            node: Number of the only address that may answer; None: any.
+
+        Raises:
+            UnexpectedResponse: If it is answered with another status than one of success.
+            ResponseHandlingException: If it is not answered.
+        """
+        with self.stream(method, path, body, timeout_s=timeout_s, node=node) as response:
+            response.read()
+            return response
+
     @contextmanager
     def stream(
         self,
@@ -229,43 +244,40 @@ class Connection:
         timeout_s: float | None = None,
         node: int | None = None,
     ) -> Iterator[httpx.Response]:
-        """Send a request once, in a `call`; the block reads the answer.
-
-        Args:
-            method, body, timeout_s: As for `ask`.
-            path: As the server has it, quoted.
-            node: Number of the only address that may answer; None: any.
-
-        Raises:
-            StatusError: If it is answered with another status than one of success.
-            httpx.HTTPError: If it is not answered.
-        """
+        """Send a request whose answer the block reads; arguments and errors as for `request`."""
+        times = self._http.timeout if timeout_s is None else httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
         sent = self._http.build_request(
             method,
             self.addresses[0].base + path,
             headers=_JSON if body else None,
             content=body,
-            timeout=self._http.timeout if timeout_s is None else httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S),
+            timeout=times,
             extensions=None if node is None else {ONLY_NODE: node},
         )
-        response = self._http.send(sent, stream=True)
         try:
-            if not response.is_success:
-                response.read()
-                raise server_errors.StatusError(response)
-            yield response
-        finally:
-            response.close()
+            response = self._http.send(sent, stream=True)
+            try:
+                if not response.is_success:
+                    response.read()
+                    raise UnexpectedResponse.for_response(response)
+                yield response
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            raise ResponseHandlingException(error) from error
 
     def version(self, node: int | None = None) -> str:
-        """Ask for the release of the server, or of the node with this number; raises StoreError."""
+        """Ask for the release of the server, or of the node with this number.
+
+        Raises:
+            StoreError: As `call`.
+        """
 
         def ask() -> str:
             try:
-                with self.stream("GET", "/", node=node) as response:
-                    return str(orjson.loads(response.read())["version"])
+                return str(self.request("GET", "/", node=node).json()["version"])
             except (ValueError, LookupError, TypeError) as error:
-                raise BadAnswerError(str(error)) from error
+                raise ResponseHandlingException(error) from error
 
         return self._call(ask)
 
@@ -274,7 +286,7 @@ class Connection:
         try:
             found = self.version()
         except StoreRejectedError as error:
-            if isinstance(error.__cause__, httpx.HTTPError):
+            if isinstance(getattr(error.__cause__, "source", None), httpx.HTTPError):
                 raise  # what answers speaks no HTTP, or its certificate is not trusted
             found = ""  # a proxy that does not pass this on, or no Qdrant: the next request says it
         release, oldest, tested = map(parse_release, (found, OLDEST_SERVER, TESTED_SERVER))
@@ -287,32 +299,20 @@ class Connection:
         if release > tested:
             _log.warning("Qdrant at %s is %s; this program was tested with %s", self.location, found, TESTED_SERVER)
 
-    def info(self, physical: str) -> CollectionInfo:
+    def info(self, physical: str) -> models.CollectionInfo:
         """Return what the server says of a collection, by its own name for it."""
-        return self.ask(CollectionInfo, "GET", "/collections/{name}", name=physical)
-
-    def merge_metadata(
-        self, physical: str, metadata: Mapping[str, object], *, indexing_threshold: int | None = None
-    ) -> None:
-        """Change keys of a collection's metadata, and a setting, in one request; None removes a key."""
-        body: dict[str, object] = {"metadata": metadata}
-        if indexing_threshold is not None:
-            body["optimizers_config"] = {"indexing_threshold": indexing_threshold}
-        self.ask(object, "PATCH", "/collections/{name}", body, name=physical)
+        return self.call(lambda: self.client.get_collection(physical), collection=physical)
 
     def collections(self) -> list[str]:
         """Return the names of all collections, sorted."""
-        return sorted(one.name for one in self.ask(Names, "GET", "/collections").collections)
-
-    def has(self, physical: str) -> bool:
-        """Whether there is a collection or alias of this name."""
-        found = self.ask(dict[str, bool], "GET", "/collections/{name}/exists", name=physical)
-        return found.get("exists", False)
+        answer = self.call(self.client.get_collections)
+        return sorted(collection.name for collection in answer.collections)
 
     def close(self) -> None:
         """Close all connections, in the process that made them."""
         if self.guard.is_owner and not self._closed:
             self._threads.shutdown(wait=True, cancel_futures=True)
+            self.client.close()
             self._http.close()
         self._closed = True
 
@@ -333,11 +333,18 @@ def connect(
     ca_file: str | None = None,
     compress: bool = False,
 ) -> Connection:
-    """Make a connection; sends nothing yet. Arguments and errors as for `ServerStore.connect`."""
+    """Make a connection; sends nothing yet. Arguments as in `ServerStore.connect`.
+
+    Raises:
+        SettingsError: If the URL is not valid, holds a secret, or would carry the key in plain text to another host;
+            or if `ca_file` cannot be read.
+    """
     addresses = parse_addresses(url)
     key = (api_key or "").strip() or None
     for address in addresses if key is not None else ():
         _check_key(key or "", address, allow_plain_http=allow_plain_http)
+    times = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S))
+    headers = {**({"api-key": key} if key else {}), **({} if compress else _UNCOMPRESSED)}
     verify = _tls_context(ca_file) if ca_file else True
     network: dict[str, Any]
     if len(addresses) > 1:
@@ -345,12 +352,21 @@ def connect(
     else:
         # requests to this machine use no proxy
         network = {"verify": verify, "limits": _LIMITS, "trust_env": not addresses[0].is_loopback}
-    http = httpx.Client(
-        headers={**({"api-key": key} if key else {}), **({} if compress else _UNCOMPRESSED)},
-        timeout=httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S)),
-        **network,
+
+    def limit_times(request: httpx.Request) -> None:
+        request.extensions["timeout"] = times.as_dict()  # qdrant-client rounds its timeout up to whole seconds
+
+    client = QdrantClient(
+        url=addresses[0].base,
+        timeout=math.ceil(timeout),
+        prefer_grpc=False,
+        check_compatibility=False,
+        headers=headers,  # with api_key= it warns about plain HTTP on this machine too
+        event_hooks={"request": [limit_times]},
+        **{"limits": _LIMITS, **network},
     )
-    return Connection(http, addresses, retry=retry, secret=key)
+    http = httpx.Client(headers=headers, timeout=times, **network)
+    return Connection(client, http, addresses, retry=retry, secret=key)
 
 
 def parse_release(release: str) -> tuple[int, int]:

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from qdrant_client import models
 
 from pearl_qdrant.errors import CollectionMovedError, CollectionNotFoundError, NoCurrentVersionError
-from pearl_qdrant.store.server.answers import CollectionInfo
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.versions import PLAIN, VersionMark
 
@@ -51,20 +51,23 @@ def split_name(physical: str) -> tuple[str, str]:
     return (name, version) if infix else (physical, PLAIN)
 
 
-def read_mark(metadata: Mapping[str, Any], name: str) -> VersionMark:
+def read_mark(metadata: Mapping[str, Any] | None, name: str) -> VersionMark:
     """Read the mark of a version; a collection that a load made has none of its own."""
     try:
-        return msgspec.convert(metadata[VERSION_KEY], VersionMark)
+        return msgspec.convert((metadata or {})[VERSION_KEY], VersionMark)
     except KeyError:
         return VersionMark(collection=name, is_complete=True)
     except msgspec.ValidationError:
         return VersionMark(collection=name, is_damaged=True)
 
 
-def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> tuple[str, CollectionInfo]:
+def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> tuple[str, models.CollectionInfo]:
     """Find the current version of a collection; one request, or two where metadata names it.
 
-    Where there are versions of it, but none is current, it looks again for `gap_s` seconds.
+    Args:
+        connection: To the server.
+        name: The collection.
+        gap_s: How long to look again where there are versions of it, but none is current.
 
     Returns:
         Its id, and what the server says of it.
@@ -77,9 +80,10 @@ def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) ->
     while True:
         try:
             info = _get(connection, name, PLAIN)
-            if version := info.metadata.get(POINTER_KEY):
+            metadata = info.config.metadata or {}
+            if version := metadata.get(POINTER_KEY):
                 return version, _get_named(connection, name, str(version))
-            return _existing(connection, name, read_mark(info.metadata, name).id), info
+            return _existing(connection, name, read_mark(metadata, name).id), info
         except NoCurrentVersionError:
             raise
         except CollectionNotFoundError as error:
@@ -99,12 +103,12 @@ def _complete_versions(connection: Connection, name: str, physical: Sequence[str
     found = []
     for one in physical:
         if split_name(one)[0] == name != one:
-            mark = read_mark(_get(connection, name, split_name(one)[1]).metadata, name)
+            mark = read_mark(_get(connection, name, split_name(one)[1]).config.metadata, name)
             found += [one] if mark.is_complete or mark.is_damaged else []
     return found
 
 
-def _get_named(connection: Connection, name: str, version: str) -> CollectionInfo:
+def _get_named(connection: Connection, name: str, version: str) -> models.CollectionInfo:
     """Look at the version that the metadata of a collection names."""
     try:
         return _get(connection, name, version)
@@ -131,12 +135,12 @@ def _existing(connection: Connection, name: str, version: str) -> str:
     return version
 
 
-def _get(connection: Connection, name: str, version: str) -> CollectionInfo:
+def _get(connection: Connection, name: str, version: str) -> models.CollectionInfo:
     return connection.info(physical_name(name, version))
 
 
 def confirm_write(connection: Connection, name: str, version: str) -> None:
-    """Return when a write to a version is sure to count; waits while it is moved.
+    """Return when a write to a version is sure to count; waits while the collection is moved.
 
     Raises:
         CollectionMovedError: If another version is current now.
@@ -146,7 +150,7 @@ def confirm_write(connection: Connection, name: str, version: str) -> None:
         current, info = find_current(connection, name)
         if current != version:
             raise CollectionMovedError(name)
-        moving = info.metadata.get(MOVING_KEY)
+        moving = (info.config.metadata or {}).get(MOVING_KEY)
         if not moving:
             return
         if moving != seen:

@@ -1,6 +1,8 @@
-"""Which failed requests are tried again, and our errors for the others.
+"""Translate qdrant-client's errors into ours.
 
-A request fails by an error of httpx, by `StatusError`, or by `BadAnswerError` where the answer has another form.
+Over HTTP qdrant-client raises `UnexpectedResponse` for a status; `ResourceExhaustedResponse` for 429 with
+Retry-After in seconds, and a plain `QdrantException` if Retry-After is a date; `ResponseHandlingException` around
+httpx errors.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import httpx
+from pydantic import ValidationError
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -24,31 +29,22 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.retry import GaveUpError
 
+CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, AssertionError, RuntimeError)
+"""The errors of a qdrant-client call; AssertionError if an answer has no result."""
+
+_NOT_AN_INTEGER = "Retry-After header value is not a valid integer: "
 _SHOWN_CHARS = 300
 
 Redact = Callable[[str], str]
 """Removes the key from a text."""
 
 
-class StatusError(Exception):
-    """An answer with a status that is none of success."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        super().__init__(f"{response.status_code} {response.reason_phrase}")
-        self.status, self.reason = response.status_code, response.reason_phrase
-        self.content, self.headers = response.content, response.headers
-
-
-class BadAnswerError(Exception):
-    """An answer of another form than the server's."""
-
-
-FAILURES = (StatusError, BadAnswerError, httpx.HTTPError, GaveUpError, RuntimeError)
-"""How a request fails; RuntimeError if the client was closed meanwhile."""
-
-
 class RequestTooLargeError(StoreRejectedError):
-    """The request holds too many points (`limits_points`) or bytes for this server; a smaller one may pass."""
+    """The request holds too many points or bytes for this server; a smaller one may pass.
+
+    Attributes:
+        limits_points: Whether the limit is one of points; if not, of bytes.
+    """
 
     def __init__(self, message: str, *, limits_points: bool) -> None:
         super().__init__(message)
@@ -57,26 +53,32 @@ class RequestTooLargeError(StoreRejectedError):
 
 def is_transient(error: BaseException) -> bool:
     """Whether a retry can help: connection, timeout, 429, 5xx; never another 4xx, never a full disk."""
-    if isinstance(error, StatusError):
+    if isinstance(error, UnexpectedResponse):
+        status = error.status_code or 0
         # With 408 Qdrant reports a time-out of its own.
-        return (error.status in (408, 429) or error.status >= 500) and not _is_disk_full(error)
-    return isinstance(error, httpx.TransportError) and not _is_permanent(error)
+        return (status in (408, 429) or status >= 500) and not _is_disk_full(error)
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, httpx.TransportError) and not _is_permanent(error.source)
+    return isinstance(error, ResourceExhaustedResponse) or _NOT_AN_INTEGER in str(error)
 
 
 def is_unreachable(error: BaseException) -> bool:
     """Whether nothing accepts a connection at the URL."""
-    return isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+    return isinstance(error, ResponseHandlingException) and isinstance(
+        error.source, (httpx.ConnectError, httpx.ConnectTimeout)
+    )
 
 
 def needs_no_wait(error: BaseException) -> bool:
     """Whether a retry need not wait: another replica answers it, or a new connection is used."""
-    is_cut = isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError))
-    return is_cut or is_shard_unreachable(error)
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError))
+    return is_shard_unreachable(error)
 
 
 def is_shard_unreachable(error: BaseException) -> bool:
     """Whether a node reports that another node, which has a shard, does not answer."""
-    if not isinstance(error, StatusError) or error.status < 500:
+    if not isinstance(error, UnexpectedResponse) or (error.status_code or 0) < 500:
         return False
     lower = error.content.lower()
     return b"failed to connect to" in lower or (b"operations failed" in lower and b" of " in lower)
@@ -84,8 +86,10 @@ def is_shard_unreachable(error: BaseException) -> bool:
 
 def retry_after_s(error: BaseException) -> float | None:
     """Return the seconds that the server asks to wait; None if it does not, or names a date."""
+    if isinstance(error, ResourceExhaustedResponse):
+        return float(error.retry_after_s)
     try:
-        return float(error.headers["Retry-After"]) if isinstance(error, StatusError) else None
+        return float(error.headers["Retry-After"]) if isinstance(error, UnexpectedResponse) else None
     except (KeyError, ValueError):
         return None
 
@@ -95,7 +99,9 @@ def make_redactor(secret: str | None) -> Redact:
 
     Call it before a text is shortened: a part of the key would not be recognised.
     """
-    forms = set() if secret is None else {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
+    if secret is None:
+        return _redact_nothing
+    forms = {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
 
     def redact(text: str) -> str:
         for form in sorted(forms, key=len, reverse=True):
@@ -105,12 +111,18 @@ def make_redactor(secret: str | None) -> Redact:
     return redact
 
 
+def _redact_nothing(text: str) -> str:
+    return text
+
+
 def reveals_key(error: BaseException | None, redact: Redact) -> bool:
     """Whether a traceback of this error and its causes could show the key or a part of it."""
     while error is not None:
+        if isinstance(error, ValidationError) and redact is not _redact_nothing:
+            return True
         texts = [str(error), repr(error.args)]
-        if isinstance(error, StatusError):
-            texts.append(error.content.decode("utf-8", "replace"))
+        if isinstance(error, UnexpectedResponse):  # its text shows a part of its content
+            texts += [error.content.decode("utf-8", "replace"), str(error.reason_phrase)]
         if any(redact(text) != text for text in texts):
             return True
         error = error.__cause__ or error.__context__
@@ -118,10 +130,10 @@ def reveals_key(error: BaseException | None, redact: Redact) -> bool:
 
 
 def translate(error: BaseException, *, url: str, collection: str | None, redact: Redact) -> StoreError:
-    """Make our error for one of `FAILURES`.
+    """Make our error for one of `CLIENT_ERRORS`.
 
     Args:
-        error: How the request failed.
+        error: The client's error.
         url: URL of the store, without any key.
         collection: The collection of the request, if any.
         redact: Removes the key from the server's text.
@@ -131,10 +143,11 @@ def translate(error: BaseException, *, url: str, collection: str | None, redact:
         if is_shard_unreachable(error.last):
             return ShardUnavailableError(url, collection, tries=error.tries, last=last)
         return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=last)
-    is_ours = isinstance(error, httpx.TransportError)  # not a server's text about itself
-    if is_ours and (lack := resource_error(error, f"Qdrant at {url} cannot be reached")) is not None:
+    source = error.source if isinstance(error, ResponseHandlingException) else error
+    is_ours = isinstance(source, (httpx.TransportError, OSError, MemoryError))  # not a server's text about itself
+    if is_ours and (lack := resource_error(source, f"Qdrant at {url} cannot be reached")) is not None:
         return lack
-    text = describe(error, redact)
+    text = _server_message(error, redact)
     lower = text.lower()
     if collection is not None and "collection" in lower:
         if "doesn't exist" in lower or lower.endswith("not found"):
@@ -146,7 +159,7 @@ def translate(error: BaseException, *, url: str, collection: str | None, redact:
             f"No space is left on the disk of Qdrant at {url} ({text}). Free some space, then run the same command "
             f"again."
         )
-    status = error.status if isinstance(error, StatusError) else None
+    status = error.status_code if isinstance(error, UnexpectedResponse) else None
     limits_points = '"upsert limit"' in lower
     if status == 413 or limits_points:
         message = f"Qdrant at {url} refused a request as too large ({text})."
@@ -167,24 +180,24 @@ def _advice(error: BaseException, status: int | None, lower: str, collection: st
         return (
             " This is a limit of the server's strict mode: request fewer candidates, or raise it in strict_mode_config."
         )
-    if _is_not_http(error):
+    if isinstance(error, ResponseHandlingException) and _is_not_http(error.source):
         return " What answers there speaks no HTTP. Qdrant's REST port is 6333; 6334 is that of gRPC."
-    if isinstance(error, httpx.TransportError):
+    if isinstance(error, ResponseHandlingException) and _is_permanent(error.source):
         return (
             " Check the URL: https:// needs a server with TLS and a certificate that this machine trusts. Name the "
             "certificates of your own authority in PEARL_QDRANT_CA."
         )
-    if status == 404 or isinstance(error, (BadAnswerError, httpx.HTTPError)):
+    if status == 404 or isinstance(error, (ResponseHandlingException, AssertionError)):
         return " Is this the URL of a Qdrant server, and is its version current?"
     return ""
 
 
 def _is_disk_full(error: BaseException) -> bool:
     """Whether the server's disk is full. Qdrant reports this as 500, but waiting some seconds does not help."""
-    if not isinstance(error, StatusError):
+    if not isinstance(error, UnexpectedResponse):
         return False
     lower = error.content.lower()
-    return error.status == 507 or b"no space left" in lower or b"exceeds available disk space" in lower
+    return error.status_code == 507 or b"no space left" in lower or b"exceeds available disk space" in lower
 
 
 def _is_permanent(error: BaseException) -> bool:
@@ -206,20 +219,32 @@ def _is_not_http(error: BaseException) -> bool:
     return isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error).lower()
 
 
-def describe(error: BaseException, redact: Redact) -> str:
-    """Describe a failed try in one short line, without the key and the JSON around the server's message."""
-    if isinstance(error, StatusError):
+def _server_message(error: BaseException, redact: Redact) -> str:
+    """Return the server's message without its JSON wrapping; shortened."""
+    if isinstance(error, UnexpectedResponse):
         try:
             text = str(json.loads(error.content)["status"]["error"])
         except (ValueError, LookupError, TypeError, RecursionError):
             text = error.content.decode("utf-8", "replace")
-        return f"{error.status} {redact(error.reason)}: {_shorten(text, redact)}".rstrip(": ")
-    if isinstance(error, httpx.TimeoutException):
-        return f"timeout, {type(error).__name__}"
-    text = _shorten(str(error), redact)
-    if isinstance(error, BadAnswerError):
-        return f"unexpected answer: {text}"
-    return f"{type(error).__name__}: {text}".rstrip(": ")
+        return f"{error.status_code} {redact(error.reason_phrase)}: {_shorten(text, redact)}".rstrip(": ")
+    if isinstance(error, ResponseHandlingException):
+        return f"unexpected answer: {describe(error, redact)}"
+    return _shorten(str(error), redact) or type(error).__name__
+
+
+def describe(error: BaseException, redact: Redact) -> str:
+    """Describe a failed try in one line, without the key."""
+    if isinstance(error, ResponseHandlingException):
+        source = error.source
+        if isinstance(source, httpx.TimeoutException):
+            return f"timeout, {type(source).__name__}"
+        if isinstance(source, ValidationError):  # its text shows parts of the server's answer
+            first = source.errors(include_url=False, include_input=False)[0]
+            return f"{'.'.join(map(str, first['loc']))}: {_shorten(first['msg'], redact)}"
+        return f"{type(source).__name__}: {_shorten(str(source), redact)}".rstrip(": ")
+    if isinstance(error, UnexpectedResponse):
+        return _server_message(error, redact)
+    return f"429 Too Many Requests: {_server_message(error, redact)}"
 
 
 def _shorten(text: str, redact: Redact) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+
+from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreRejectedError
-from pearl_qdrant.store import graph
-from pearl_qdrant.store.protocol import Placement
-from pearl_qdrant.store.schema import DENSE, INDEXED_FIELDS, LEXICAL, Manifest, Quantization
-from pearl_qdrant.store.server.answers import CollectionInfo
+from pearl_qdrant.store.graph import share_indexed
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest, Quantization
 from pearl_qdrant.store.server.connection import Connection
 
 LOAD_KEY = "pearl_qdrant_load"
@@ -28,36 +29,39 @@ _FINISHED_POLLS = 2
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """How `finalize` waits for the graph: seconds between two polls, and without a change until it gives up."""
+    """How `finalize` waits for the graph.
+
+    Attributes:
+        poll_s: Seconds between two polls.
+        stall_s: Give up after this many seconds without a change.
+    """
 
     poll_s: float = 0.5
     stall_s: float = 1800.0
 
 
-_QUANTIZED: dict[Quantization, dict[str, object]] = {
-    "int8": {"scalar": {"type": "int8", "always_ram": True}},
-    "binary": {"binary": {"always_ram": True}},
-    "turbo": {"turbo": {"always_ram": True}},
-}
+def quantization_config(quantization: Quantization) -> models.QuantizationConfig | None:
+    """Make the configuration of how the server keeps vectors for finding candidates."""
+    if quantization == "int8":
+        return models.ScalarQuantization(
+            scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+        )
+    if quantization == "binary":
+        return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
+    if quantization == "turbo":
+        return models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(always_ram=True))
+    return None
 
 
-def creation(manifest: Manifest, placement: Placement) -> dict[str, object]:
-    """Make the request that creates a collection, without metadata."""
-    dense = {"size": manifest.dim, "distance": "Cosine"}
-    if (quantized := _QUANTIZED.get(manifest.quantization)) is not None:
-        dense["quantization_config"] = quantized
-    placed = {
-        "shard_number": placement.shards,
-        "replication_factor": placement.replicas,
-        "write_consistency_factor": placement.write_consistency,
-    }
-    return {
-        "vectors": {DENSE: dense},
-        # weighted by IDF; in mapped files: 300 bytes a name
-        "sparse_vectors": {LEXICAL: {"modifier": "idf", "index": {"on_disk": True}}},
-        "hnsw_config": {"m": graph.M, "ef_construct": graph.EF_CONSTRUCT, "full_scan_threshold": graph.FULL_SCAN_KB},
-        **{key: value for key, value in placed.items() if value is not None},
-    }
+def dense_params(manifest: Manifest) -> models.VectorParams:
+    """Make the parameters of dense vectors."""
+    quantization = quantization_config(manifest.quantization)
+    return models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE, quantization_config=quantization)
+
+
+def sparse_params() -> models.SparseVectorParams:
+    """Make the parameters of sparse vectors, weighted by IDF. The index is in mapped files: 300 bytes a name."""
+    return models.SparseVectorParams(modifier=models.Modifier.IDF, index=models.SparseIndexParams(on_disk=True))
 
 
 def ensure_payload_indexes(connection: Connection, name: str) -> None:
@@ -66,44 +70,56 @@ def ensure_payload_indexes(connection: Connection, name: str) -> None:
     Besides the fields of the schema `is_canonical` is indexed, since strict mode otherwise refuses to count by it, and
     `kb`, for users who query the server directly.
     """
+    client = connection.client
     schema = connection.info(name).payload_schema
-    wanted = dict.fromkeys((*INDEXED_FIELDS, "kb"), "keyword") | {"is_canonical": "bool"}
+    wanted = dict.fromkeys(INDEXED_FIELDS, models.PayloadSchemaType.KEYWORD)
+    wanted["kb"] = models.PayloadSchemaType.KEYWORD
+    wanted["is_canonical"] = models.PayloadSchemaType.BOOL
     for field, kind in wanted.items():
         if field not in schema:
-            body = {"field_name": field, "field_schema": kind}
-            connection.ask(object, "PUT", "/collections/{name}/index?wait=true", body, name=name)
+            create = partial(client.create_payload_index, name, field, field_schema=kind, wait=True)
+            connection.call(create, collection=name)
 
 
 def begin_load(connection: Connection, name: str) -> None:
     """Switch indexing off, and store the old setting in the same request; a setting stored before is kept."""
     info = connection.info(name)
-    if LOAD_KEY not in info.metadata:
-        threshold = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
-        mark = {LOAD_KEY: {"indexing_threshold": threshold}}
-        connection.merge_metadata(name, mark, indexing_threshold=_NO_INDEXING)
+    if LOAD_KEY in (info.config.metadata or {}):
+        return
+    threshold = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
+    _set_threshold(connection, name, _NO_INDEXING, {LOAD_KEY: {"indexing_threshold": threshold}})
 
 
 def end_load(connection: Connection, name: str) -> None:
     """Switch indexing on again, if a load has switched it off, even one that died."""
-    mark = connection.info(name).metadata.get(LOAD_KEY)
-    if mark is not None:
-        threshold = mark.get("indexing_threshold") if isinstance(mark, dict) else None
-        threshold_kb = int(threshold or _DEFAULT_THRESHOLD_KB)
-        connection.merge_metadata(name, {LOAD_KEY: None}, indexing_threshold=threshold_kb)
+    info = connection.info(name)
+    mark = (info.config.metadata or {}).get(LOAD_KEY)
+    if mark is None:
+        return
+    threshold = mark.get("indexing_threshold") if isinstance(mark, dict) else None
+    _set_threshold(connection, name, int(threshold or _DEFAULT_THRESHOLD_KB), {LOAD_KEY: None})
 
 
-def is_built(info: CollectionInfo, *, n_vectors: int, dim: int) -> bool:
+def _set_threshold(connection: Connection, name: str, threshold_kb: int, metadata: dict[str, object]) -> None:
+    """Set the threshold and merge the metadata, in one request; None removes a key."""
+    config = models.OptimizersConfigDiff(indexing_threshold=threshold_kb)
+    connection.call(
+        lambda: connection.client.update_collection(name, optimizers_config=config, metadata=metadata), collection=name
+    )
+
+
+def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int) -> bool:
     """Whether the server has nothing left to index.
 
     Segments below the threshold never get a graph and are searched exactly: such a collection is finished too. But if
     the average segment is above it and nothing is indexed, the optimizer has not started, even if the status is green.
     """
-    if LOAD_KEY in info.metadata:
+    if LOAD_KEY in (info.config.metadata or {}):
         return False
     threshold_kb = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
     segment_kb = n_vectors * dim * 4 / 1024 / max(info.segments_count, 1)
     not_started = segment_kb > threshold_kb and not info.indexed_vectors_count
-    return info.status == "green" and not not_started
+    return info.status == models.CollectionStatus.GREEN and not not_started
 
 
 def wait_until_built(
@@ -116,9 +132,16 @@ def wait_until_built(
     dim: int,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Wait until the graph is built; `on_progress` is called at each look with (vectors indexed, all dense vectors).
+    """Wait until the graph is built.
 
-    Dense and sparse vectors are counted once, by the caller: an exact count takes a server time that its graph needs.
+    Args:
+        connection: To the server.
+        name: The server's name of the collection.
+        indexing: How to wait.
+        n_vectors, n_sparse: Dense and sparse vectors. They are counted once, by the caller: an exact count takes
+            a server time that its graph needs.
+        dim: Width of the dense ones.
+        on_progress: Called at each look with (vectors indexed, all dense vectors).
 
     Raises:
         StoreError: If nothing changes for `indexing.stall_s`.
@@ -129,7 +152,7 @@ def wait_until_built(
     while True:
         info = connection.info(name)
         _raise_failure(info, name, connection)
-        indexed = graph.share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse)
+        indexed = share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse)
         if on_progress is not None:
             on_progress(indexed, n_vectors)
         is_finished = is_built(info, n_vectors=n_vectors, dim=dim)
@@ -148,20 +171,20 @@ def wait_until_built(
         time.sleep(indexing.poll_s)
 
 
-def _optimizations(connection: Connection, name: str) -> object:
+def _optimizations(connection: Connection, name: str) -> models.OptimizationsResponse | None:
     """Return the progress of running optimizations; None if the server is too old to report it."""
     try:
-        return connection.ask(object, "GET", "/collections/{name}/optimizations", name=name)
+        return connection.call(lambda: connection.client.get_optimizations(name), collection=name)
     except StoreRejectedError:
         return None
 
 
-def _raise_failure(info: CollectionInfo, name: str, connection: Connection) -> None:
+def _raise_failure(info: models.CollectionInfo, name: str, connection: Connection) -> None:
     """Raise the error of the server's optimizer, if there is one."""
-    status = info.optimizer_status
-    error = connection.redact(str(status["error"])) if isinstance(status, dict) and status.get("error") else None
-    if error is None and info.status != "red":
+    error = getattr(info.optimizer_status, "error", None)
+    if error is None and info.status != models.CollectionStatus.RED:
         return
+    error = connection.redact(error) if error else None
     message = f"Qdrant at {connection.location} cannot index collection '{name}': {error or 'its status is red'}."
     if error and "no space left" in error.lower():
         raise StoreFullError(f"{message} Free some space, then run: pearl-qdrant collections finalize {name}")

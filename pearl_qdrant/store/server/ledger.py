@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 from uuid import uuid4, uuid5
 
-import msgspec
+from qdrant_client import models
 
 from pearl_qdrant.errors import CollectionExistsError, StoreRejectedError
 from pearl_qdrant.store.server.connection import Connection
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +34,13 @@ _PAGE_POINTS = 16  # points in one scroll: 16 MB at most
 
 @dataclass(frozen=True, slots=True)
 class ServerLedger:
-    """The ledger of one collection; it gets the replicas of `like`, the server's name of a version of it."""
+    """The ledger of one collection.
+
+    Attributes:
+        connection: Its server.
+        collection: Name of the collection.
+        like: The server's name of the version behind it, whose replicas the ledger gets; by default the same.
+    """
 
     connection: Connection
     collection: str
@@ -66,55 +71,52 @@ class ServerLedger:
         """Append lines; a server has them on return. Raises StoreError if it does not take them."""
         if not self._exists():
             self._create()
-        call, now = uuid4(), time.time_ns()
-        for i, part in enumerate(_cut(lines)):
-            payload = {"call": str(call), "time": now, "part": i, "lines": part.decode("utf-8")}
-            point = {"id": str(uuid5(call, str(i))), "vector": {}, "payload": payload}
-            self._ask(object, "PUT", "/points?wait=true", {"points": [point]})
+        call, now, parts = uuid4(), time.time_ns(), list(_cut(lines))
+        for i, part in enumerate(parts):
+            payload = {
+                "call": str(call),
+                "time": now,
+                "part": i,
+                "lines": part.decode("utf-8"),
+            }
+            point = models.PointStruct(id=str(uuid5(call, str(i))), vector={}, payload=payload)
+            self._call(partial(self.connection.client.upsert, self.name, [point], wait=True))
 
     def delete(self) -> None:
         """Delete the ledger, if there is one."""
         if self._exists():
-            self._ask(object, "DELETE")
+            self._call(partial(self.connection.client.delete_collection, self.name))
 
     def _exists(self) -> bool:
-        return self.connection.has(self.name)
+        return bool(self._call(partial(self.connection.client.collection_exists, self.name)))
 
     def _create(self) -> None:
         """Make the collection, with as many copies as the one that it belongs to; another process may be faster."""
+        client = self.connection.client
         params = self.connection.info(self.like or self.collection).config.params
-        copies = {
-            "replication_factor": params.replication_factor,
-            "write_consistency_factor": params.write_consistency_factor,
-        }
+        create = partial(
+            client.create_collection,
+            self.name,
+            vectors_config={},
+            shard_number=1,
+            replication_factor=params.replication_factor,
+            write_consistency_factor=params.write_consistency_factor,
+        )
         with suppress(CollectionExistsError):
-            self._ask(object, "PUT", "", {"vectors": {}, "shard_number": 1, **copies})
+            self._call(create)
 
     def _payloads(self) -> Iterator[dict[str, Any]]:
-        offset: str | int | None = None
+        offset: Any = None
         while True:
-            request = {"limit": _PAGE_POINTS, "offset": offset, "with_payload": True}
-            page = self._ask(_Page, "POST", "/points/scroll", request)
-            yield from (point.payload or {} for point in page.points)
-            offset = page.next_page_offset
+            scroll = partial(self.connection.client.scroll, self.name, limit=_PAGE_POINTS, offset=offset)
+            records, offset = self._call(scroll)
+            for record in records:
+                yield record.payload or {}
             if offset is None:
                 return
 
-    def _ask(self, kind: type[T], method: str, path: str = "", body: Mapping[str, object] | None = None) -> T:
-        return self.connection.ask(kind, method, "/collections/{name}" + path, body, name=self.name)
-
-
-class _Point(msgspec.Struct):
-    """A point."""
-
-    payload: dict[str, Any] | None = None
-
-
-class _Page(msgspec.Struct):
-    """A page of points, and where the next one begins."""
-
-    points: list[_Point]
-    next_page_offset: str | int | None = None
+    def _call(self, request: Any) -> Any:
+        return self.connection.call(request, collection=self.name)
 
 
 def _cut(lines: Sequence[bytes]) -> Iterator[bytes]:

@@ -35,7 +35,15 @@ def check_points(
 ) -> list[CheckedPoint]:
     """Check points before any of them is sent. Of points with one id the last is kept, as a server would do.
 
-    Arguments and errors as for `Writer.write`.
+    Args:
+        points: n points.
+        vectors: (n, dim).
+        encodable: (n,).
+        dim: Width of the collection's vectors.
+
+    Raises:
+        InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
+        ValueError: If the arrays have different lengths.
     """
     rows, flags = check_vectors(points, vectors, encodable, dim=dim)
     if not len(points):
@@ -55,7 +63,11 @@ def check_points(
 
 
 def check_payloads(points: Sequence[NamePoint]) -> list[CheckedPoint]:
-    """Make the operations that replace the payloads of stored points; InvalidPointError for invalid Unicode."""
+    """Make the operations that replace the payloads of stored points.
+
+    Raises:
+        InvalidPointError: If a text is not valid Unicode.
+    """
     checked = []
     for point in points:
         identifier = _point_id(point)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
-
-import msgspec
 
 from pearl_qdrant.errors import StoreError, StoreRejectedError, StoreUnavailableError
 from pearl_qdrant.store.server.connection import Connection
@@ -19,37 +18,18 @@ _PACKING_S = 3600.0
 """How long a server may take to pack a shard."""
 
 
-def _only_shard(connection: Connection, physical: str) -> int:
+def only_shard(connection: Connection, physical: str) -> int:
     """Return the id of a collection's only shard.
 
     Raises:
         StoreRejectedError: If it has several, or replicas on other nodes; the message is a part of a sentence.
     """
-    placed = connection.ask(_Placed, "GET", "/collections/{name}/cluster", name=physical)
+    client = connection.client
+    placed = connection.call(lambda: client.collection_cluster_info(physical), collection=physical)
     if len(placed.local_shards) != 1 or placed.remote_shards:
         n_shards = len(placed.local_shards) + len(placed.remote_shards)
         raise StoreRejectedError(f"the server keeps it in {n_shards} shards or replicas, not in one on the node asked")
     return placed.local_shards[0].shard_id
-
-
-class _Shard(msgspec.Struct):
-    """A shard, or a copy of one."""
-
-    shard_id: int
-
-
-class _Placed(msgspec.Struct):
-    """Where a collection is."""
-
-    local_shards: list[_Shard]
-    remote_shards: list[_Shard]
-
-
-class _Snapshot(msgspec.Struct):
-    """A snapshot that a server made."""
-
-    name: str
-    checksum: str | None = None
 
 
 @contextmanager
@@ -63,33 +43,38 @@ def _rejected_if_alive(connection: Connection, physical: str) -> Iterator[None]:
     except StoreUnavailableError as error:
         is_alive = False
         with suppress(Exception):
-            is_alive = connection.has(physical)
+            is_alive = connection.client.collection_exists(physical)
         if not is_alive:
             raise
         raise StoreRejectedError(f"the server fails at snapshots, and at nothing else ({error.last})") from error
 
 
-def download_shard(connection: Connection, physical: str, target: Path) -> None:
-    """Download the snapshot that the server makes of a collection's only shard, and compare its checksum.
+def download_shard(connection: Connection, physical: str, shard: int, target: Path) -> None:
+    """Let the server make a snapshot of a shard, download it, compare its checksum, and delete it there.
 
     Raises:
         StoreRejectedError: If the server refuses, or fails at this alone; or if what arrived is not what it made.
         StoreError: If it does not answer after all retries.
         OSError: If the file cannot be written.
     """
-    shard = _only_shard(connection, physical)
     path = f"/collections/{quote(physical, safe='')}/shards/{shard}/snapshots"
+    slowly = partial(connection.request, timeout_s=_PACKING_S)
     with _rejected_if_alive(connection, physical):
-        made = connection.ask(_Snapshot, "POST", path, collection=physical, timeout_s=_PACKING_S)
-    one = f"{path}/{quote(made.name, safe='')}"
+        made = connection.call(lambda: slowly("POST", path), collection=physical)
+    try:
+        result = made.json()["result"]
+        name, wanted = str(result["name"]), result.get("checksum")
+    except (ValueError, LookupError, TypeError) as error:
+        raise StoreRejectedError("the server names no snapshot") from error
+    one = f"{path}/{quote(name, safe='')}"
     try:
         with _rejected_if_alive(connection, physical):
             found = connection.call(lambda: _download(connection, one, target), collection=physical)
-        if made.checksum != found:
-            raise StoreRejectedError(f"its snapshot has the SHA-256 {found}, and the server says {made.checksum}")
+        if wanted != found:
+            raise StoreRejectedError(f"its snapshot has the SHA-256 {found}, and the server says {wanted}")
     finally:
         with suppress(StoreError):
-            connection.ask(object, "DELETE", one, collection=physical, timeout_s=_PACKING_S)
+            connection.call(lambda: slowly("DELETE", one), collection=physical)
 
 
 def _download(connection: Connection, path: str, target: Path) -> str:

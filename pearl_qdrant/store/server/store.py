@@ -1,4 +1,4 @@
-"""A Qdrant server or cluster as a store, over REST.
+"""A Qdrant server or cluster as a store, through qdrant-client over REST.
 
 The manifest is in the collection's metadata. A bulk load switches the server's indexing off and stores the old setting
 in the metadata, in one request; `finalize` restores it. So if a process dies in between, the collection still answers
@@ -9,21 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
+from qdrant_client import models
 
-from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError
+from pearl_qdrant.errors import (
+    CollectionExistsError,
+    CollectionNotFoundError,
+    ManifestError,
+)
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
+from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import Glance, Placement
 from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
 from pearl_qdrant.store.server import connection as server_connection
 from pearl_qdrant.store.server import indexing as server_indexing
-from pearl_qdrant.store.server.answers import CollectionInfo
-from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, dump_manifest, parse_manifest
+from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection, parse_manifest
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import find_current, split_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import LEDGER_SUFFIX, ServerLedger
+from pearl_qdrant.store.server.limits import Limits
 from pearl_qdrant.store.server.versions import ServerVersions
 from pearl_qdrant.store.versions import PLAIN
 
@@ -97,8 +102,8 @@ class ServerStore:
         plain = [name for name in names if split_name(name)[1] == PLAIN]
         if len(plain) == len(names):
             return plain
-        aliases = self._connection.ask(_Aliases, "GET", "/aliases").aliases
-        hidden = {one.alias_name for one in aliases if split_name(one.collection_name)[0] == one.alias_name}
+        answer = self._connection.call(self._connection.client.get_aliases)
+        hidden = {one.alias_name for one in answer.aliases if split_name(one.collection_name)[0] == one.alias_name}
         return sorted({*plain, *(hidden - set(plain))})
 
     @property
@@ -116,10 +121,11 @@ class ServerStore:
             _, info = find_current(self._connection, name)
         except CollectionNotFoundError:
             return None
+        metadata = info.config.metadata or {}
         try:
-            manifest = parse_manifest(info.metadata, name)
+            manifest = parse_manifest(metadata, name)
         except ManifestError as error:
-            return Glance(name, None, problem=str(error), is_foreign=MANIFEST_KEY not in info.metadata)
+            return Glance(name, None, problem=str(error), is_foreign=MANIFEST_KEY not in metadata)
         has_graph = server_indexing.is_built(info, n_vectors=manifest.names, dim=manifest.dim)
         return Glance(name, manifest, has_graph)
 
@@ -138,17 +144,44 @@ class ServerStore:
         *,
         metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a collection under the server's own name for it, with more metadata; as `create`."""
-        manifest = manifest.as_created()
-        body = server_indexing.creation(manifest, placement or Placement())
-        body["metadata"] = {MANIFEST_KEY: dump_manifest(manifest), **(metadata or {})}
+        """Create a collection under the server's own name for it, with its payload indexes.
+
+        Args:
+            name: The server's name, which differs from the manifest's for a version.
+            manifest: As for `create`.
+            placement: As for `create`.
+            metadata: More metadata of it.
+
+        Raises:
+            CollectionExistsError: If a collection of that name exists.
+        """
+        client = self._connection.client
+        manifest, placement = manifest.as_created(), placement or Placement()
+        stored = {MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"}), **(metadata or {})}
+
+        def create() -> bool:
+            return client.create_collection(
+                name,
+                vectors_config={DENSE: server_indexing.dense_params(manifest)},
+                hnsw_config=models.HnswConfigDiff(
+                    m=graph.M, ef_construct=graph.EF_CONSTRUCT, full_scan_threshold=graph.FULL_SCAN_KB
+                ),
+                sparse_vectors_config={LEXICAL: server_indexing.sparse_params()},
+                shard_number=placement.shards,
+                replication_factor=placement.replicas,
+                write_consistency_factor=placement.write_consistency,
+                metadata=stored,
+            )
+
         try:
-            self._connection.ask(object, "PUT", "/collections/{name}", body, name=name)
+            self._connection.call(create, collection=name)
         except CollectionExistsError:
-            # else an earlier try has created it, but its answer was lost
-            if parse_manifest(self._connection.info(name).metadata, name) != manifest:
+            if self._manifest(name) != manifest:  # else an earlier try has created it, but its answer was lost
                 raise
         server_indexing.ensure_payload_indexes(self._connection, name)
+
+    def _manifest(self, physical: str) -> Manifest:
+        return parse_manifest(self._connection.info(physical).config.metadata, physical)
 
     def open(self, name: str, *, read_only: bool = False) -> ServerCollection:
         """Open a collection; see `protocol.Store.open`. The key decides whether it can be written."""
@@ -156,11 +189,36 @@ class ServerStore:
         return self.open_physical(name, version, info)
 
     def open_physical(
-        self, name: str, version: str, info: CollectionInfo, *, is_hidden: bool = False
+        self, name: str, version: str, info: models.CollectionInfo, *, is_hidden: bool = False
     ) -> ServerCollection:
-        """Open a version of a collection; arguments and errors as for `ServerCollection`."""
+        """Open a version of a collection.
+
+        Args:
+            name: The collection.
+            version: The version.
+            info: What the server says of it.
+            is_hidden: As for `ServerCollection`.
+
+        Raises:
+            ManifestError: If it was not made by pearl-qdrant.
+        """
+        manifest = parse_manifest(info.config.metadata, name)
+        params = info.config.params.vectors
+        vectors = params if isinstance(params, dict) else {}
+        dense = vectors.get(DENSE)
+        if dense is None or dense.size != manifest.dim or dense.distance != models.Distance.COSINE:
+            found = f"{dense.size} dim, {dense.distance}" if dense else "none"
+            raise ManifestError(name, f"vector '{DENSE}' should be {manifest.dim} dim, Cosine; it is: {found}")
+        if LEXICAL not in (info.config.params.sparse_vectors or {}):
+            raise ManifestError(name, f"there should be sparse vectors '{LEXICAL}'")
         return ServerCollection(
-            self._connection, name, info, indexing=self._indexing, version=version, is_hidden=is_hidden
+            self._connection,
+            name,
+            manifest,
+            limits=Limits.of(info),
+            indexing=self._indexing,
+            version=version,
+            is_hidden=is_hidden,
         )
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:
@@ -175,16 +233,3 @@ class ServerStore:
     def close(self) -> None:
         """Close the connection, and so all collections."""
         self._connection.close()
-
-
-class _Alias(msgspec.Struct):
-    """An alias, and the collection that it names."""
-
-    alias_name: str
-    collection_name: str
-
-
-class _Aliases(msgspec.Struct):
-    """A list of aliases."""
-
-    aliases: list[_Alias]

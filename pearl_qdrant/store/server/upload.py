@@ -11,14 +11,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import final
+from typing import Any, final
+
+import msgspec
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.server.answers import Limits, at_most
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.errors import RequestTooLargeError
+from pearl_qdrant.store.server.limits import Limits, at_most
 from pearl_qdrant.store.server.points import CheckedPoint, check_payloads, check_points, cut_batches, join
 
 MAX_BATCH_POINTS = 256
@@ -27,6 +29,14 @@ MAX_BATCH_POINTS = 256
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A quarter of the server's default limit of 32 MiB."""
 
+
+class _WriteAnswer(msgspec.Struct, gc=False):
+    """The answer to a write."""
+
+    result: Any
+
+
+_read_answer = msgspec.json.Decoder(_WriteAnswer).decode
 
 _IN_FLIGHT = 4
 """Requests in flight, each of at most `MAX_BATCH_BYTES`."""
@@ -57,30 +67,41 @@ class Uploader:
         Raises:
             StoreError: If the server refuses it, or does not answer after all retries.
         """
-        self._send(batch, "PUT", "?wait=true", "points")
+        self._send(batch, self._upsert)
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of points; returns when the server has applied it. Raises as `send`."""
         for batch in self.batches(check_payloads(points)):
-            self._send(batch, "POST", "/batch?wait=true", "operations")
+            self._send(batch, self._overwrite)
 
-    def _send(self, batch: Sequence[CheckedPoint], method: str, path: str, field: str) -> None:
+    def _upsert(self, batch: Sequence[CheckedPoint]) -> object:
+        """Send one request."""
+        return self._call_rest("PUT", "/collections/{name}/points?wait=true", join(batch, "points"))
+
+    def _overwrite(self, batch: Sequence[CheckedPoint]) -> object:
+        """Send one request."""
+        return self._call_rest("POST", "/collections/{name}/points/batch?wait=true", join(batch, "operations"))
+
+    def _call_rest(self, method: str, path: str, body: bytes) -> object:
+        return self._connection.call_rest(
+            method,
+            path,
+            body,
+            collection=self._collection,
+            read=_read_answer,
+            cancelled=self.cancelled,
+        )
+
+    def _send(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
         """Send a batch in one request, or in several if the server finds it too large."""
         # The limits may have shrunk after this batch was cut, when the server refused another one.
         parts = list(cut_batches(batch, max_points=self.max_points, max_bytes=self.max_bytes))
         if len(parts) > 1:
             for part in parts:
-                self._send(part, method, path, field)
+                self._send(part, write)
             return
         try:
-            self._connection.ask(
-                object,
-                method,
-                "/collections/{name}/points" + path,
-                join(batch, field),
-                name=self._collection,
-                cancelled=self.cancelled,
-            )
+            write(batch)
         except RequestTooLargeError as error:
             n_bytes = sum(len(point.data) for point in batch)
             if len(batch) == 1:
@@ -93,8 +114,8 @@ class Uploader:
             else:
                 self.max_bytes = min(self.max_bytes, (n_bytes + 1) // 2)
             half = (len(batch) + 1) // 2
-            for piece in (batch[:half], batch[half:]):
-                self._send(piece, method, path, field)
+            self._send(batch[:half], write)
+            self._send(batch[half:], write)
 
 
 @final

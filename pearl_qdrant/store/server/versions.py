@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from qdrant_client import models
+
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreError
 from pearl_qdrant.store.protocol import Placement
 from pearl_qdrant.store.schema import Manifest
@@ -47,24 +49,20 @@ class ServerVersions:
     def list(self, name: str) -> list[Version]:
         """Return all versions of a collection, the current one first."""
         found = [version for one, version in map(split_name, self._connection.collections()) if one == name]
-        current = self._current(name) if found else None
+        try:
+            current: str | None = find_current(self._connection, name, gap_s=0)[0] if found else None
+        except CollectionNotFoundError:
+            current = None
         listed = []
         for version in found:
             info = self._connection.info(physical_name(name, version))
             try:
-                manifest: Manifest | None = parse_manifest(info.metadata, name)
+                manifest: Manifest | None = parse_manifest(info.config.metadata, name)
             except ManifestError:
                 manifest = None
-            mark = replace(read_mark(info.metadata, name), id=version)
+            mark = replace(read_mark(info.config.metadata, name), id=version)
             listed.append(Version(mark, version == current, manifest))
         return sorted(listed, key=lambda one: (not one.is_current, one.id))
-
-    def _current(self, name: str) -> str | None:
-        """Id of the current version; None if there is none."""
-        try:
-            return find_current(self._connection, name, gap_s=0)[0]
-        except CollectionNotFoundError:
-            return None
 
     def create(
         self, manifest: Manifest, *, version: str, made_by: Maker, placement: Placement | None = None
@@ -88,7 +86,7 @@ class ServerVersions:
         version = find_current(self._connection, name)[0]
         physical = physical_name(name, version)
         self._refuse_other_mover(name, physical, wait_s)
-        hold = _Hold(lambda mark: self._connection.merge_metadata(physical, {MOVING_KEY: mark}))
+        hold = _Hold(lambda mark: self._set(physical, {MOVING_KEY: mark}))
         self._holds[name] = hold
         try:
             with hold:
@@ -99,7 +97,7 @@ class ServerVersions:
     def _refuse_other_mover(self, name: str, physical: str, wait_s: float) -> None:
         """Wait until nobody else moves a collection; one that died is silent."""
         deadline, since, seen = time.monotonic() + wait_s, time.monotonic(), None
-        while mark := self._connection.info(physical).metadata.get(MOVING_KEY):
+        while mark := (self._connection.info(physical).config.metadata or {}).get(MOVING_KEY):
             if mark != seen:
                 seen, since = mark, time.monotonic()
             if time.monotonic() - since > min(SILENT_S, 3 * _BEAT_S):
@@ -116,22 +114,30 @@ class ServerVersions:
                 f"Qdrant at {self._connection.location} did not answer for too long while collection '{name}' was "
                 f"moved, so that its writers may not have waited. Run the same command again; it goes on."
             )
-        before = self._current(name)
+        try:
+            before: str | None = find_current(self._connection, name, gap_s=0)[0]
+        except CollectionNotFoundError:
+            before = None
         if before == version:
             return
         number = 1 + max(one.mark.number for one in self.list(name))
         self._update_mark(name, version, is_complete=True, replaced=before, number=number)
         if name in self._connection.collections():  # an alias of that name is not possible
-            self._connection.merge_metadata(name, {POINTER_KEY: version or None})
+            self._set(name, {POINTER_KEY: version or None})
         else:
             self._point_alias(name, version, exists=before is not None)
 
     def delete(self, name: str, version: str) -> None:
         """Delete a version that is not current."""
-        current = self._current(name)
+        try:
+            current: str | None = find_current(self._connection, name, gap_s=0)[0]
+        except CollectionNotFoundError:
+            current = None
         if version == current:
             raise ValueError(f"version '{version}' of '{name}' is the current one")
-        self._delete_physical(physical_name(name, version))
+        physical = physical_name(name, version)
+        with suppress(CollectionNotFoundError):
+            self._call(lambda: self._connection.client.delete_collection(physical), physical)
         if version == PLAIN and current is not None:
             self._point_alias(name, current, exists=False)
 
@@ -139,27 +145,30 @@ class ServerVersions:
         """Delete the alias of a collection, and all its versions."""
         physical = [one for one in self._connection.collections() if split_name(one)[0] == name]
         if name not in physical:
-            self._change_aliases(name, {"delete_alias": {"alias_name": name}})
+            remove = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name))
+            self._call(lambda: self._connection.client.update_collection_aliases([remove]), name)
         for one in sorted(physical):  # the one of the plain name first: it says which is current
-            self._delete_physical(one)
-
-    def _delete_physical(self, physical: str) -> None:
-        with suppress(CollectionNotFoundError):
-            self._connection.ask(object, "DELETE", "/collections/{name}", name=physical)
+            with suppress(CollectionNotFoundError):
+                self._call(lambda one=one: self._connection.client.delete_collection(one), one)  # type: ignore[misc]
 
     def _point_alias(self, name: str, version: str, *, exists: bool) -> None:
         """Let an alias name a version, in one request."""
-        create = {"create_alias": {"collection_name": physical_name(name, version), "alias_name": name}}
-        delete = [{"delete_alias": {"alias_name": name}}] if exists else []
-        self._change_aliases(name, *delete, create)
-
-    def _change_aliases(self, name: str, *actions: object) -> None:
-        self._connection.ask(object, "POST", "/collections/aliases", {"actions": actions}, collection=name)
+        target = models.CreateAlias(collection_name=physical_name(name, version), alias_name=name)
+        operations: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=target)]
+        if exists:
+            operations.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name)))
+        self._call(lambda: self._connection.client.update_collection_aliases(operations), name)
 
     def _update_mark(self, name: str, version: str, **changes: object) -> None:
         physical = physical_name(name, version)
-        mark = read_mark(self._connection.info(physical).metadata, name)
-        self._connection.merge_metadata(physical, {VERSION_KEY: asdict(mark) | changes})
+        mark = read_mark(self._connection.info(physical).config.metadata, name)
+        self._set(physical, {VERSION_KEY: asdict(mark) | changes})
+
+    def _set(self, physical: str, metadata: dict[str, object]) -> None:
+        self._call(lambda: self._connection.client.update_collection(physical, metadata=metadata), physical)
+
+    def _call(self, request: Callable[[], object], physical: str) -> object:
+        return self._connection.call(request, collection=physical)
 
 
 class _Hold:
