@@ -209,7 +209,7 @@ def push(
 @json_option
 def pull(name: str, source: str, store: str, replace: bool, way: Way, wait_s: float, as_json: bool) -> None:
     """Copy a collection from a server, without encoding a name again."""
-    from pearl_qdrant.transfer.pull import pull_collection
+    from pearl_qdrant.transfer.moving import pull_collection
 
     with progress_bar(name) as on_progress:
         result = pull_collection(
@@ -224,7 +224,7 @@ def pull(name: str, source: str, store: str, replace: bool, way: Way, wait_s: fl
 @yes_option
 def prune(name: str, store: str, yes: bool) -> None:
     """Delete the hidden versions of a collection that another one took the place of."""
-    from pearl_qdrant.transfer.versions import prune_collection
+    from pearl_qdrant.transfer.moving import prune_collection
 
     if not yes:
         confirm(f"Delete all older versions of collection '{name}' in {store}? This cannot be undone.")

@@ -107,27 +107,16 @@ class CollectionDescription:
 
 
 def list_collections(store: StoreLike = None) -> list[str]:
-    """Return the names of all collections, sorted.
-
-    Raises:
-        StoreError: If the store cannot be read or does not answer.
-    """
+    """Return the names of all collections, sorted."""
     with use_store(store) as opened:
         return opened.collections()
 
 
 def summarize_collections(store: StoreLike = None, *, limit: int | None = None) -> Iterator[CollectionSummary]:
-    """Yield a summary of each collection, sorted by name.
+    """Yield a summary of each collection, sorted by name, at most `limit`.
 
     Only manifests are read, without locks, also while another process has a collection open. Collections whose load did
     not finish are opened read-only, and counted: names that a load writes at the moment do not count.
-
-    Args:
-        store: See the module.
-        limit: Stop after this many; None: all.
-
-    Raises:
-        StoreError: If the store cannot be read or does not answer.
     """
     with use_store(store) as opened:
         for glance in opened.glance(opened.collections()[:limit]):
@@ -182,12 +171,7 @@ def _counted(summary: CollectionSummary, collection: Collection) -> CollectionSu
 
 
 def describe_collection(name: str, *, store: StoreLike = None) -> CollectionDescription:
-    """Return the facts about a collection.
-
-    Raises:
-        CollectionNotFoundError: If there is no collection of that name.
-        StoreError: If the store cannot be opened or does not answer.
-    """
+    """Return the facts about a collection; CollectionNotFoundError if there is none of that name."""
     with use_store(store) as opened:
         collection = opened.open(name, read_only=True)
         try:
@@ -207,7 +191,6 @@ def delete_collection(name: str, *, store: StoreLike = None) -> None:
     Raises:
         CollectionNotFoundError: If there is no collection of that name.
         StoreLockedError: If another process, or this one, has it open (embedded store).
-        StoreError: If it cannot be deleted.
     """
     with use_store(store) as opened:
         opened.delete(name)
@@ -223,10 +206,8 @@ def finalize_collection(
     """Build the graph of a collection, for fast search; return its status afterwards.
 
     Args:
-        name: The collection.
-        store: See the module.
-        wait_s: How long to wait for a server that does not answer, in seconds; None: a few seconds if nothing listens,
-            two minutes if it is busy.
+        name, store: The collection, and its store.
+        wait_s: As in `open_store`.
         on_progress: Called from time to time with (vectors indexed, all vectors).
 
     Raises:

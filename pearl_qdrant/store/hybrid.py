@@ -120,21 +120,9 @@ def search_hybrid(
     keys: SparseRows | None = None,
     slips: MakeSlipQuery | None = None,
 ) -> list[list[ScoredName]]:
-    """Find names near by dense vector, by keys, slips or n-grams; see `protocol.Collection.search_hybrid`.
+    """Find names near by dense vector, by keys, slips or n-grams.
 
-    Args:
-        engine: The collection.
-        vectors: (q, dim); a row of zeros finds nothing by dense vector.
-        lexical: q rows.
-        limit, lexical_limit: Return at most this many names for each query, by vector and by n-grams.
-        is_match, keys, slips: As in `protocol.Collection.search_hybrid`.
-
-    Returns:
-        q lists.
-
-    Raises:
-        ValueError: If vectors and rows do not pair up, have another width or are not finite, or a limit is not
-            positive.
+    Arguments, result and errors as for `protocol.Collection.search_hybrid`.
     """
     check_vectors(vectors, engine.dim, limit)
     if lexical_limit < 1:
@@ -264,8 +252,7 @@ class _HybridSearcher:
     def _search_widely(self, mentions: Sequence[_Mention]) -> set[int]:
         """Look through many more names that slips may lead to, and keep those that are the mention's own name.
 
-        Returns:
-            The numbers of the mentions that have some.
+        Returns the numbers of the mentions that have some.
         """
         asking = [mention for mention in mentions if mention.is_wide]
         answers = run_ordered(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention in asking])

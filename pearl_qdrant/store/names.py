@@ -11,11 +11,7 @@ _FORBIDDEN = set('/\\:*?"<>|')  # not allowed by one file system or another, or 
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that a collection cannot have, before anything is done for it.
-
-    Raises:
-        StoreRejectedError: If a folder or a server cannot have that name.
-    """
+    """Raise StoreRejectedError for a name that a folder or a server cannot have, before anything is done for it."""
     reason = None
     if not name or name.startswith(".") or name[-1] in ". ":
         reason = "it must not be empty, begin with a dot, or end with a dot or space"

@@ -80,17 +80,7 @@ def open_default_store(
     allow_plain_http: bool | None = None,
     ca_file: str | None = None,
 ) -> Store:
-    """Open a store; what is None is read from the environment.
-
-    Args:
-        store: Folder, URL or URLs; None as in `location_of`.
-        api_key: Key of a server.
-        allow_plain_http: Whether to send the key over plain HTTP to another host.
-        ca_file: Certificates (PEM) of an authority to trust.
-
-    Raises:
-        SettingsError: As `open_store`.
-    """
+    """Open a store; what is None is read from the environment. Arguments and errors as for `open_store`."""
     access = ServerAccess.from_environment()
     access = replace(
         access,

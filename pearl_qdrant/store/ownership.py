@@ -13,12 +13,7 @@ from pearl_qdrant.errors import StoreForkedError
 
 
 class ProcessGuard:
-    """Remembers the process that opened something.
-
-    Attributes:
-        what: What was opened, as the beginning of a sentence.
-        pid: The id of the process that opened it.
-    """
+    """Remembers the process that opened something; `what` is the beginning of a sentence."""
 
     __slots__ = ("pid", "what")
 
@@ -32,10 +27,6 @@ class ProcessGuard:
         return os.getpid() == self.pid
 
     def check(self) -> None:
-        """Refuse to work in another process.
-
-        Raises:
-            StoreForkedError: If this process was forked from the owner.
-        """
+        """Raise StoreForkedError if this process was forked from the owner."""
         if not self.is_owner:
             raise StoreForkedError(self.what, owner=self.pid, pid=os.getpid())

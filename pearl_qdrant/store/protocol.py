@@ -22,7 +22,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.rows import NameRows
+from pearl_qdrant.store.points import NameRows
 from pearl_qdrant.store.schema import FACET_FIELDS, LANGUAGE_FIELD, Checkpoint, Manifest, NamePoint, point_id
 from pearl_qdrant.store.search import (
     IsMatch,
@@ -41,13 +41,7 @@ CheckState = Literal["ok", "note", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check of the installation or a server.
-
-    Attributes:
-        subject: What was checked.
-        state: "fail" needs a fix; "note" is only worth knowing.
-        finding: What was found, with the fix if it failed.
-    """
+    """The result of one check of the installation or a server: "fail" needs a fix; "note" is only worth knowing."""
 
     subject: str
     state: CheckState
@@ -65,7 +59,7 @@ class Writer(Protocol):
     def __exit__(self, *exc_info: object) -> None: ...
 
     def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Write points; may return before they are stored. Raises the error of an earlier write, if there was one.
+        """Write points; may return before they are stored.
 
         Args:
             points: n points.
@@ -84,13 +78,12 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PointFilter:
-    """Which points pass: all conditions must hold. All values are valid Unicode.
+    """Which points pass: all conditions that are not empty must hold. All values are valid Unicode.
 
     Attributes:
-        entity_ids: The point has one of these entity ids; empty: no condition.
-        names: The point has one of these names; empty: no condition.
-        types: The point has one of these types, as in `NamePoint.filter_types`; empty: no condition.
-        languages: The name has one of these languages, or none is stated for it; empty: no condition.
+        entity_ids, names: The point has one of these ids, and one of these names.
+        types: It has one of these types, as in `NamePoint.filter_types`.
+        languages: The name has one of these languages, or none is stated for it.
     """
 
     entity_ids: tuple[str, ...] = ()
@@ -113,20 +106,20 @@ class Collection(ABC):
 
     The public methods check arguments, cut them into parts that the engine takes, and merge the answers. An adapter
     supplies the methods that begin with `_`, which do one call of its engine each.
+
+    Attributes:
+        name: Its name.
+        is_remote: Whether a search mostly waits for another process.
     """
 
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
+    name: str
+    is_remote: bool = False
+    _page_size: int  # points that one scroll or retrieve requests
+    _max_values: int  # the most values in one condition of a filter, or ids in one delete
 
     @property
     @abstractmethod
     def manifest(self) -> Manifest: ...
-
-    @property
-    @abstractmethod
-    def is_remote(self) -> bool:
-        """Whether a search mostly waits for another process."""
 
     @property
     def is_outdated(self) -> bool:
@@ -135,19 +128,13 @@ class Collection(ABC):
 
     @property
     def state_token(self) -> str | None:
-        """What names the state that is searched here; a view with the same token has the same points and ledger.
-
-        None if no other process can have that state: on a server, and before changes of this process are committed.
-        """
+        """What names the state that is searched here; None if no other process can have that state."""
         return None
 
     def editing(self) -> AbstractContextManager[None]:
         """Make several changes one for those who read an embedded collection: they see them when the block ends.
 
         Blocks may be within others. Outside of one, each change is a block of its own. On a server it does nothing.
-
-        Raises:
-            ReadOnlyError: If the collection was opened read-only (embedded store).
         """
         return nullcontext()
 
@@ -176,13 +163,9 @@ class Collection(ABC):
 
     @abstractmethod
     def append_ledger(self, lines: Sequence[bytes]) -> None:
-        """Append lines to the ledger; they are stored durably on return. A line has no line end, and is not empty.
+        """Append lines to the ledger, without their ends; on return they are stored durably.
 
         Lines of a call that fails, or of a process that dies, may be there in part; the reader must expect it.
-
-        Raises:
-            StoreFullError: If there is no space for them.
-            StoreError: If they cannot be written.
         """
 
     @abstractmethod
@@ -194,7 +177,7 @@ class Collection(ABC):
         """Write a few points; search finds them when this returns. Arguments as in `Writer.write`."""
 
     def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
-        """Find the nearest names of each query vector, best first.
+        """Find the nearest names of each query vector, best first, equal scores by point id.
 
         Args:
             vectors: (q, dim), L2-normalised; a row of zeros finds nothing.
@@ -203,7 +186,7 @@ class Collection(ABC):
                 in `predicted_type`. Empty: no filter.
 
         Returns:
-            q lists. Equal scores are ordered by point id.
+            q lists.
 
         Raises:
             ValueError: If the vectors have another width or are not finite, or `limit` is not positive.
@@ -325,11 +308,7 @@ class Collection(ABC):
 
     @abstractmethod
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
-        """Replace everything but the vectors of stored points.
-
-        Raises:
-            InvalidPointError: If a text is not valid Unicode.
-        """
+        """Replace everything but the vectors of stored points; InvalidPointError if a text is not valid Unicode."""
 
     def scroll(self) -> Iterator[NamePoint]:
         """Yield all points, ordered by point id."""
@@ -377,10 +356,9 @@ class Collection(ABC):
 
     @abstractmethod
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Build the HNSW graph. Before, search is exact; meanwhile it is never wrong.
+        """Build the HNSW graph; `on_progress` is called with (vectors indexed, all vectors).
 
-        Args:
-            on_progress: Called from time to time with (vectors indexed, all vectors).
+        Before, search is exact; meanwhile it is never wrong.
         """
 
     @abstractmethod
@@ -389,32 +367,13 @@ class Collection(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    @property
-    @abstractmethod
-    def _page_size(self) -> int:
-        """Points that one scroll or retrieve requests."""
-
-    @property
-    @abstractmethod
-    def _max_values(self) -> int:
-        """The most values in one condition of a filter, or ids in one delete."""
-
     @abstractmethod
     def _check_open(self) -> None:
-        """Refuse to work on a closed collection, or in a forked process.
-
-        Raises:
-            StoreClosedError: If it was closed.
-            StoreForkedError: If another process opened it.
-        """
+        """Raise StoreClosedError if it was closed, or StoreForkedError if another process opened it."""
 
     @abstractmethod
     def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
-        """Return the engine for searches under a filter.
-
-        Raises:
-            StoreRejectedError: If a query may not return `n_wanted` points.
-        """
+        """Return the engine for searches for `n_wanted` points; StoreRejectedError if these are too many."""
 
     @abstractmethod
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
@@ -511,35 +470,23 @@ class Store(Protocol):
         ...
 
     def glance(self, names: Sequence[str]) -> Iterable[Glance]:
-        """Look at collections without opening them, also while another process has them open.
-
-        Collections that do not exist are left out.
-
-        Raises:
-            StoreError: If the store cannot be read or does not answer.
-        """
+        """Look at collections without opening them, also while another process has them open; missing are left out."""
         ...
 
     def create(self, manifest: Manifest, placement: Placement | None = None) -> Collection:
         """Create `manifest.collection` with its payload indexes, and open it.
 
-        Args:
-            manifest: The name, base and model of the collection.
-            placement: How a cluster distributes it.
-
         Raises:
             CollectionExistsError: If a collection of that name exists.
-            SettingsError: If this kind of store has no shards or replicas.
+            SettingsError: If this kind of store has no shards or replicas, and `placement` is given.
         """
         ...
 
     def open(self, name: str, *, read_only: bool = False) -> Collection:
         """Open a collection.
 
-        Args:
-            name: The collection.
-            read_only: Open an embedded collection as it was committed last, without its lock, beside a process that
-                writes it; changes raise `ReadOnlyError`. A server knows no such opening.
+        Read-only, an embedded collection is opened as it was committed last, without its lock, beside a process that
+        writes it; changes raise `ReadOnlyError`. A server knows no such opening.
 
         Raises:
             CollectionNotFoundError: If there is no collection of that name.
@@ -551,9 +498,7 @@ class Store(Protocol):
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:
         """Delete a collection with all its data, even one without a manifest.
 
-        Args:
-            name: The collection.
-            keep_ledger: Whether a collection of that name that is made later has its ledger of learned names again.
+        With `keep_ledger`, a collection of that name that is made later has its ledger of learned names again.
 
         Raises:
             CollectionNotFoundError: If there is no collection of that name.

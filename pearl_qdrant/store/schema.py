@@ -130,17 +130,14 @@ class NamePoint:
             "types": list(self.types),
             FILTER_FIELD: self.filter_types,
         }
-        if self.description is not None:
-            payload["description"] = self.description
         if self.phrase_type is not None:
             payload["phrase_type"] = self.phrase_type
             payload["lexical_class"] = self.lexical_class
             payload["predicted_type"] = self.predicted_type
             payload["type_probability"] = self.type_probability
-        if self.popularity is not None:
-            payload["popularity"] = self.popularity
-        if self.language is not None:
-            payload[LANGUAGE_FIELD] = self.language
+        for key in ("description", "popularity", LANGUAGE_FIELD):
+            if (value := getattr(self, key)) is not None:
+                payload[key] = value
         return payload
 
     @classmethod

@@ -6,6 +6,7 @@ ordered by point id, and where a tie reaches over the end of a result, more poin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -26,6 +27,8 @@ Edge holds the interpreter lock."""
 BATCH_MENTIONS = 8
 """Mentions of a hybrid search in one call of the embedded engine. Under a filter it holds the interpreter lock for up
 to 4 ms a mention, and other threads should not wait 50 ms. Batches of 16 link no more mentions a second."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _MAX_TIES = 1000  # points of one score that are ordered at the end of a result
 
@@ -142,19 +145,7 @@ _score = itemgetter(0)
 
 
 def search_dense(engine: SearchEngine, vectors: FloatArray, *, limit: int) -> list[list[ScoredName]]:
-    """Find the nearest names of each vector; see `protocol.Collection.search`.
-
-    Args:
-        engine: The collection.
-        vectors: (q, dim); a row of zeros finds nothing.
-        limit: Return at most this many names for each query.
-
-    Returns:
-        q lists, best first, equal scores by point id.
-
-    Raises:
-        ValueError: If the vectors have another width or are not finite, or `limit` is not positive.
-    """
+    """Find the nearest names of each vector; arguments and errors as for `protocol.Collection.search`."""
     check_vectors(vectors, engine.dim, limit)
     results: list[list[ScoredName]] = [[] for _ in range(len(vectors))]
     rows = np.flatnonzero(vectors.any(axis=1)).tolist()
@@ -167,11 +158,7 @@ def search_dense(engine: SearchEngine, vectors: FloatArray, *, limit: int) -> li
 
 
 def run_ordered(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[EnginePoint]]:
-    """Run one batch of queries; query again for more points where a tie reaches over the end of a result.
-
-    Args:
-        engine: The collection.
-        queries: q queries; each finds at most its `limit`.
+    """Run q queries at once, each for at most its `limit`; again for more where a tie reaches over the end of a result.
 
     Returns:
         q lists, best first, equal scores by point id.
@@ -198,22 +185,14 @@ def run_ordered(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list
 
 
 def check_vectors(vectors: FloatArray, dim: int, limit: int) -> None:
-    """Refuse bad arguments of a search.
-
-    Raises:
-        ValueError: If the vectors have another width or are not finite, or `limit` is not positive.
-    """
+    """Raise ValueError if vectors have another width or are not finite, or `limit` is not positive."""
     if vectors.ndim != 2 or vectors.shape[1] != dim or not np.isfinite(vectors).all():
         raise ValueError(f"query vectors must be finite and of shape (q, {dim}), these are {vectors.shape}")
     check_limit(limit)
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a limit under 1.
-
-    Raises:
-        ValueError: If it is not positive.
-    """
+    """Raise ValueError if a limit is not positive."""
     if limit < 1:
         raise ValueError(f"limit must be positive, it is {limit}")
 
@@ -237,14 +216,7 @@ def order_points(points: Sequence[EnginePoint]) -> tuple[list[EnginePoint], list
 
 def keep_valid(values: Iterable[str]) -> list[str]:
     """Keep the values that are valid Unicode: no point has another one, and it cannot be sent."""
-    valid = []
-    for value in values:
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            continue
-        valid.append(value)
-    return valid
+    return [value for value in values if _SURROGATE.search(value) is None]
 
 
 def chunks(values: Sequence[str], n: int) -> Iterable[list[str]]:

@@ -16,12 +16,7 @@ ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_ind
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a collection.
-
-    Attributes:
-        kind: Which check found it.
-        message: What is wrong, and what to do.
-    """
+    """A problem of a collection: which check found it, what is wrong, and what to do."""
 
     kind: ProblemKind
     message: str
@@ -29,13 +24,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of `verify_collection`.
-
-    Attributes:
-        collection: Name of the collection.
-        points: Exact number of points.
-        problems: The problems found; none if all is well.
-    """
+    """The result of `verify_collection`: the exact number of points, and the problems found."""
 
     collection: str
     points: int
@@ -47,13 +36,11 @@ def verify_collection(name: str, *, store: StoreLike = None, model: str | None =
 
     Args:
         name: The collection.
-        store: An open store, a folder or a URL; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data
-            folder. The key of a server is read from the environment.
+        store: As in `administration`.
         model: Model to compare with the collection's; None: the one named in its manifest.
 
     Raises:
         CollectionNotFoundError: If there is no collection of that name.
-        StoreError: If the store cannot be opened or does not answer.
     """
     with use_store(store) as opened:
         collection = opened.open(name, read_only=True)
@@ -88,11 +75,7 @@ def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
 
 
 def check_complete(collections: Sequence[Collection]) -> None:
-    """Refuse collections that are not complete.
-
-    Raises:
-        IncompleteError: If a load or an update of one of them did not finish.
-    """
+    """Raise IncompleteError if a load or an update of one of them did not finish."""
     if warnings := incomplete_warnings(collections):
         raise IncompleteError([one.name for one in collections if unfinished_load(one.manifest)], warnings)
 

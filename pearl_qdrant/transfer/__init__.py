@@ -6,9 +6,8 @@
     reencode_collection("umls", model="models/mine")
 
 What is built is hidden until it is complete and checked; then one change makes it current (`store/versions.py`).
-`moving.py` and `pull.py` copy: what `inventory.py` finds missing is streamed, and a pull from a server takes its
-finished shard where it can. `reencoding.py` encodes again, `catching_up.py` follows what writers do meanwhile, and
-`everyday.py` compares models.
+`names.py` brings what lacks; `moving.py` copies, by the finished shard of a server where that can be taken;
+`reencoding.py` encodes again, and `everyday.py` compares models.
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pearl_qdrant.transfer.everyday import EverydayChange, EverydayKind
-    from pearl_qdrant.transfer.moving import TransferResult, push_collection
-    from pearl_qdrant.transfer.pull import pull_collection
+    from pearl_qdrant.transfer.moving import TransferResult, prune_collection, pull_collection, push_collection
     from pearl_qdrant.transfer.reencoding import (
         EVERYDAY_MENTIONS,
         ReencodeResult,
         reencode_collection,
         rollback_collection,
     )
-    from pearl_qdrant.transfer.versions import prune_collection
 
 __all__ = [
     "EVERYDAY_MENTIONS",
@@ -50,8 +47,8 @@ __getattr__, __dir__ = lazy_exports(
         "EverydayKind": "pearl_qdrant.transfer.everyday",
         "ReencodeResult": "pearl_qdrant.transfer.reencoding",
         "TransferResult": "pearl_qdrant.transfer.moving",
-        "prune_collection": "pearl_qdrant.transfer.versions",
-        "pull_collection": "pearl_qdrant.transfer.pull",
+        "prune_collection": "pearl_qdrant.transfer.moving",
+        "pull_collection": "pearl_qdrant.transfer.moving",
         "push_collection": "pearl_qdrant.transfer.moving",
         "reencode_collection": "pearl_qdrant.transfer.reencoding",
         "rollback_collection": "pearl_qdrant.transfer.reencoding",

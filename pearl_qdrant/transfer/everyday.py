@@ -29,13 +29,7 @@ from pearl_qdrant.store.schema import NamePoint
 
 @dataclass(frozen=True, slots=True)
 class EverydayKind:
-    """Right answers to one kind of mention.
-
-    Attributes:
-        kind: Its name.
-        mentions: How many there are, > 0.
-        before, after: Right answers with the model before and with the new one, in percent.
-    """
+    """Right answers to one kind of mention, before and after, in percent."""
 
     kind: str
     mentions: int
@@ -86,15 +80,9 @@ class EverydayChange:
 
 
 def compare_everyday(before: tuple[Collection, Encoder], after: tuple[Collection, Encoder], n: int) -> EverydayChange:
-    """Answer everyday mentions in two versions of a collection.
+    """Answer at most `n` everyday mentions, equally many of each kind, in two versions of a collection.
 
-    Args:
-        before: The version before, which gives the names, with its model.
-        after: The new one, with its model.
-        n: At most this many mentions, equally many of each kind; one of each at least.
-
-    Raises:
-        StoreError: If one of the two cannot be read.
+    The version before gives the names; each comes with its model.
     """
     entities, owners = sample_entities(before[0], np.random.default_rng(0))
     made = make_mentions(entities, owners, per_kind=max(1, n // len(KINDS))) if entities else []
@@ -105,12 +93,7 @@ def compare_everyday(before: tuple[Collection, Encoder], after: tuple[Collection
 def summarise(
     made: Sequence[MadeMention], before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]
 ) -> EverydayChange:
-    """Make the figures of mentions that were answered twice.
-
-    Args:
-        made: n mentions.
-        before, after: Whether the answers are right, (n,) each.
-    """
+    """Make the figures of n mentions that were answered twice: (n,) each says whether that was right."""
     kinds: list[EverydayKind] = []
     variance = 0.0
     for kind in KINDS:

@@ -1,4 +1,4 @@
-"""A collection moves from one store to another: built hidden, checked, made current; and `push_collection`.
+"""A collection moves to another store: built hidden, checked, made current; `push_collection`, `pull_collection`.
 
 A transfer that is killed, or whose server goes away, leaves a hidden version that nobody sees; the same call goes on
 there. What is left of another collection of that name is removed.
@@ -6,31 +6,38 @@ there. What is left of another collection of that name is removed.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pearl_qdrant.errors import (
     CollectionExistsError,
+    CollectionNotFoundError,
+    NoCurrentVersionError,
     OptionError,
     PearlQdrantError,
     ShardUnavailableError,
     StoreError,
     StoreFullError,
+    StoreRejectedError,
     StoreUnavailableError,
 )
-from pearl_qdrant.store.open import StoreLike, use_store
+from pearl_qdrant.store.open import StoreLike, is_url, use_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
-from pearl_qdrant.store.versions import Maker, new_version, placement_of
-from pearl_qdrant.transfer.inventory import Inventory
-from pearl_qdrant.transfer.sample import NameSample
+from pearl_qdrant.store.versions import PLAIN, Maker, Version, VersionMark, new_version, placement_of
+from pearl_qdrant.transfer.names import NameSample, OnProgress, no_progress, stream_names
+
+if TYPE_CHECKING:
+    from pearl_qdrant.store.edge.store import EdgeStore
+    from pearl_qdrant.store.server.collection import ServerCollection
+
+log = logging.getLogger(__name__)
 
 MOVE_WAIT_S = 10.0
 """How long a switch waits for a writer of an embedded collection, in seconds."""
@@ -38,23 +45,8 @@ MOVE_WAIT_S = 10.0
 _HEALING = (StoreUnavailableError, ShardUnavailableError, StoreFullError)
 """After these errors the same call goes on where it ended."""
 
-
-class NoSnapshotError(StoreError):
-    """A collection cannot move as a snapshot; the message says why, as a part of a sentence."""
-
-
-MakeShard = Callable[[Collection, str], Collection]
-"""Makes a hidden version of the target from the source's finished shard; if it raises NoSnapshotError, none is left."""
-
 Way = Literal["auto", "snapshot", "stream"]
 """How a collection is pulled: as its finished shard, as points with their vectors, or the first where it can."""
-
-OnProgress = Callable[[int, int], None]
-"""Called with (names moved, all names)."""
-
-
-def no_progress(done: int, total: int) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,44 +113,63 @@ def push_collection(
         StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed on the server.
     """
     with use_store(store, wait_s=wait_s) as source, use_store(to, wait_s=wait_s) as target:
-        return Transfer(name, source, target, "push", replace, placement, on_progress).run()
+        return _Transfer(name, source, target, "push", replace, on_progress, placement).run()
+
+
+def pull_collection(
+    name: str,
+    *,
+    source: StoreLike,
+    store: StoreLike = None,
+    replace: bool = False,
+    way: Way = "auto",
+    wait_s: float | None = None,
+    on_progress: OnProgress = no_progress,
+) -> TransferResult:
+    """Copy a collection from a server. No name is encoded again.
+
+    A collection of one shard travels as the snapshot that the server makes of it, with its graph, which the embedded
+    engine opens; otherwise names travel with their vectors. It is built hidden, checked, and then visible at once. If
+    the call is killed while names travel, the same call goes on.
+
+    Args:
+        name: The collection.
+        source: URL of the server, or another store. Its key is read from the environment.
+        store: Where to; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
+        replace: Whether to replace a collection of that name. The one before it stays hidden, until it is pruned.
+        way: "auto", "snapshot" or "stream"; see `TransferResult.way`.
+        wait_s: How long to wait for a server that does not answer, in seconds; None as in `open_store`.
+        on_progress: Called from time to time with (names moved, all names).
+
+    Raises:
+        CollectionNotFoundError: If the server has no such collection.
+        CollectionExistsError: If the store has one of that name, and `replace` is not set.
+        IncompleteError: If its load or an update did not finish.
+        OptionError: If it must be a snapshot, and cannot be one.
+        StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed in the store.
+    """
+    with use_store(source, wait_s=wait_s) as server, use_store(store, wait_s=wait_s) as target:
+        return _Transfer(name, server, target, "pull", replace, on_progress, way=way).run()
+
+
+class _NoSnapshotError(Exception):
+    """A collection cannot move as a snapshot; the message says why, as a part of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
-    """One transfer.
-
-    Attributes:
-        name: The collection.
-        source, target: The stores.
-        made_by: What the version says of itself.
-        replace: Whether a collection of that name in the target may be replaced.
-        placement: How a cluster distributes it.
-        on_progress: See `OnProgress`.
-        make_shard: The way with the finished shard; None if there is none, or it is not wanted.
-        must_be_shard: Whether no other way will do.
-    """
+class _Transfer:
+    """One transfer; `made_by` is what the version says of itself, all else as for `pull_collection`."""
 
     name: str
     source: Store
     target: Store
     made_by: Maker
     replace: bool
-    placement: Placement | None
     on_progress: OnProgress
-    make_shard: MakeShard | None = None
-    must_be_shard: bool = False
+    placement: Placement | None = None
+    way: Way = "stream"
 
     def run(self) -> TransferResult:
-        """Do it.
-
-        Raises:
-            CollectionNotFoundError: If the source has no such collection.
-            CollectionExistsError: If the target has one, and it may not be replaced.
-            IncompleteError: If its load or an update did not finish.
-            OptionError: If source and target are one store, or it must be a snapshot and cannot be one.
-            StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed in the target.
-        """
         start = time.perf_counter()
         if self.source.location == self.target.location:
             raise OptionError(
@@ -166,15 +177,12 @@ class Transfer:
                 f"Collection '{self.name}' is to move from {self.source.location} to the same place. Name another "
                 f"store as its source or target.",
             )
-        source = self.source.open(self.name, read_only=True)
-        try:
+        with closing(self.source.open(self.name, read_only=True)) as source:
             check_complete([source])
             replaced = self.name in self.target.collections()
             if replaced and not self.replace:
                 raise CollectionExistsError(self.name, option="replace")
             way, reason, names, sent, checked = self._build(source)
-        finally:
-            source.close()
         seconds = time.perf_counter() - start
         places = self.source.location, self.target.location
         return TransferResult(self.name, *places, way, reason, names, sent, checked, replaced, seconds)
@@ -182,14 +190,13 @@ class Transfer:
     def _build(self, source: Collection) -> tuple[Literal["snapshot", "stream"], str, int, int, int]:
         """Build a version, check it, and make it current: way, reason, names, and how many were sent and checked."""
         reason = ""
-        if self.make_shard is not None:
+        if self.way != "stream" and is_url(self.source.location) and not is_url(self.target.location):
             try:
-                names, checked = self._move_shard(source, self.make_shard)
-            except NoSnapshotError as error:
-                reason = str(error)
-            else:
+                names, checked = self._move_shard(source)
                 return "snapshot", "", names, names, checked
-        if self.must_be_shard:
+            except _NoSnapshotError as error:
+                reason = str(error)
+        if self.way == "snapshot":
             why = reason or "it does not come from a server to an embedded store"
             raise OptionError("way", f"Collection '{self.name}' cannot move as a snapshot: {why}. Stream it.")
         begun = _begun(source.manifest).as_created()
@@ -204,7 +211,8 @@ class Transfer:
             with closing(opened) as target:
                 sample = NameSample(random.Random(0))
                 names, sent = stream_names(source, target, sample=sample, on_progress=self.on_progress)
-                manifest = streamed_manifest(source, target.manifest)
+                layout = {"has_plain_payloads": target.manifest.has_plain_payloads, "checkpoints": ()}
+                manifest = source.manifest.model_copy(update=layout)
                 checked = self._finish(source, target, manifest, version, names, sample)
         return "stream", reason, names, sent, checked
 
@@ -222,12 +230,13 @@ class Transfer:
                 self.target.versions.delete(self.name, version.id)
         return found
 
-    def _move_shard(self, source: Collection, make_shard: MakeShard) -> tuple[int, int]:
+    def _move_shard(self, source: Collection) -> tuple[int, int]:
+        """Take the finished shard of a server: names, and how many were checked. Raises _NoSnapshotError."""
         self._take_leftover(source.manifest)  # nothing goes on there
         version = new_version()
         total = source.count()
         self.on_progress(0, total)
-        with self._removed_unless_healing(version), closing(make_shard(source, version)) as target:
+        with self._removed_unless_healing(version), closing(self._make_shard(source, version)) as target:
             self.on_progress(total, total)
             sample = NameSample(random.Random(0))
             for rows in source.scroll_rows():
@@ -236,6 +245,28 @@ class Transfer:
                     break
             manifest = source.manifest.model_copy(update={"has_plain_payloads": True, "checkpoints": ()})
             return total, self._finish(source, target, manifest, version, total, sample)
+
+    def _make_shard(self, opened: Collection, version: str) -> Collection:
+        """Make a hidden version of an embedded store from the shard of a server."""
+        from pearl_qdrant.store.edge.content import IndexState
+        from pearl_qdrant.store.edge.shard import edge_errors
+        from pearl_qdrant.store.server.snapshots import download_shard, only_shard
+
+        source, target = cast("ServerCollection", opened), cast("EdgeStore", self.target)
+        status = source.status()
+        if not status.is_finalized:
+            raise _NoSnapshotError("its graph is not built")
+        changed = {"has_plain_payloads": True, "checkpoints": (), "state": "loading"}
+        manifest = source.manifest.model_copy(update=changed)
+        try:
+            with edge_errors(self.name, "creating it"), target.temporary_folder() as work:
+                snapshot = work / "shard.snapshot"
+                shard = only_shard(source.connection, source.physical)
+                download_shard(source.connection, source.physical, shard, snapshot)
+                mark = VersionMark(version, self.name, "pull")
+                return target.versions.adopt(snapshot, manifest, IndexState(status.vectors), mark)
+        except StoreRejectedError as error:
+            raise _NoSnapshotError(str(error)) from error
 
     def _finish(
         self, source: Collection, target: Collection, manifest: Manifest, version: str, names: int, sample: NameSample
@@ -276,53 +307,59 @@ class Transfer:
             raise
 
 
-def stream_names(
-    source: Collection, target: Collection, *, sample: NameSample, on_progress: OnProgress
-) -> tuple[int, int]:
-    """Write the names that a collection lacks, with their vectors, delete what it should not have, build its graph.
-
-    Several requests are in flight to a server, and it builds its graph once, at the end. What an earlier call brought
-    is not sent again.
-
-    Args:
-        source: Open for reading.
-        target: Hidden from others, and of the same model; empty, or filled in part by a call that ended early.
-        sample: Takes some of the names, to be compared afterwards.
-        on_progress: See `OnProgress`.
-
-    Returns:
-        Names read, and names sent.
-    """
-    total, done, sent = source.count(), 0, 0
-    known = Inventory.of(target)
-    on_progress(0, total)
-    with target.writer() as writer:
-        for rows in source.scroll_rows():
-            if not rows.points:
-                continue
-            lacking = np.array([not known.has(point) for point in rows.points])
-            if lacking.any():
-                left = rows if lacking.all() else rows.where(lacking)
-                writer.write(left.points, left.vectors, left.encodable)
-                sent += len(left.points)
-            sample.take(rows)
-            done += len(rows.points)
-            on_progress(done, max(done, total))
-    target.delete_points(known.retired())
-    target.finalize()
-    return done, sent
-
-
-def streamed_manifest(source: Collection, target: Manifest) -> Manifest:
-    """Return the manifest of a collection whose names were streamed: that of the source, in the target's layout."""
-    changed: dict[str, object] = {
-        "collection": target.collection,
-        "has_plain_payloads": target.has_plain_payloads,
-        "checkpoints": (),
-    }
-    return source.manifest.model_copy(update=changed)
-
-
 def _begun(manifest: Manifest) -> Manifest:
     """The manifest of a version whose names are on their way."""
     return manifest.model_copy(update={"state": "loading", "checkpoints": (), "names": 0, "entities": 0})
+
+
+def prune_collection(name: str, *, store: StoreLike = None) -> int:
+    """Delete the versions of a collection that another one took the place of; returns how many there were.
+
+    A version that is newer than the current one, or whose mark is damaged, stays, with a warning in the log. Readers
+    that still have an older version open on a server get errors: let them reload first. Leftovers of calls that died
+    are deleted, too, and what a call builds at the moment.
+
+    Args:
+        name: The collection.
+        store: An open store, a folder or a URL; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data
+            folder. The key of a server is read from the environment.
+
+    Raises:
+        CollectionNotFoundError: If there is no collection of that name.
+        StoreLockedError: If an older version is open for writing (embedded store).
+        StoreError: If a version cannot be deleted, or it is not known which one is current. Then nothing is deleted.
+    """
+    with use_store(store) as opened:
+        versions = opened.versions.list(name)
+        if not versions:
+            raise CollectionNotFoundError(name, opened.collections())
+        number = _current_number(name, opened, versions[0])
+        others = [version for version in versions if not (version.is_current or _is_kept(version, name, number))]
+        for version in sorted(others, key=lambda one: one.id == PLAIN):  # on a server, the last one frees the name
+            opened.versions.delete(name, version.id)
+        return len(others)
+
+
+def _current_number(name: str, store: Store, first: Version) -> int:
+    """The number of the current version; 0 if there are only leftovers of calls that died.
+
+    Raises:
+        StoreError: If there are versions, and it is not known which one is current.
+    """
+    if not first.is_current:
+        try:
+            store.open(name, read_only=True).close()
+        except NoCurrentVersionError:
+            raise
+        except CollectionNotFoundError:
+            return 0
+    return first.mark.number
+
+
+def _is_kept(version: Version, name: str, number: int) -> bool:
+    """Whether a version is newer than the current one, or nobody knows what it is; the log says so."""
+    why = "its mark cannot be read" if version.mark.is_damaged else "it is newer than the current one"
+    if version.mark.is_damaged or version.mark.number > number:
+        log.warning("Version %s of collection '%s' is kept: %s", version.id or "''", name, why)
+        return True
+    return False

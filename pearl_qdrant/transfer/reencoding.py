@@ -1,6 +1,6 @@
 """`reencode_collection` and `rollback_collection`: another model for the names that are stored, without downtime.
 
-    1. A hidden version is made, and filled with the names of the current one (`catching_up.py`).
+    1. A hidden version is made, and filled with the names of the current one (`names.py`).
     2. Its graph is built, and a sample of its names is searched.
     3. Passes bring what writers changed meanwhile, until little is left.
     4. If asked for, everyday mentions are answered with both models (`everyday.py`), and a worse one is not taken.
@@ -26,11 +26,8 @@ from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.verify import check_complete
 from pearl_qdrant.store.versions import Version, new_version
-from pearl_qdrant.transfer.catching_up import BULK_NAMES, catch_up
 from pearl_qdrant.transfer.everyday import EverydayChange, compare_everyday
-from pearl_qdrant.transfer.inventory import Inventory
-from pearl_qdrant.transfer.moving import OnProgress, no_progress
-from pearl_qdrant.transfer.sample import NameSample
+from pearl_qdrant.transfer.names import BULK_NAMES, Inventory, NameSample, OnProgress, catch_up, no_progress
 
 MOVE_WAIT_S = 600.0
 """How long the switch waits for a writer of an embedded collection, in seconds."""
@@ -163,10 +160,7 @@ def rollback_collection(
     """Make the version before the current one current again; arguments and errors as for `reencode_collection`.
 
     Names that were added or deleted since are brought to it first, encoded with its model. A second rollback goes back
-    to the version that this one left.
-
-    Raises:
-        OptionError: If there is no version before the current one.
+    to the version that this one left. OptionError if there is no version before the current one.
     """
     with use_store(store, wait_s=wait_s) as opened:
         versions = opened.versions.list(name)
@@ -209,11 +203,7 @@ class _Reencoding:
     """Brings one version up to date with the current one, and switches to it.
 
     Attributes:
-        store: The store.
-        name: The collection.
-        version: The version.
-        encoder: Returns its encoder.
-        on_progress: See `OnProgress`.
+        encoder: Returns the encoder of the version.
         encoder_before: The model of the current version, to compare everyday mentions; None: they are not.
         mentions: At most so many of them.
         max_fall: By how many points the mean may fall.
@@ -277,16 +267,12 @@ class _Reencoding:
             self._encoded += found.encoded
             if found.encoded > BULK_NAMES or (number == 0 and (found.encoded or not was_complete)):
                 target.finalize()
-            if found.changes <= FEW_CHANGES:  # the switch does a last pass
+            if found.encoded + found.deleted <= FEW_CHANGES:  # the switch does a last pass
                 break
         return before
 
     def _check_sample(self, target: Collection) -> float:
-        """Search a sample of names by their own vectors.
-
-        Raises:
-            StoreError: If too few are found.
-        """
+        """Search a sample of names by their own vectors; StoreError if too few are found."""
         sample = NameSample(random.Random(0), SAMPLE)
         for rows in target.scroll_rows():
             sample.take(rows)

@@ -45,7 +45,7 @@ def idle(writing: EdgeStore) -> Iterator[edge_process.EdgeProcess]:
     """A child that waits for points."""
     folder = writing.create(manifest_of())._folder
     with folder.hand_over("being loaded"):
-        child = edge_process.EdgeProcess(folder.load_job())
+        child = edge_process.EdgeProcess(folder.job("load"))
         assert child.receive_answer() == {"points": 0}
         yield child
         child.end()

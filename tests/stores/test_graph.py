@@ -106,10 +106,10 @@ def test_an_update_keeps_the_parameters_of_the_graph(tmp_path: Path, monkeypatch
     now = folder.index_state()
     assert now is not None
     assert (now.m, now.ef_construct) == (graph.M, graph.EF_CONSTRUCT)
-    assert folder.finalize_job().graph_m == graph.M
+    assert folder.job("finalize").graph_m == graph.M
 
     folder.write_index_state(replace(now, m=16, ef_construct=100))
-    job = folder.finalize_job()
+    job = folder.job("finalize")
     collection.finalize()
 
     assert (job.graph_m, job.graph_ef_construct) == (16, 100)

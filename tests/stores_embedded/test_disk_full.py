@@ -117,7 +117,7 @@ def test_the_error_for_a_killed_writer_names_the_free_space(
     store = EdgeStore(tmp_path)
     folder = store.create(manifest)._folder
     with folder.hand_over("being loaded"):
-        child = edge_process.EdgeProcess(folder.load_job())
+        child = edge_process.EdgeProcess(folder.job("load"))
         child.receive_answer()
         os.kill(child.pid, number)
         monkeypatch.setattr(edge_process, "shutil", SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free)))

@@ -15,7 +15,7 @@ import pytest
 from edge_cases import ROOT, copy_files, manifest_of, many, python, stored_files
 
 from pearl_qdrant.errors import ManifestError, StoreError
-from pearl_qdrant.store.edge import places as edge_places
+from pearl_qdrant.store.edge import view as edge_places
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 

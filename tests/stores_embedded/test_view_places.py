@@ -18,8 +18,8 @@ from edge_cases import ROOT, manifest_of, many, nearest_names, stored_files
 from pearl_qdrant.errors import StoreError, StoreFullError
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import folder as edge_folder
-from pearl_qdrant.store.edge import places as edge_places
 from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge import view as edge_places
 from pearl_qdrant.store.edge.placing import write_at
 from pearl_qdrant.store.edge.store import EdgeStore
 

@@ -23,13 +23,12 @@ from pearl_qdrant.errors import (
     StoreUnavailableError,
 )
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.points import is_same_point
-from pearl_qdrant.store.rows import pack_rows
+from pearl_qdrant.store.points import is_same_point, pack_rows
 from pearl_qdrant.store.server import upload
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
-from pearl_qdrant.transfer.inventory import digest_of
+from pearl_qdrant.transfer.names import digest_of
 
 
 def physical(double: QdrantDouble) -> list[str]:

@@ -27,7 +27,6 @@ from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.transfer import (
     EverydayChange,
     EverydayKind,
-    catching_up,
     everyday,
     prune_collection,
     push_collection,
@@ -35,6 +34,7 @@ from pearl_qdrant.transfer import (
     reencoding,
     rollback_collection,
 )
+from pearl_qdrant.transfer.names import retyped
 
 NAME = "demo"
 
@@ -247,7 +247,7 @@ def test_a_killed_call_goes_on(location: str, models: tuple[str, str], monkeypat
     def die(*given: Any, **named: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(catching_up, "WINDOW", 4)
+    monkeypatch.setattr("pearl_qdrant.transfer.names.WINDOW", 4)
     for method in ("_check_sample", "_switch"):
         with monkeypatch.context() as patch:
             patch.setattr(reencoding._Reencoding, method, die)
@@ -330,4 +330,4 @@ def test_vectors_do_not_depend_on_the_way(location: str, models: tuple[str, str]
     for rows in pages:
         encoded = encoder.encode([point.name for point in rows.points])
         np.testing.assert_allclose(rows.vectors, np.where(encoded.encodable[:, None], encoded.vectors, 0), atol=1e-6)
-        assert rows.points == catching_up.retyped(rows.points, encoded)
+        assert rows.points == retyped(rows.points, encoded)

@@ -106,7 +106,7 @@ class EdgeWriter:
             )
 
     def _start_child(self) -> EdgeProcess:
-        self._child, self._n_growing = EdgeProcess(self._folder.load_job()), 0
+        self._child, self._n_growing = EdgeProcess(self._folder.job("load")), 0
         n_points = self._child.receive_answer()["points"]
         if self._n_before is None:
             self._n_before = n_points

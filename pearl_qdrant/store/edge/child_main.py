@@ -35,7 +35,6 @@ from pearl_qdrant.store.edge.child_process import (
     POINTS,
     Answer,
     Job,
-    dump_error,
     receive,
     send,
 )
@@ -106,14 +105,10 @@ class ShardLoad:
 
 def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until one of them ends this child, or the parent has closed the pipe."""
-    actions: dict[bytes, Callable[[], Answer]] = {
-        FLUSH: load.flush,
-        COMPACT: load.compact,
-        FINISH: load.close,
-    }
+    actions: dict[bytes, Callable[[], Answer]] = {FLUSH: load.flush, COMPACT: load.compact, FINISH: load.close}
     while frame := receive(requests):
         kind, body = frame
-        _answer(answers, load.write(body) if kind == POINTS else actions[kind]())
+        send(answers, OK, load.write(body) if kind == POINTS else actions[kind]())
         if kind in (COMPACT, FINISH):
             return
     load.close()
@@ -144,10 +139,6 @@ def _finalize(job: Job) -> Answer:
     return {"vectors": n_vectors, "indexed": indexed}
 
 
-def _answer(answers: IO[bytes], answer: Answer) -> None:
-    send(answers, OK, json.dumps(answer).encode())
-
-
 def _die_with_parent() -> None:
     """Ask Linux to kill this process when its parent dies: `optimize()` does not read the pipe, and locks the shard.
 
@@ -165,7 +156,7 @@ def _die_with_parent() -> None:
 def main() -> None:
     """Do the job given on the command line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches this process too; the parent decides
-    job = Job.parse(sys.argv[1])
+    job = Job(**json.loads(sys.argv[1]))
     _die_with_parent()
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
@@ -173,15 +164,15 @@ def main() -> None:
     try:
         with edge_shard.edge_errors(job.collection, "writing to it"):
             if job.task == "finalize":
-                _answer(answers, _finalize(job))
+                send(answers, OK, _finalize(job))
             else:
                 load = ShardLoad(job)
-                _answer(answers, load.count())
+                send(answers, OK, load.count())
                 _serve(load, requests, answers)
     except BrokenPipeError:
         sys.exit(1)
     except StoreError as error:
-        send(answers, FAILED, dump_error(error))
+        send(answers, FAILED, error)
         sys.exit(1)
 
 

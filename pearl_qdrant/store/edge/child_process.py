@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
+from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Quantization
@@ -35,27 +35,21 @@ OK, FAILED = b"+", b"!"
 
 Answer = dict[str, Any]
 
-_HEADER = struct.Struct("!cI")
 _STDERR_CHARS = 2000  # characters of a dead child's standard error that an error message shows
 _EXIT_S = 60.0  # a child flushes before it exits
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The job of a child.
+    """The job of a child: what it does to which shard, with how many links and candidates of the graph.
 
     Attributes:
-        task: "load" or "finalize".
-        collection: Name, for errors.
-        shard: Folder of the shard.
-        dim: Width of the vectors.
         threshold_kb: Size in KB of vectors from which a segment is compacted, or gets a graph.
         quantization: How segments with a graph keep their vectors.
         has_graph: Whether compacted segments already have a graph, so that new ones need it too.
-        graph_m, graph_ef_construct: Links of the graph, and candidates while it is built.
         small_points: Beyond this many points a load drops the payload indexes until the graph is built.
-        compact_points: Points at which a growing segment with payload indexes is compacted.
-        compact_unindexed_points: Points at which a growing segment without payload indexes is compacted.
+        compact_points, compact_unindexed_points: Points at which a growing segment is compacted, with and without
+            payload indexes.
     """
 
     task: Literal["load", "finalize"]
@@ -72,31 +66,20 @@ class Job:
     compact_points: int
     compact_unindexed_points: int
 
-    def dump(self) -> str:
-        """Write as JSON, for the command line."""
-        return json.dumps(asdict(self))
 
-    @classmethod
-    def parse(cls, text: str) -> Job:
-        """Reverse `dump`."""
-        return cls(**json.loads(text))
-
-
-def send(stream: IO[bytes], kind: bytes, body: bytes = b"") -> None:
-    """Send one frame: one byte for the kind, the length, the body."""
-    stream.write(_HEADER.pack(kind, len(body)))
-    stream.write(body)
+def send(stream: IO[bytes], kind: bytes, body: object = b"") -> None:
+    """Send a request or an answer: its kind, and a body that can be pickled."""
+    pickle.dump((kind, body), stream, protocol=pickle.HIGHEST_PROTOCOL)
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """Read the next frame, kind and body; None if the other side has closed the pipe, even within a frame."""
-    header = stream.read(_HEADER.size)
-    if len(header) < _HEADER.size:
+def receive(stream: IO[bytes]) -> tuple[bytes, Any] | None:
+    """Read the next request or answer; None if the other side has closed the pipe, even within one."""
+    try:
+        kind, body = pickle.load(stream)  # noqa: S301 - our own parent or child sent it
+    except (EOFError, pickle.UnpicklingError):
         return None
-    kind, size = _HEADER.unpack(header)
-    body = stream.read(size)
-    return (kind, body) if len(body) == size else None
+    return kind, body
 
 
 class EdgeProcess:
@@ -104,27 +87,23 @@ class EdgeProcess:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        try:
-            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-        except OSError as error:  # also if the disk is full: then there is no folder for temporary files
-            raise resource_error(error, f"Cannot start the process that writes '{job.collection}'") or StoreError(
-                f"Cannot start the process that writes collection '{job.collection}' ({error}). Free some space, or "
-                f"point TMPDIR to another disk."
-            ) from error
         command, environment, folder = python_child(MODULE)
         try:
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [*command, job.dump()],
+                [*command, json.dumps(asdict(job))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 cwd=folder,
                 env=environment,
             )
-        except OSError as error:
-            self._stderr.close()
-            raise resource_error(error, f"Cannot start the process that writes '{job.collection}'") or StoreError(
-                f"Cannot start the process that writes collection '{job.collection}' ({sys.executable}: {error})."
+        except OSError as error:  # also if the disk is full: then there is no folder for temporary files
+            if hasattr(self, "_stderr"):
+                self._stderr.close()
+            failed = f"Cannot start the process that writes collection '{job.collection}'"
+            raise resource_error(error, failed) or StoreError(
+                f"{failed} ({error}). Free some space, or point TMPDIR to another disk."
             ) from error
 
     @property
@@ -142,10 +121,9 @@ class EdgeProcess:
         frame = receive(self._process.stdout)
         if frame is None:
             raise self._died()
-        kind, body = frame
-        answer: Answer = json.loads(body)
-        if kind == FAILED:
-            raise _error_from(answer, self._job.collection)
+        if frame[0] == FAILED:
+            raise frame[1]
+        answer: Answer = frame[1]
         return answer
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
@@ -232,17 +210,3 @@ def why_ended(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-def dump_error(error: StoreError) -> bytes:
-    """Write an error as the body of a FAILED frame."""
-    kind = "full" if isinstance(error, StoreFullError) else "locked" if isinstance(error, StoreLockedError) else "store"
-    owner = error.owner if isinstance(error, StoreLockedError) else ""
-    return json.dumps({"kind": kind, "message": str(error), "owner": owner}).encode()
-
-
-def _error_from(answer: Answer, collection: str) -> StoreError:
-    """Reverse `dump_error`."""
-    if answer["kind"] == "locked":
-        return StoreLockedError(collection, answer["owner"])
-    return (StoreFullError if answer["kind"] == "full" else StoreError)(answer["message"])

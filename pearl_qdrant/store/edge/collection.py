@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from qdrant_edge import FacetRequest, Filter, Record, ScrollRequest, UpdateOperation
@@ -25,32 +26,34 @@ from pearl_qdrant.store.edge.points import (
     read_payload,
     read_record,
 )
-from pearl_qdrant.store.edge.search import is_narrow, run_queries, to_filter
+from pearl_qdrant.store.edge.search import make_run, to_filter
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
+from pearl_qdrant.store.points import NameRows, pack_rows
 from pearl_qdrant.store.protocol import Collection, PointFilter
-from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, INDEXED_FIELDS, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 
 _PAGE_POINTS = 1000  # points in one scroll
-_MAX_VALUES = 1000  # values in one condition of a filter, or points in one delete: other threads wait meanwhile
 
 
 class EdgeCollection(Collection):
     """One open collection; see `protocol.Collection`. Thread-safe: threads use the engine one after the other."""
 
+    _page_size = _PAGE_POINTS
+    _max_values = 1000  # other threads wait meanwhile
+
     def __init__(self, folder: CollectionFolder | CollectionView) -> None:
         self._folder_open: CollectionFolder | CollectionView | None = folder
-        self._name = folder.name
+        self.name = folder.name
 
     def __repr__(self) -> str:
-        return f"EdgeCollection({self._name!r})"
+        return f"EdgeCollection({self.name!r})"
 
     @property
     def _folder(self) -> CollectionFolder | CollectionView:
         if self._folder_open is None:
-            raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
+            raise StoreClosedError(f"Collection '{self.name}' was closed. Open it again.")
         self._folder_open.guard.check()
         return self._folder_open
 
@@ -62,16 +65,6 @@ class EdgeCollection(Collection):
         """
         folder = self._folder
         return folder.refuse(doing) if isinstance(folder, CollectionView) else folder
-
-    @property
-    def name(self) -> str:
-        """The collection's name."""
-        return self._name
-
-    @property
-    def is_remote(self) -> bool:
-        """False: the engine runs in this process."""
-        return False
 
     @property
     def manifest(self) -> Manifest:
@@ -147,13 +140,13 @@ class EdgeCollection(Collection):
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Build the graph in a child process; see `protocol.Collection.finalize`.
 
-        Edge does not report its progress, so `on_progress` is called at the beginning and at the end. The collection
-        cannot be searched while the graph is built. If the child is killed, nothing is lost.
+        Edge does not report its progress. The collection cannot be searched meanwhile. If the child is killed, nothing
+        is lost.
         """
         folder = self._writable("finalizing it")
         with folder.editing(), folder.shard("finalizing it") as shard:
             n_vectors = edge_shard.count_vectors(shard)
-            is_small = self._needs_no_graph(n_vectors)
+            is_small = edge_shard.needs_no_graph(n_vectors, folder.manifest.dim)
             if is_small and not edge_shard.has_indexes(shard):
                 folder.record_change()
                 edge_shard.create_indexes(shard)
@@ -170,7 +163,7 @@ class EdgeCollection(Collection):
         needed = used + edge_shard.MIN_FREE_BYTES
         edge_shard.check_space(folder.path, folder.name, needed, doing="building its graph")
         with folder.hand_over("being finalized"):
-            job = folder.finalize_job()
+            job = folder.job("finalize")
             child = EdgeProcess(job)
             try:
                 answer = child.receive_answer()
@@ -198,74 +191,51 @@ class EdgeCollection(Collection):
             vectors=n_vectors,
             indexed_vectors=indexed,
             segments=info.segments_count,
-            is_finalized=has_indexes and self._needs_no_graph(n_vectors - indexed),
+            is_finalized=has_indexes and edge_shard.needs_no_graph(n_vectors - indexed, folder.manifest.dim),
             payload_indexes=tuple(name for name in INDEXED_FIELDS if name in info.payload_schema),
         )
 
     def close(self) -> None:
-        """Close this handle. The last one in this process unlocks the collection. Closing twice is not an error.
-
-        In a forked process this closes nothing that the first process has open.
-        """
+        """Close this handle; the last one in this process unlocks the collection. A forked process closes nothing."""
         folder, self._folder_open = self._folder_open, None
         if folder is not None:
             folder.release()
-
-    def _needs_no_graph(self, n_vectors: int) -> bool:
-        """Whether this many vectors are searched exactly, without a graph."""
-        return edge_shard.needs_no_graph(n_vectors, self.manifest.dim)
-
-    @property
-    def _page_size(self) -> int:
-        return _PAGE_POINTS
-
-    @property
-    def _max_values(self) -> int:
-        return _MAX_VALUES
 
     def _check_open(self) -> None:
         _ = self._folder  # raises if it is closed
 
     def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
         folder = self._folder
-        query_filter = to_filter(point_filter)
-        # The graph has extra links for types alone.
-        narrow = query_filter is not None and not point_filter.languages and is_narrow(folder, query_filter)
-        return SearchEngine(
-            run=partial(run_queries, folder, query_filter=query_filter, is_narrow=narrow),
-            read=self._reader(),
-            dim=folder.manifest.dim,
-        )
+        return SearchEngine(make_run(folder, point_filter), self._reader(), folder.manifest.dim)
 
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
-        read = self._reader()
-        for record in self._scroll_records(to_filter(point_filter), page):
-            yield read(record.payload)
-
-    def _scroll_records(self, scroll_filter: Filter | None, page: int) -> Iterator[Record]:
-        """Yield the records that pass, by id. Between pages, other threads may use the shard."""
-        offset = None
-        while True:
-            request = ScrollRequest(offset=offset, limit=page, filter=scroll_filter, with_payload=True)
-            with self._folder.shard("reading it") as shard:
-                records, offset = shard.scroll(request)
-            yield from records
-            if offset is None:
-                return
+        read, fields = self._reader(), payload_fields(self.manifest)
+        for records in self._pages(fields, page=page, scroll_filter=to_filter(point_filter)):
+            yield from (read(record.payload) for record in records)
 
     def scroll_rows(self) -> Iterator[NameRows]:
         """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
-        folder = self._folder
-        read = self._reader()
-        fields = payload_fields(folder.manifest)
-        offset = None
-        while True:
-            request = ScrollRequest(offset=offset, limit=_PAGE_POINTS, with_payload=fields, with_vector=[DENSE])
-            with folder.shard("reading it") as shard:
-                records, offset = shard.scroll(request)
+        read, fields, dim = self._reader(), payload_fields(self.manifest), self.manifest.dim
+        for records in self._pages(fields, with_vector=[DENSE]):
             points = [read(record.payload) for record in records]
             vectors = (cast("dict[str, list[float]]", record.vector or {}).get(DENSE) for record in records)
-            yield pack_rows(points, vectors, dim=folder.manifest.dim)
+            yield pack_rows(points, vectors, dim=dim)
+
+    def _pages(
+        self,
+        fields: list[str] | bool,
+        *,
+        page: int = _PAGE_POINTS,
+        scroll_filter: Filter | None = None,
+        with_vector: list[str] | bool = False,
+    ) -> Iterator[list[Record]]:
+        """Yield the records that pass, by id, with these fields. Between pages, other threads may use the shard."""
+        offset = None
+        while True:
+            request = ScrollRequest(offset, page, scroll_filter, fields, with_vector)
+            with self._folder.shard("reading it") as shard:
+                records, offset = shard.scroll(request)
+            yield records
             if offset is None:
                 return
 
@@ -292,7 +262,7 @@ class EdgeCollection(Collection):
                 hits = shard.facet(FacetRequest(field, limit=limit, exact=True))
                 return {str(hit.value): hit.count for hit in hits if hit.count}
         counts: Counter[str] = Counter()
-        for record in self._scroll_records(None, _PAGE_POINTS):
+        for record in chain.from_iterable(self._pages([field])):
             value = (record.payload or {}).get(field, [])
             counts.update({str(one) for one in (value if isinstance(value, list) else [value])})
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
@@ -315,4 +285,4 @@ class EdgeCollection(Collection):
     def _reader(self) -> Callable[[Mapping[str, Any] | None], NamePoint]:
         """How payloads are read, decided once for many points."""
         read = read_payload if self._folder.manifest.has_plain_payloads else read_record
-        return partial(read, collection=self._name)
+        return partial(read, collection=self.name)

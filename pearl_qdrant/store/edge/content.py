@@ -146,12 +146,7 @@ class _File(msgspec.Struct):
 
 
 def read_content(folder: Path, collection: str) -> tuple[Manifest, Content]:
-    """Read the manifest in a folder, and which files are current.
-
-    Raises:
-        ManifestError: If there is none, or it is unreadable.
-        StoreError: If the system has too few files or too little memory.
-    """
+    """Read the manifest in a folder, and which files are current; ManifestError if that cannot be read."""
     text = None
     try:
         if (folder / MANIFEST_FILE).is_file():
@@ -189,15 +184,12 @@ def is_collection(path: Path) -> bool:
 
 
 def store_files(path: Path, shard: Path, before: Files) -> Files:
-    """Store what changed of a shard's files; on return it is on the disk.
+    """Store what changed of a shard's files, and return all of them; on return they are on the disk.
 
     Args:
         path: Folder of the collection.
         shard: Folder of the shard, which is flushed. Its log is left out: all that is in it is in the segments.
         before: The files of an earlier state of the collection; those that are as they were then are not stored again.
-
-    Returns:
-        The files of the shard.
 
     Raises:
         OSError: If that fails; then nothing more is stored than before.
@@ -302,13 +294,6 @@ def _sync(folder: Path, files: Sequence[Path]) -> None:
 
 def take_files(path: Path, collection: str, files: Files, shard: Path, *, is_lasting: bool = False) -> None:
     """Make a shard of stored files, with an empty log: large ones that never change as links, others as copies.
-
-    Args:
-        path: Folder of the collection.
-        collection: Its name, for errors.
-        files: Its files.
-        shard: Where to; it does not exist.
-        is_lasting: As for `placing.link`: whether it is used longer than the files are stored.
 
     Raises:
         StoreError: If a file is not as it was when it was stored, or is missing, as when it was removed meanwhile.

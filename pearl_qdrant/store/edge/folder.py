@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from qdrant_edge import EdgeShard
 
@@ -187,10 +188,7 @@ class CollectionFolder(OpenedCollection):
         """Close the shard so that a child process can open it, and open it again afterwards.
 
         Two processes must not have a shard open at the same time: Edge locks it, and each would overwrite the other's
-        files. Until the end of the block, `shard` refuses all other use.
-
-        Args:
-            reason: What happens meanwhile, as in "being loaded".
+        files. Until the end of the block, `shard` refuses all other use, and says why: as in "being loaded".
         """
         is_handed_over = False
         with self.editing():
@@ -302,12 +300,7 @@ class CollectionFolder(OpenedCollection):
             self._is_kept = True
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest, atomically.
-
-        Raises:
-            StoreFullError: If there is no space for it.
-            StoreError: If it cannot be written.
-        """
+        """Replace the manifest, atomically; StoreError if it cannot be written."""
         if manifest != self.manifest:
             self._replace(manifest, self._index)
 
@@ -337,18 +330,11 @@ class CollectionFolder(OpenedCollection):
             self._is_changed = True
             edge_ledger.append_lines(self.path, lines)
 
-    def load_job(self) -> Job:
-        """Describe the job of a child that loads points."""
-        return self._job("load")
-
-    def finalize_job(self) -> Job:
-        """Describe the job of a child that builds the graph."""
-        return self._job("finalize")
-
-    def _job(self, task: str) -> Job:
+    def job(self, task: Literal["load", "finalize"]) -> Job:
+        """Describe the job of a child."""
         state = self._index
         return Job(
-            task="finalize" if task == "finalize" else "load",
+            task=task,
             collection=self.name,
             shard=str(self.work_shard),
             dim=self.manifest.dim,

@@ -44,7 +44,6 @@ def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
 
     Raises:
         StoreFullError: If there is no space for what cannot be linked.
-        StoreError: If files cannot be read or written.
     """
     manifest, before = read_content(target, name)
     contents = [read_content(part, name)[1] for part in parts]

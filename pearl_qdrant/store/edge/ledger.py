@@ -29,11 +29,7 @@ _FLAGS = (
 
 
 def read_lines(folder: Path) -> Iterator[bytes]:
-    """Yield the lines of the ledger in a collection's folder without their ends; none if there is no ledger.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
+    """Yield the lines of the ledger in a folder without their ends; none if there is no ledger. Raises OSError."""
     try:
         file = (folder / LEDGER_FILE).open("rb")
     except FileNotFoundError:
@@ -60,10 +56,7 @@ def cut(folder: Path, n_bytes: int) -> None:
 def append_lines(folder: Path, lines: Sequence[bytes]) -> None:
     """Append lines; on return they are on the disk.
 
-    If it fails, what was written is cut off again where the file system allows it.
-
-    Raises:
-        OSError: If they cannot be written.
+    If it fails (OSError), what was written is cut off again where the file system allows it.
     """
     path = folder / LEDGER_FILE
     is_new = not path.exists()
@@ -92,11 +85,7 @@ def _end_of_torn_line(path: Path, size: int) -> bytes:
 
 
 def keep_ledger(store: Path, name: str) -> None:
-    """Move the ledger in a collection's folder beside it, before it is deleted; the opposite of `adopt_ledger`.
-
-    Raises:
-        OSError: If it cannot be moved.
-    """
+    """Move the ledger in a collection's folder beside it, before it is deleted; raises OSError."""
     with suppress(FileNotFoundError):
         (store / name / LEDGER_FILE).replace(_kept_path(store, name))
         sync_folder(store)
@@ -108,11 +97,7 @@ def is_kept(store: Path, name: str) -> bool:
 
 
 def adopt_ledger(store: Path, name: str, folder: Path) -> bool:
-    """Move a kept ledger into the folder of a collection that was made again; returns False if there is none.
-
-    Raises:
-        OSError: If it cannot be moved.
-    """
+    """Move a kept ledger into the folder of a collection that was made again; returns whether there was one."""
     path = folder / LEDGER_FILE
     if not path.exists():
         with suppress(FileNotFoundError):

@@ -38,15 +38,10 @@ class CollectionLock:
 
     @classmethod
     def acquire(cls, path: Path, collection: str, *, wait_s: float | None = None) -> CollectionLock:
-        """Lock a collection.
-
-        Args:
-            path: The lock file; its folder must exist.
-            collection: Name, for the error.
-            wait_s: How long to wait for another owner, in seconds; None is `WAIT_S`.
+        """Lock a collection by its lock file, whose folder must exist.
 
         Raises:
-            StoreLockedError: If another process keeps it.
+            StoreLockedError: If another process still has it after `wait_s` seconds; None is `WAIT_S`.
             FileNotFoundError: If the folder does not exist, or was deleted meanwhile.
             StoreError: If the file cannot be written, or the file system does not support locks.
         """

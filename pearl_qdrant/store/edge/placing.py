@@ -100,21 +100,16 @@ def sealed_files(names: Iterable[str]) -> set[str]:
 
 
 def link(source: Path, target: Path, *, name: str = "", is_lasting: bool = True) -> bool:
-    """Link a file that never changes.
+    """Link a file that never changes; returns False if it must be copied.
 
     Args:
         source: The file.
         target: Where to; it does not exist.
         name: Its path in the shard, if Edge is to open it there.
-        is_lasting: Whether the target is used longer than the source. Else it may be a symbolic link, which ends with
-            its file.
-
-    Returns:
-        Whether there is a link; else the file must be copied.
+        is_lasting: Whether the target is used longer than the source. Else it may be a symbolic link.
 
     Raises:
-        FileNotFoundError: If it is missing.
-        OSError: If the disk is full, as of another error that is not the lack of links.
+        OSError: If the file is missing, the disk is full, or of another error that is not the lack of links.
     """
     is_page = name.rpartition("/")[2].startswith(_PAGES)
     try:

@@ -32,14 +32,7 @@ _PLAIN_FIELD = "canonical_name"  # in every plain payload; a base may have a col
 
 @dataclass(frozen=True, slots=True)
 class PointBatch:
-    """Checked points.
-
-    Attributes:
-        ids: n point ids.
-        payloads: n payloads as Edge stores them, see `edge_payload`.
-        vectors: (n, dim), finite, a copy of the caller's array.
-        encodable: (n,).
-    """
+    """Checked points: n ids, payloads (`edge_payload`), vectors (n, dim), and whether each has one, (n,)."""
 
     ids: list[str]
     payloads: list[dict[str, Any]]
@@ -122,18 +115,7 @@ _encode = msgspec.json.Encoder(enc_hook=_plain).encode
 def check_points(
     points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
 ) -> list[PointBatch]:
-    """Check points before any of them is written, and cut them into batches.
-
-    Args:
-        points: n points.
-        vectors: (n, dim); the row of an unencodable name is not read.
-        encodable: (n,).
-        dim: Width of the collection's vectors.
-
-    Raises:
-        InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
-        ValueError: If the arrays have different lengths.
-    """
+    """Check points before any of them is written, and cut them into batches; as for `Writer.write`."""
     rows, flags = check_vectors(points, vectors, encodable, dim=dim)
     parts = [slice(start, start + BATCH_POINTS) for start in range(0, len(points), BATCH_POINTS)]
     return [_batch(points[part], rows[part], flags[part]) for part in parts]
@@ -149,11 +131,7 @@ def _batch(points: Sequence[NamePoint], rows: FloatArray, flags: BoolArray) -> P
 
 
 def checked_payload(point: NamePoint) -> dict[str, Any]:
-    """Make the payload as `edge_payload` does.
-
-    Raises:
-        InvalidPointError: If it cannot be stored; names the point.
-    """
+    """Make the payload as `edge_payload` does; InvalidPointError names the point if it cannot be stored."""
     try:
         return edge_payload(point)
     except (ValueError, TypeError) as error:
@@ -164,11 +142,7 @@ _decode = msgspec.json.Decoder(NamePoint).decode
 
 
 def read_record(payload: Mapping[str, Any] | None, collection: str) -> NamePoint:
-    """Read the payload of a point, which is one record.
-
-    Raises:
-        ManifestError: If it was not written by pearl-qdrant.
-    """
+    """Read the payload of a point, which is one record; ManifestError if it was not written by pearl-qdrant."""
     try:
         return _decode((payload or {}).get(RECORD_FIELD, ""))
     except (msgspec.DecodeError, TypeError) as error:

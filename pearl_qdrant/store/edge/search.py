@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from qdrant_edge import (
     AcornSearchParams,
@@ -26,7 +26,7 @@ from pearl_qdrant.store.edge.points import payload_fields
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.protocol import PointFilter
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LANGUAGE_FIELD, LEXICAL
-from pearl_qdrant.store.search import EnginePoint, NameQuery
+from pearl_qdrant.store.search import EnginePoint, NameQuery, RunQueries
 
 NARROW_SHARE = 0.15
 """The graph has extra links for a filter that passes less than this share of the points. For a wider filter ACORN is
@@ -54,74 +54,49 @@ def to_filter(point_filter: PointFilter | None) -> Filter | None:
     return Filter(must=[*must]) if must else None
 
 
-def is_narrow(folder: CollectionFolder | CollectionView, query_filter: Filter) -> bool:
+def _is_narrow(folder: CollectionFolder | CollectionView, query_filter: Filter) -> bool:
     """Whether a filter passes less than `NARROW_SHARE` of the points, as the payload index estimates."""
     with folder.shard("searching it") as shard:
         n_points = shard.count(CountRequest(exact=False))
         return shard.count(CountRequest(exact=False, filter=query_filter)) < NARROW_SHARE * n_points
 
 
-def run_queries(
-    folder: CollectionFolder | CollectionView,
-    queries: Sequence[NameQuery],
-    *,
-    query_filter: Filter | None,
-    is_narrow: bool = False,
-) -> Sequence[Sequence[EnginePoint]]:
-    """Run queries by dense vector or by n-grams, in one call of the engine.
+def make_run(folder: CollectionFolder | CollectionView, point_filter: PointFilter) -> RunQueries:
+    """Return what runs queries by dense vector or by n-grams under a filter, in one call of the engine.
 
-    Args:
-        folder: The open collection.
-        queries: q queries.
-        query_filter: Only points that pass it are found.
-        is_narrow: Whether it passes less than `NARROW_SHARE` of the points.
-
-    Returns:
-        q lists; payloads are records (`edge.points`).
+    The payloads that it finds are records (`points.py`).
     """
-    dense_params = _make_dense_params(folder, query_filter, is_narrow)
-    fields = payload_fields(folder.manifest)
-    requests = [_make_request(query, query_filter, dense_params, fields) for query in queries]
-    with folder.shard("searching it") as shard:
-        return shard.query_batch(QueryBatchRequest(requests))
-
-
-def _make_request(
-    query: NameQuery,
-    query_filter: Filter | None,
-    dense_params: Callable[[NameQuery], SearchParams],
-    fields: list[str] | bool,
-) -> QueryRequest:
-    """Make one query as Edge takes it."""
-    params = None
-    if query.vector is not None:
-        nearest = Query.Nearest(memoryview(query.vector), using=DENSE)  # type: ignore[arg-type] # half a list's time
-        params = dense_params(query) if query.ids is None else _FULL_PRECISION
-    else:
-        assert query.lexical is not None
-        indices, values = query.lexical
-        nearest = Query.Nearest(SparseVector(indices.tolist(), values.tolist()), using=LEXICAL)
-    return QueryRequest(
-        query=nearest,
-        filter=query_filter if query.ids is None else Filter(must=[HasIdCondition({*query.ids})]),
-        limit=query.limit,
-        params=params,
-        with_payload=fields if query.has_payload else False,
-    )
-
-
-def _make_dense_params(
-    folder: CollectionFolder | CollectionView, query_filter: Filter | None, is_narrow: bool
-) -> Callable[[NameQuery], SearchParams]:
-    """Return a function that gives the search parameters of a query."""
-    acorn = None
-    if query_filter is not None and not is_narrow:
+    query_filter, acorn = to_filter(point_filter), None
+    # The graph has extra links for types alone.
+    if query_filter is not None and (point_filter.languages or not _is_narrow(folder, query_filter)):
         acorn = AcornSearchParams(enable=True, max_selectivity=1.0)
     # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested.
     rescore = QuantizationSearchParams(rescore=True, oversampling=graph.OVERSAMPLING[folder.manifest.quantization])
+    fields = payload_fields(folder.manifest)
 
-    def params(query: NameQuery) -> SearchParams:
-        ef = graph.candidates(query, is_filtered=query_filter is not None)
-        return SearchParams(hnsw_ef=ef, acorn=acorn, quantization=rescore)
+    def request(query: NameQuery) -> QueryRequest:
+        params = None
+        if query.vector is not None:
+            nearest = Query.Nearest(memoryview(query.vector), using=DENSE)  # type: ignore[arg-type] # half a list's time
+            params = _FULL_PRECISION
+            if query.ids is None:
+                ef = graph.candidates(query, is_filtered=query_filter is not None)
+                params = SearchParams(hnsw_ef=ef, acorn=acorn, quantization=rescore)
+        else:
+            assert query.lexical is not None
+            indices, values = query.lexical
+            nearest = Query.Nearest(SparseVector(indices.tolist(), values.tolist()), using=LEXICAL)
+        return QueryRequest(
+            query=nearest,
+            filter=query_filter if query.ids is None else Filter(must=[HasIdCondition({*query.ids})]),
+            limit=query.limit,
+            params=params,
+            with_payload=fields if query.has_payload else False,
+        )
 
-    return params
+    def run(queries: Sequence[NameQuery]) -> Sequence[Sequence[EnginePoint]]:
+        requests = QueryBatchRequest([request(query) for query in queries])
+        with folder.shard("searching it") as shard:
+            return shard.query_batch(requests)
+
+    return run

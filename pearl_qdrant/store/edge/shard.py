@@ -130,12 +130,9 @@ def create_shard(path: Path, dim: int) -> None:
 
 
 def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) -> EdgeShard:
-    """Open a shard, and remove the temporary segments that a killed `optimize()` left.
+    """Open a shard in whose folder nobody else works, and remove the segments that a killed `optimize()` left.
 
-    Args:
-        path: Folder of the shard, in which nobody else works.
-        collection: Its name, for errors.
-        config: Replaces the stored one; None keeps it.
+    A `config` replaces the stored one.
 
     Raises:
         StoreLockedError: If a process still has it open.
@@ -226,11 +223,7 @@ def count_vectors(shard: EdgeShard, name: str = DENSE) -> int:
 
 
 def check_space(path: Path, collection: str, needed: int = MIN_FREE_BYTES, *, doing: str = "writing to it") -> None:
-    """Refuse to write when too little space is left.
-
-    Raises:
-        StoreFullError: If fewer than `needed` bytes are free.
-    """
+    """Raise StoreFullError if fewer than `needed` bytes are free."""
     free = shutil.disk_usage(path).free
     if free < needed:
         raise disk_full_error(collection, f"{free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB needed", doing=doing)
@@ -270,12 +263,7 @@ def damaged_error(collection: str, why: str, *, doing: str = "opening it") -> St
 
 @contextmanager
 def edge_errors(collection: str, doing: str) -> Iterator[None]:
-    """Turn errors of Qdrant Edge into our errors.
-
-    Args:
-        collection: Name, for the message.
-        doing: What the block does, as in "searching it".
-    """
+    """Turn errors of Qdrant Edge into ours; `doing` is what the block does, as in "searching it"."""
     try:
         yield
     except PearlQdrantError:

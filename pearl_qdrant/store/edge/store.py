@@ -13,7 +13,7 @@ import shutil
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pearl_qdrant.errors import (
@@ -50,7 +50,8 @@ from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.versions import VersionMark
 
-_STALE_S = 3600.0  # older temporary folders were left by a process that died
+_STALE_S = 86_400.0  # older temporary folders were left by a process that died; a pull may take hours
+_TEMPORARY = (".new-", ".deleted-")
 
 
 class EdgeStore:
@@ -124,27 +125,37 @@ class EdgeStore:
         try:
             if path.exists():
                 raise CollectionExistsError(name)
-            self._path.mkdir(parents=True, exist_ok=True)
-            self._remove_stale()
-            temporary = self._path / f".new-{new_token()}"
-            temporary.mkdir()
+            with self.temporary_folder() as temporary:
+                edge_shard.check_space(temporary, name, doing="creating it")
+                shard = temporary / SHARD_FOLDER
+                with edge_shard.edge_errors(name, "creating it"):
+                    edge_shard.create_shard(shard, manifest.dim)
+                files = store_files(temporary, shard, {})
+                shutil.rmtree(shard)
+                version = mark or VersionMark(collection=name, is_complete=True)
+                write_content(temporary, manifest.as_created(), Content(files, version=version))
+                try:
+                    temporary.rename(path)
+                except OSError as error:
+                    if path.exists():  # another process has created it meanwhile
+                        raise CollectionExistsError(name) from error
+                    raise
+                sync_folder(self._path)
         except OSError as error:
             raise self._create_error(name, error) from error
+
+    @contextmanager
+    def temporary_folder(self) -> Iterator[Path]:
+        """Make a folder beside the collections, until the end of the block; raises OSError."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        for left in (one for prefix in _TEMPORARY for one in self._path.glob(f"{prefix}*")):
+            with suppress(OSError):  # other processes may do so at the same time
+                if time.time() - left.stat().st_mtime > _STALE_S:
+                    shutil.rmtree(left, ignore_errors=True)
+        temporary = self._path / f"{_TEMPORARY[0]}{new_token()}"
+        temporary.mkdir()
         try:
-            edge_shard.check_space(temporary, name, doing="creating it")
-            shard = temporary / SHARD_FOLDER
-            with edge_shard.edge_errors(name, "creating it"):
-                edge_shard.create_shard(shard, manifest.dim)
-            files = store_files(temporary, shard, {})
-            shutil.rmtree(shard)
-            version = mark or VersionMark(collection=name, is_complete=True)
-            write_content(temporary, manifest.as_created(), Content(files, version=version))
-            temporary.rename(path)
-            sync_folder(self._path)
-        except OSError as error:
-            if path.exists():  # another process has created it meanwhile
-                raise CollectionExistsError(name) from error
-            raise self._create_error(name, error) from error
+            yield temporary
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -177,12 +188,7 @@ class EdgeStore:
         return collection
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:
-        """Delete a collection; see `protocol.Store.delete`.
-
-        Raises:
-            CollectionNotFoundError: If there is none of that name.
-            StoreLockedError: If it is open, here or in another process.
-        """
+        """Delete a collection; StoreLockedError if it is open, here or in another process."""
         path = self.root(name)
         self._check_exists(path)
         paths = [path, *(hidden for hidden, _, _ in self._versions.hidden(name))]
@@ -205,15 +211,7 @@ class EdgeStore:
             ) from error
 
     def _rename_for_deletion(self, paths: Sequence[Path], *, keep_ledger: bool) -> Path:
-        """Rename a collection's folder and those of its versions, so that it is gone at once.
-
-        Returns:
-            The temporary folder that they are in now.
-
-        Raises:
-            StoreLockedError: If another process has one open.
-            OSError: If it cannot be renamed.
-        """
+        """Rename a collection's folder and those of its versions into a temporary one, so that it is gone at once."""
         name = paths[0].name
         with ExitStack() as stack:
             for path in paths:
@@ -243,23 +241,13 @@ class EdgeStore:
             view.close()
 
     def root(self, name: str) -> Path:
-        """Return the folder of a collection of that name, with all its versions.
-
-        Raises:
-            StoreForkedError: If another process opened this store.
-            StoreRejectedError: As `check_name`.
-        """
+        """Return the folder of a collection of that name; StoreRejectedError if there can be none."""
         self._guard.check()
         check_name(name)
         return self._path / name
 
     def _check_exists(self, path: Path) -> None:
-        """Refuse a missing collection.
-
-        Raises:
-            CollectionNotFoundError: If there is no collection at `path`.
-            StoreError: If the folder cannot be read.
-        """
+        """Raise CollectionNotFoundError for a missing collection."""
         try:
             exists = _is_collection(path)
         except OSError as error:
@@ -283,13 +271,6 @@ class EdgeStore:
             f"to as the store.",
             option="store",
         )
-
-    def _remove_stale(self) -> None:
-        """Remove old temporary folders of processes that died; other processes may do so at the same time."""
-        for path in [*self._path.glob(".new-*"), *self._path.glob(".deleted-*")]:
-            with suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_collection(path: Path) -> bool:

@@ -18,19 +18,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreLockedError
+from qdrant_edge import EdgeShard
+
+from pearl_qdrant.errors import (
+    CollectionExistsError,
+    CollectionNotFoundError,
+    ManifestError,
+    StoreLockedError,
+    StoreRejectedError,
+)
 from pearl_qdrant.store.atomic import sync_folder
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.content import (
     LOCK_FILE,
+    SHARD_FOLDER,
     Content,
+    IndexState,
     is_collection,
     new_token,
     read_content,
     remove_other_files,
     share_files,
+    store_files,
     write_content,
 )
 from pearl_qdrant.store.edge.folder import CollectionFolder
@@ -45,6 +56,9 @@ if TYPE_CHECKING:
 _PREFIX = ".version-"
 
 _RETRY_S = 0.2
+
+_SHARD = {"segments", "wal", "edge_config.json"}
+"""What a shard has; a server's snapshot has more beside it, of replicas and clocks."""
 
 
 class EdgeVersions:
@@ -75,11 +89,43 @@ class EdgeVersions:
         self._store.create_folder(path, manifest, placement, mark=mark)
         return self._store.open_folder(path, name)
 
-    def adopt(self, folder: Path, name: str, version: str) -> EdgeCollection:
-        """Take a folder that was made for a hidden version, and open it."""
-        folder.rename(self._path(version))
-        sync_folder(folder.parent)
-        return self._store.open_folder(self._path(version), name)
+    def adopt(self, snapshot: Path, manifest: Manifest, index: IndexState, mark: VersionMark) -> EdgeCollection:
+        """Make a hidden version of a shard's snapshot, and open it.
+
+        Args:
+            snapshot: The server's file, whole: its checksum was compared. The version is built beside it.
+            manifest: Of the version.
+            index: The state of its graph.
+            mark: What it says of itself.
+
+        Raises:
+            StoreRejectedError: If the engine cannot open it, as that of a newer server; the message is a sentence part.
+            StoreError: If there is too little space or memory, or files cannot be written.
+        """
+        name, folder, path = manifest.collection, snapshot.with_name("collection"), self._path(mark.id)
+        folder.mkdir()
+        shard = folder / SHARD_FOLDER
+        with edge_shard.edge_errors(name, "creating it"):
+            try:
+                EdgeShard.unpack_snapshot(str(snapshot), str(shard))
+                for other in shard.iterdir():
+                    if other.name not in _SHARD:
+                        shutil.rmtree(other) if other.is_dir() else other.unlink()
+                opened = EdgeShard.load(str(shard))  # it repeats what is in the log alone
+                opened.flush()
+                opened.close()
+            except BaseException as error:
+                if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # Edge's own
+                    raise
+                if edge_shard.known_error(str(error), name, "creating it") is not None:
+                    raise
+                raise StoreRejectedError(f"the engine here cannot open it ({error})") from error
+            files = store_files(folder, shard, {})
+            shutil.rmtree(shard)
+            write_content(folder, manifest, Content(files, index=index, version=mark))
+            folder.rename(path)
+            sync_folder(path.parent)
+        return self._store.open_folder(path, name)
 
     def open(self, name: str, version: str, *, read_only: bool = False) -> EdgeCollection:
         """Open a version."""

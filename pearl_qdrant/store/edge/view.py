@@ -1,34 +1,45 @@
 """A view: a collection as it was when it was opened, for one process that only reads it.
 
-The view has a folder of its own (`places.py`) with links to the large files that are current and copies of the small
-ones (`placing.py`). So it takes no lock of the collection, writes nothing into its folder, and sees nothing of
-what is written later.
+    STORE/.view-RANDOM/                    its folder, where hard links to the collection's files can be made
+    TMPDIR/pearl-qdrant-view-RANDOM/       where the store cannot be written
+
+The folder has links to the large files that are current and copies of the small ones (`placing.py`). So a view takes no
+lock of the collection, writes nothing into its folder, and sees nothing of what is written later. The file `.lock` in
+it is locked by its process. A process that dies unlocks it, and the next opening of a view removes the folder.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import stat
+import tempfile
+import time
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
+import portalocker
 from qdrant_edge import EdgeShard
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.content import (
-    MANIFEST_FILE,
-    SHARD_FOLDER,
-    Content,
-    read_content,
-    take_files,
-)
+from pearl_qdrant.store.edge.content import MANIFEST_FILE, SHARD_FOLDER, Content, read_content, take_files
 from pearl_qdrant.store.edge.ledger import LEDGER_FILE
 from pearl_qdrant.store.edge.opened import OpenedCollection, keep_from_flushing
-from pearl_qdrant.store.edge.places import ViewPlace, make_places, may_work_elsewhere
 from pearl_qdrant.store.edge.placing import copy_file
 from pearl_qdrant.store.ownership import ProcessGuard
+from pearl_qdrant.store.resources import resource_error
 from pearl_qdrant.store.schema import Manifest
+
+_LOCK_FILE = ".lock"
+_PREFIXES = (".view-", "pearl-qdrant-view-")  # in the store, in the folder for temporary files
+_STALE_S = 60.0  # an older folder without a lock was left by a process that died before it made one
+
+_TRY_ELSEWHERE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 _Status = tuple[int, int, int] | None
 """What changes if another state is committed (`_stat`)."""
@@ -37,9 +48,7 @@ _Status = tuple[int, int, int] | None
 class CollectionView(OpenedCollection):
     """A collection that this process has open for reading; `path` is the folder of the view."""
 
-    def __init__(
-        self, source: Path, name: str, view: ViewPlace, seen: _Status, current: tuple[Manifest, Content]
-    ) -> None:
+    def __init__(self, source: Path, name: str, view: _Place, seen: _Status, current: tuple[Manifest, Content]) -> None:
         """Make the view of what is current in a folder; see `open`."""
         manifest, content = current
         super().__init__(view.path, name, manifest, content)
@@ -68,7 +77,8 @@ class CollectionView(OpenedCollection):
             if not path.is_dir():
                 raise CollectionNotFoundError(name)
             seen, current = _stat(path), read_content(path, name)
-            for view in make_places(path.parent, name):
+            failed: OSError | None = None
+            for view in _make_places(path.parent, name):
                 try:
                     return cls(path, name, view, seen, current)
                 except BaseException as error:
@@ -76,9 +86,14 @@ class CollectionView(OpenedCollection):
                     if not isinstance(error, (OSError, StoreError)):
                         raise
                     if _is_other(path, name, current[1]):  # its files were removed meanwhile
+                        failed = None
                         break
-                    failed = _unless_elsewhere(error, name)
-            else:
+                    if isinstance(error, StoreError):
+                        raise
+                    failed = error
+                    if error.errno not in _TRY_ELSEWHERE:
+                        break
+            if failed is not None:
                 raise edge_shard.os_error(failed, name, "opening it") from failed
 
     @property
@@ -112,16 +127,7 @@ def _is_other(path: Path, name: str, content: Content) -> bool:
         return True
 
 
-def _unless_elsewhere(error: OSError | StoreError, name: str) -> OSError:
-    """The error of a view that could not be made where another place may do; else it is raised."""
-    if isinstance(error, StoreError):
-        raise error
-    if not may_work_elsewhere(error):
-        raise edge_shard.os_error(error, name, "opening it") from error
-    return error
-
-
-def _close(shard: EdgeShard, view: ViewPlace, guard: ProcessGuard) -> None:
+def _close(shard: EdgeShard, view: _Place, guard: ProcessGuard) -> None:
     """Close a view; also called when it is no longer used, and at exit."""
     if not guard.is_owner:
         keep_from_flushing(shard)
@@ -140,3 +146,76 @@ def _stat(path: Path) -> _Status:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class _Place:
+    """A folder of its own for one view, until `remove`."""
+
+    def __init__(self, parent: Path, prefix: str) -> None:
+        """Make it; raises OSError."""
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self._pid = os.getpid()
+        try:
+            made = self.path / f"{_LOCK_FILE}.new"
+            self._lock: IO[bytes] = made.open("xb")
+            portalocker.lock(self._lock, portalocker.LOCK_EX | portalocker.LOCK_NB)
+            # Only now does it have its name: who finds it unlocked takes the folder for one that was left.
+            made.rename(self.path / _LOCK_FILE)
+        except BaseException:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
+
+    def remove(self) -> None:
+        """Remove it; in a forked process only forget it."""
+        if os.getpid() == self._pid:
+            _remove(self.path)
+        self._lock.close()
+
+
+def _make_places(store: Path, collection: str) -> Iterator[_Place]:
+    """Make a folder for a view in the store, then one for temporary files; raises StoreError if the last fails."""
+    problem: OSError | None = None
+    for parent, prefix in ((store, _PREFIXES[0]), (None, _PREFIXES[1])):
+        try:
+            folder = parent or Path(tempfile.gettempdir())
+            _remove_stale(folder, prefix)
+            made = _Place(folder, prefix)
+        except (OSError, portalocker.LockException) as error:
+            problem = error if isinstance(error, OSError) else OSError(str(error))
+            continue
+        yield made
+    if problem is None:
+        return  # the caller has the error of each place
+    raise resource_error(problem, f"Collection '{collection}' cannot be read") or StoreError(
+        f"Collection '{collection}' cannot be read ({problem}): its view takes a folder with a few files, in the store "
+        f"or in the folder for temporary files. Free some space, or point TMPDIR to a folder that can be written."
+    ) from problem
+
+
+def _remove_stale(parent: Path, prefix: str) -> None:
+    """Remove the folders of processes that died."""
+    for folder in parent.glob(f"{prefix}*"):
+        with suppress(OSError, portalocker.LockException):
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or (hasattr(os, "geteuid") and status.st_uid != os.geteuid()):
+                continue
+            try:
+                lock = (folder / _LOCK_FILE).open("r+b")
+            except FileNotFoundError:
+                if time.time() - status.st_mtime > _STALE_S:
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            with lock:
+                portalocker.lock(lock, portalocker.LOCK_EX | portalocker.LOCK_NB)
+                _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, its lock last: if this process is killed meanwhile, the next one sees that it is nobody's."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _LOCK_FILE:
+                path.unlink()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -16,8 +16,8 @@ from qdrant_client import models
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
 from pearl_qdrant.store.graph import CollectionStatus, share_indexed
+from pearl_qdrant.store.points import NameRows, pack_rows
 from pearl_qdrant.store.protocol import Collection, PointFilter
-from pearl_qdrant.store.rows import NameRows, pack_rows
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
 from pearl_qdrant.store.search import SearchEngine
 from pearl_qdrant.store.server import indexing as server_indexing
@@ -47,6 +47,8 @@ _MAX_VALUES = 512  # values in one condition of a filter
 class ServerCollection(Collection):
     """One open collection on a server; see `protocol.Collection`. Many threads may search at the same time."""
 
+    is_remote = True
+
     def __init__(
         self,
         connection: Connection,
@@ -71,29 +73,19 @@ class ServerCollection(Collection):
         """
         self._connection = connection
         self._client = connection.client
-        self._name = name
+        self.name = name
         self._version = version
         self._physical = physical_name(name, version)
         self._is_hidden = is_hidden
         self._seen_at = time.monotonic()
         self._is_outdated = False
         self._manifest = manifest
-        self._limits = limits
+        self._keep_to(limits)
         self._indexing = indexing
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"ServerCollection({self._connection.location!r}, {self._name!r})"
-
-    @property
-    def name(self) -> str:
-        """The collection's name."""
-        return self._name
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a search mostly waits for the server."""
-        return True
+        return f"ServerCollection({self._connection.location!r}, {self.name!r})"
 
     @property
     def manifest(self) -> Manifest:
@@ -121,19 +113,19 @@ class ServerCollection(Collection):
         if not self._is_hidden and not self._is_outdated and time.monotonic() - self._seen_at > _LOOK_S:
             self._seen_at = time.monotonic()
             with suppress(StoreError):
-                self._is_outdated = find_current(self._connection, self._name)[0] != self._version
+                self._is_outdated = find_current(self._connection, self.name)[0] != self._version
         return self._is_outdated
 
     def _confirm(self) -> None:
         """Return when what was written counts; see `confirm_write`."""
         if not self._is_hidden:
-            confirm_write(self._connection, self._name, self._version)
+            confirm_write(self._connection, self.name, self._version)
 
     def read_manifest(self) -> Manifest:
         """Read the manifest as it is on the server now."""
         info = self._info()
-        self._manifest = parse_manifest(info.config.metadata, self._name)
-        self._limits = Limits.of(info)
+        self._manifest = parse_manifest(info.config.metadata, self.name)
+        self._keep_to(Limits.of(info))
         return self._manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -160,12 +152,12 @@ class ServerCollection(Collection):
     def read_ledger(self) -> Iterator[bytes]:
         """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
         self._check_open()
-        return ServerLedger(self._connection, self._name, self._physical).read_lines()
+        return ServerLedger(self._connection, self.name, self._physical).read_lines()
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
         self._check_open()
-        ServerLedger(self._connection, self._name, self._physical).append_lines(lines)
+        ServerLedger(self._connection, self.name, self._physical).append_lines(lines)
 
     def writer(self) -> ServerWriter:
         """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""
@@ -230,21 +222,19 @@ class ServerCollection(Collection):
         """Refuse further use; no resource is held."""
         self._closed = True
 
-    @property
-    def _page_size(self) -> int:
-        return at_most(_PAGE_POINTS, self._limits.query)
-
-    @property
-    def _max_values(self) -> int:
-        return at_most(_MAX_VALUES, self._limits.values)
+    def _keep_to(self, limits: Limits) -> None:
+        """Keep to limits of strict mode."""
+        self._limits = limits
+        self._page_size = at_most(_PAGE_POINTS, limits.query)
+        self._max_values = at_most(_MAX_VALUES, limits.values)
 
     def _check_open(self) -> None:
         self._connection.guard.check()
         if self._closed:
-            raise StoreClosedError(f"Collection '{self._name}' was closed. Open it again.")
+            raise StoreClosedError(f"Collection '{self.name}' was closed. Open it again.")
 
     def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
-        self._limits.check_query(n_wanted, self._name)
+        self._limits.check_query(n_wanted, self.name)
         return SearchEngine(
             run=partial(
                 run_queries,
@@ -321,12 +311,12 @@ class ServerCollection(Collection):
         self._call(partial(self._client.delete, self._physical, selector, wait=True))
 
     def _read(self, payload: msgspec.Raw) -> NamePoint:
-        return NamePoint.from_json(payload, self._name)
+        return NamePoint.from_json(payload, self.name)
 
     def _call(self, request: Callable[[], Any]) -> Any:
         """Send a request; retried and with our errors, see `Connection.call`."""
         self._check_open()
-        return self._connection.call(request, collection=self._name)
+        return self._connection.call(request, collection=self.name)
 
 
 def _checkpoint_key(input_name: str) -> str:

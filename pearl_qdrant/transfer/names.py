@@ -1,0 +1,273 @@
+"""Names of one collection brought to another: what lacks is found by point ids and digests, and a sample is checked.
+
+Both collections are walked in the order of their ids. What the target lacks or has in another state is written, and
+what the source has no longer is deleted. So a call that was killed is simply repeated, and a later pass finds only what
+changed since. It takes 24 bytes of memory a name.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+import msgspec
+import numpy as np
+
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store.points import NameRows, is_same_point, predicted_types
+from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint
+
+WINDOW = 4096
+"""Names encoded together: enough to sort by length with little padding, and 0.3 to 1.5 s between two reports."""
+
+BULK_NAMES = 2000
+"""More missing names than these are loaded, fewer are written like an edit."""
+
+FLUSH_EVERY = 65_536
+"""Names between two flushes: what a killed pass loses at most, with the window that was being encoded."""
+
+SAMPLE = 100
+"""Names that are compared: enough to find a wrong layout, model or index; 0.1 s."""
+
+_ID_BYTES = 16
+_DIGITS = 12  # of a popularity: a store may change the last ones (`store.points.is_same_point`)
+_SCORE_TOLERANCE = 1e-3  # of a cosine; vectors lose some digits as JSON, and graphs are built anew
+_AGREEING = 0.95  # share of searches that must agree: in two graphs, a few of the nearest names differ
+
+OnProgress = Callable[[int, int], None]
+"""Called with (names moved, all names)."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Report nothing."""
+
+
+class Inventory:
+    """The points of a collection in the order of their ids, with digests of what does not depend on the model."""
+
+    def __init__(self) -> None:
+        self._ids, self._digests = bytearray(), array("Q")
+        self._at, self._retired = 0, set[bytes]()
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    @classmethod
+    def of(cls, collection: Collection) -> Inventory:
+        """Read all points of a collection."""
+        inventory = cls()
+        for point in collection.scroll():
+            inventory.add(point)
+        return inventory
+
+    def add(self, point: NamePoint) -> None:
+        """Add a point, in the order of their ids."""
+        self._ids += uuid.UUID(point.id).bytes
+        self._digests.append(digest_of(point))
+
+    def has(self, point: NamePoint) -> bool:
+        """Whether a point of another collection is here in the same state. They are asked in the order of their ids."""
+        wanted = uuid.UUID(point.id).bytes
+        while self._at < len(self) and self._id(self._at) < wanted:
+            self._retired.add(self._id(self._at))
+            self._at += 1
+        is_there = self._at < len(self) and self._id(self._at) == wanted
+        self._at += is_there
+        return is_there and self._digests[self._at - 1] == digest_of(point)
+
+    def retired(self) -> set[str]:
+        """The ids here that the other collection has not, once it was asked for all of its points."""
+        rest = {self._id(i) for i in range(self._at, len(self))}
+        return {str(uuid.UUID(bytes=one)) for one in self._retired | rest}
+
+    def _id(self, i: int) -> bytes:
+        return bytes(self._ids[i * _ID_BYTES : (i + 1) * _ID_BYTES])
+
+
+def digest_of(point: NamePoint) -> int:
+    """Digest of what does not depend on the model: all but the predicted types."""
+    popularity = None if point.popularity is None else float(f"{point.popularity:.{_DIGITS}g}")
+    plain = replace(
+        point, phrase_type=None, lexical_class=None, predicted_type=None, type_probability=None, popularity=popularity
+    )
+    return int.from_bytes(blake2b(_encode(plain), digest_size=8).digest(), "big")
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def stream_names(
+    source: Collection, target: Collection, *, sample: NameSample, on_progress: OnProgress
+) -> tuple[int, int]:
+    """Write the names that a collection lacks, with their vectors, delete what it should not have, build its graph.
+
+    Several requests are in flight to a server, and it builds its graph once, at the end.
+
+    Args:
+        source: Open for reading.
+        target: Hidden from others, and of the same model; empty, or filled in part by a call that ended early.
+        sample: Takes some of the names, to be compared afterwards.
+        on_progress: See `OnProgress`.
+
+    Returns:
+        Names read, and names sent.
+    """
+    total, done, sent = source.count(), 0, 0
+    known = Inventory.of(target)
+    on_progress(0, total)
+    with target.writer() as writer:
+        for rows in source.scroll_rows():
+            if not rows.points:
+                continue
+            lacking = np.array([not known.has(point) for point in rows.points])
+            if lacking.any():
+                left = rows if lacking.all() else rows.where(lacking)
+                writer.write(left.points, left.vectors, left.encodable)
+                sent += len(left.points)
+            sample.take(rows)
+            done += len(rows.points)
+            on_progress(done, max(done, total))
+    target.delete_points(known.retired())
+    target.finalize()
+    return done, sent
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What `catch_up` did: names of the source, names encoded and deleted, and what the target has afterwards."""
+
+    names: int
+    encoded: int
+    deleted: int
+    inventory: Inventory
+
+
+def catch_up(
+    source: Collection,
+    target: Collection,
+    encoder: Callable[[], Encoder],
+    *,
+    known: Inventory | None = None,
+    on_progress: OnProgress,
+) -> Pass:
+    """Encode the names that a collection lacks with its own model, and delete what it should not have.
+
+    Args:
+        source: Open for reading.
+        target: A hidden version, open for writing.
+        encoder: Returns the encoder of the target; called only if there is something to encode.
+        known: What the target has, from the pass before; None: it is read.
+        on_progress: See `OnProgress`.
+
+    Raises:
+        StoreError: If one of the two fails.
+        ModelError: If the encoder cannot be loaded.
+    """
+    known, has = Inventory.of(target) if known is None else known, Inventory()
+    total, done, encoded, since = source.count(), 0, 0, 0
+    with target.writer() if total - len(known) > BULK_NAMES else nullcontext() as writer:
+        for n_read, window in _windows(source, known, has):
+            if window:
+                distinct = list(dict.fromkeys(point.name for point in window))
+                rows = {name: row for row, name in enumerate(distinct)}
+                found = encoder().encode(distinct).take([rows[point.name] for point in window])
+                write = target.upsert if writer is None else writer.write
+                write(retyped(window, found), found.vectors, np.asarray(found.encodable))
+                encoded += len(window)
+                since += len(window)
+            if writer is not None and since >= FLUSH_EVERY:
+                writer.flush()
+                since = 0
+            done += n_read
+            on_progress(done, max(done, total))
+    retired = known.retired()
+    target.delete_points(retired)
+    return Pass(done, encoded, len(retired), has)
+
+
+def _windows(source: Collection, known: Inventory, has: Inventory) -> Iterator[tuple[int, list[NamePoint]]]:
+    """Windows of points that an inventory lacks, each with the number of points read for it; `has` gets all of them."""
+    n_read, window = 0, list[NamePoint]()
+    for point in source.scroll():
+        n_read += 1
+        has.add(point)
+        if not known.has(point):
+            window.append(point)
+        if len(window) == WINDOW or n_read == 16 * WINDOW:
+            yield n_read, window
+            n_read, window = 0, []
+    yield n_read, window
+
+
+def retyped(points: Sequence[NamePoint], encoded: Encoded) -> list[NamePoint]:
+    """Return n points with the types that another model predicts: none without probabilities or a vector."""
+    kinds = predicted_types(encoded)
+    return [replace(point, **kind._asdict()) for point, kind in zip(points, kinds, strict=True)]
+
+
+@dataclass
+class NameSample:
+    """Some names of a stream of unknown length, each with the same probability: `size` of them, chosen by `rng`."""
+
+    rng: random.Random
+    size: int = SAMPLE
+    _seen: int = 0
+    _chosen: list[tuple[NamePoint, FloatArray, bool]] = field(default_factory=list)
+
+    def take(self, rows: NameRows) -> None:
+        """Take some of these names."""
+        for i in range(len(rows.points)):
+            self._seen += 1
+            place = len(self._chosen) if len(self._chosen) < self.size else self.rng.randrange(self._seen)
+            if place < self.size:
+                one = (rows.points[i], np.array(rows.vectors[i]), bool(rows.encodable[i]))
+                self._chosen[place : place + 1] = [one]
+
+    def vectors(self) -> FloatArray:
+        """The vectors of the names that have one: (n, dim), n at most `size`."""
+        found: FloatArray = np.array([vector for _, vector, is_encodable in self._chosen if is_encodable], np.float32)
+        return found
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as many names as are wanted."""
+        return len(self._chosen) == self.size
+
+    def compare(self, source: Collection, target: Collection) -> int:
+        """Compare the points and the answers of two collections; returns the number of names compared.
+
+        Raises:
+            StoreError: If a point differs, or more than a few answers do.
+        """
+        points = [point for point, _, _ in self._chosen]
+        stored = target.get([point.id for point in points])
+        for point in points:
+            found = stored.get(point.id)
+            if found is None or not is_same_point(found, point):
+                there = "is missing" if found is None else "differs"
+                raise _not_moved(source, f"the name '{point.name}' of entity {point.entity_id} {there} in the target")
+        vectors = self.vectors()
+        if len(vectors):
+            ours, theirs = source.search(vectors, limit=1), target.search(vectors, limit=1)
+            agreeing = sum(
+                bool(a) and bool(b) and abs((a[0].score or 0) - (b[0].score or 0)) < _SCORE_TOLERANCE
+                for a, b in zip(ours, theirs, strict=True)
+            )
+            if agreeing < _AGREEING * len(vectors):
+                searches = f"{agreeing} of {len(vectors)} sample searches"
+                raise _not_moved(source, f"only {searches} have the same answer in the target")
+        return len(points)
+
+
+def _not_moved(source: Collection, why: str) -> StoreError:
+    return StoreError(
+        f"Collection '{source.name}' was not moved: {why}. Nothing was changed there. Run the same command again; if "
+        f"that does not help, please report it."
+    )

@@ -1,0 +1,102 @@
+"""What held on a real server: aliases of the user's, restored copies, weaker keys, a full disk, equal answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from double_fixtures import QUICK, empty_double, running_double  # noqa: F401 (fixtures)
+from qdrant_double import QdrantDouble
+from qdrant_double_http import POINTS, Fault
+
+from pearl_qdrant import Entity, EntityLinker, load_base
+from pearl_qdrant.errors import StoreFullError, StoreRejectedError
+from pearl_qdrant.store.server.store import ServerStore
+
+NAMES = ("w1 times", "w2 post", "w3 city", "new york", "post office", "city times")
+MENTIONS = ("w1 times", "W2 Post", "new yrok", "office post", "something else")
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A few names with types."""
+    path = tmp_path / "base.tsv"
+    path.write_text("".join(f"E{i}\t{name}\tORG\n" for i, name in enumerate(NAMES)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def server(double: QdrantDouble, base: Path, model: Path) -> Iterator[ServerStore]:
+    """A store with the collection `base`."""
+    opened = ServerStore.connect(double.url, retry=QUICK)
+    load_base(base, "base", store=opened, model=model)
+    yield opened
+    opened.close()
+
+
+def links(linker: EntityLinker) -> list[object]:
+    """Entities of some mentions, alone and in a batch, with rounded probabilities."""
+    answers = [linker.link(mention, threshold=0) for mention in MENTIONS]
+    answers += linker.link_batch([*MENTIONS], threshold=0)
+    answers += linker.link_batch([*MENTIONS], threshold=0, types=["ORG"])
+    return [[(one.entity_id, round(one.probability, 3)) for one in link.candidates] for link in answers]
+
+
+def test_a_server_answers_as_the_embedded_store(server: ServerStore, base: Path, model: Path, tmp_path: Path) -> None:
+    """Exact names, slips, other mentions and filtered ones have the same candidates, alone and in a batch."""
+    load_base(base, "base", store=tmp_path / "store", model=model)
+    with (
+        EntityLinker.open("base", store=server.location) as over,
+        EntityLinker.open("base", store=str(tmp_path / "store")) as here,
+    ):
+        assert links(over) == links(here)
+
+
+def test_an_alias_of_the_user_is_a_collection(server: ServerStore) -> None:
+    """Whoever reads through an alias of their own finds the collection that it names."""
+    create = {"create_alias": {"collection_name": "base", "alias_name": "production"}}
+    httpx.post(f"{server.location}/collections/aliases", json={"actions": [create]}).raise_for_status()
+    with EntityLinker.open("production", store=server.location) as linker:
+        assert linker.link("w1 times").entity_id == "E0"
+
+
+def test_a_snapshot_may_be_restored_under_another_name(server: ServerStore, double: QdrantDouble) -> None:
+    """A copy has the names and the model of the original, and can be written."""
+    httpx.post(f"{server.location}/collections/base/snapshots").raise_for_status()
+    (packed,) = double.snapshots.values()
+    httpx.post(f"{server.location}/collections/copy/snapshots/upload", content=packed).raise_for_status()
+    with EntityLinker.open("copy", store=server.location) as linker:
+        assert linker.link("w1 times").entity_id == "E0"
+        linker.add([Entity("E9", "another name")])
+    assert (server.open("copy").count(), server.open("base").count()) == (7, 6)
+
+
+@pytest.mark.parametrize(
+    "refused", ["(PUT|PATCH|DELETE|POST .*/(aliases|delete|batch)$)", "GET /(collections|aliases)$"]
+)
+def test_a_weaker_key_links(server: ServerStore, double: QdrantDouble, refused: str) -> None:
+    """A read-only key, and one for this collection alone, link; what they may not do is said."""
+    allowed = Fault("pass", match=".*/points/query/batch$")
+    error = "Forbidden: Global manage access is required"
+    with EntityLinker.open("base", store=server.location) as linker:
+        double.faults = [allowed] * 20 + [Fault("status", match=refused, status=403, error=error)] * 50
+        assert linker.link("w1 times").entity_id == "E0"
+        with pytest.raises(StoreRejectedError, match="Set QDRANT_API_KEY to a key that may do this"):
+            linker.add([Entity("E9", "another name")]) if "PUT" in refused else server.collections()
+    double.faults = []
+    assert server.open("base").count() == 6
+
+
+def test_a_load_to_a_full_disk_ends_and_goes_on_later(double: QdrantDouble, base: Path, model: Path) -> None:
+    """The error says whose disk is full; with space again the same load writes what lacks."""
+    full = "Service internal error: No space left on device (os error 28)"
+    with closing(ServerStore.connect(double.url, retry=QUICK)) as server:
+        double.faults = [Fault("status", match=POINTS, status=500, error=full)]
+        with pytest.raises(StoreFullError, match=r"disk of Qdrant at .*Free some space"):
+            load_base(base, "base", store=server, model=model)
+        assert server.open("base").manifest.state == "loading"
+        load_base(base, "base", store=server, model=model)
+        assert (server.open("base").count(), server.open("base").manifest.state) == (6, "ready")
