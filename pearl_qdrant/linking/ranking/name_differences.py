@@ -25,7 +25,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.opposites import LEAST_STEM, any_exclude, with_prefixes
 from pearl_qdrant.lexical.spelling_variants import variant_words
 from pearl_qdrant.lexical.word_rarity import word_rarity
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
+from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features, unshared
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _DIGITS = re.compile(r"\d+")
@@ -354,7 +354,7 @@ def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
     return bracket <= set(words) or "".join(bracket) == initials
 
 
-def _are_letters(ours: set[str], theirs: set[str], a: NameParts, b: NameParts) -> bool:
+def _are_letters(ours: Sequence[str], theirs: Sequence[str], a: NameParts, b: NameParts) -> bool:
     """Whether two names differ in a single letter, which tells them apart: `hepatitis A`; not the article."""
     if len(ours) != 1 or len(theirs) != 1 or a.words[0] == "a" or b.words[0] == "a":
         return False
@@ -369,11 +369,10 @@ def _opposite(a: NameParts, b: NameParts) -> bool:
         mine, other = ours & _GROUPS[group], theirs & _GROUPS[group]
         if mine - other and other - mine:
             return True
-    ours, theirs = set(with_prefixes(a.words)), set(with_prefixes(b.words))
-    ours, theirs = ours - theirs, theirs - ours
+    ours, theirs = unshared(with_prefixes(a.words), with_prefixes(b.words))
     if any_exclude(ours, theirs) or _are_letters(ours, theirs, a, b):
         return True
-    return not _NEGATING.isdisjoint(ours ^ theirs) and (len(ours) < 2 or len(theirs) < 2)
+    return not _NEGATING.isdisjoint((*ours, *theirs)) and (len(ours) < 2 or len(theirs) < 2)
 
 
 @lru_cache(maxsize=100)
