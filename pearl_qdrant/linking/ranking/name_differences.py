@@ -263,6 +263,9 @@ def name_differences(
     further = _further_words(text, a, b, shared, is_person, are_names) if shared else _NO_FURTHER_WORDS
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
     numbers = _numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _ZEROS
+    # A code has no words that can be cut short: `SK1` is not `SPHK1`.
+    is_cut = not name.text.isalnum() and _are_cut(a.words, b.words)
+    is_cut = is_cut or (not text.isalnum() and _are_cut(b.words, a.words))
     is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
     return NameDifferences(
         *brackets,
@@ -271,7 +274,7 @@ def name_differences(
         *numbers[2:],
         float(is_opposite),
         *(_ZEROS if is_same else _persons(a.words, b.words, is_person, are_names)),
-        float(not is_opposite and _may_be_cut(a, b) and _are_cut(a.words, b.words)),
+        float(not is_opposite and _may_be_cut(a, b) and is_cut),
         *further[:-2],
         float(any(part == b.normal or _are_cut(part, b.words) for part in _list_parts(text))),
         further[-2],
@@ -436,7 +439,7 @@ def _persons(a: Sequence[str], b: Sequence[str], is_person: bool, are_names: boo
         return 0.0, 0.0, 0.0, generation
     if _fit(given, of_name):
         has_initials = any(len(word) == 1 for word in (*given, *of_name)) or len(given[0]) == 2
-        return 0.0, 0.0, float(has_initials), generation
+        return 0.0, 0.0, float(has_initials and not mine[-1].isdigit()), generation
     return float(is_person), 0.0, 0.0, generation
 
 
@@ -511,7 +514,7 @@ def _are_cut(a: Sequence[str], b: Sequence[str]) -> bool:
     `E. coli` is none of these, the `e` of Italian names is.
     """
     kept = [[word for word in words if word not in _SMALL] for words in (a, b)]
-    return any(len(x) == len(y) > 1 and (_is_cut(x, y) or _is_cut(y, x)) for x, y in ((a, b), kept))
+    return any(len(x) == len(y) > 1 and _is_cut(x, y) for x, y in ((a, b), kept))
 
 
 def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
@@ -520,7 +523,7 @@ def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
     for a, b in zip(short, long, strict=True):
         if a == b:
             continue
-        if a[0] != b[0] or len(a) >= len(b) or not (b.startswith(a) or (len(a) > 1 and _is_within(a, b))):
+        if a[0] != b[0] or a.isdigit() or not (b.startswith(a) or (1 < len(a) < len(b) and _is_within(a, b))):
             return False
         is_cut = True
     return is_cut
