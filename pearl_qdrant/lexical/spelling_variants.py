@@ -58,8 +58,9 @@ _COMPILED = tuple((re.compile(a), b) for rules in RULES.values() for a, b in rul
 
 
 def variant_words(words: Sequence[str]) -> list[str]:
-    """The normal forms of folded words, without `IGNORED` ones unless no other is left."""
-    return [variant_word(word) for word in words if word not in IGNORED] or list(words)
+    """The normal forms of folded words, without `IGNORED` ones unless no other is left; `hepatitis A` ends in none."""
+    found = [variant_word(word) for word in words if word not in IGNORED]
+    return [*found, "a"] if found and words[-1] == "a" else found or list(words)
 
 
 @lru_cache(maxsize=16_384)

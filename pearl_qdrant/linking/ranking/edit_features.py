@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.word_rarity import exclude_each_other, is_word, rarest
-from pearl_qdrant.linking.ranking.string_features import StringFeatures
+from pearl_qdrant.linking.ranking.string_features import StringFeatures, unshared
 
 FAR = 0.5
 """Edit similarity below which two strings are equally unlike."""
@@ -155,8 +155,7 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
     """
     if mention.content == name.content:
         return UNCHANGED
-    ours = [word for word in mention.content if word not in name.content_set]
-    theirs = [word for word in name.content if word not in mention.content_set]
+    ours, theirs = unshared(mention.content, name.content)
     if not ours and not theirs:
         return UNCHANGED
     if ours and theirs and "".join(ours) == "".join(theirs):

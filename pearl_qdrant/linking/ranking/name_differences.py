@@ -24,7 +24,7 @@ from pearl_qdrant.lexical.keys import SMALL_WORDS, skeleton
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_words
 from pearl_qdrant.lexical.word_rarity import LEAST_STEM, any_exclude, with_prefixes, word_rarity
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
+from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features, unshared
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _DIGITS = re.compile(r"\d+")
@@ -94,6 +94,7 @@ _HARMLESS = 0.2
 """`added_same` from which a word more is mostly the same thing: `Inc.`, `FC`."""
 _SMALL_DIGITS = 3
 
+_LONGEST_ACRONYM = 5  # of 107 pairs of such words in sets that others made 2 meant the same
 _SOUNDS_OF_A_NAME = 3  # consonants from which two words of the same sounds are one name
 _SLIP = 0.88
 """Jaro-Winkler similarity from which two first names are spellings of one."""
@@ -113,7 +114,7 @@ class NameDifferences(NamedTuple):
         code_shared: Both have a code of letters and digits.
         code_differs: Both have codes, and none is shared.
         opposite: Each has a word that excludes one of the other (`left`, `right`; `hypertension`, `hypotension`), or
-            another single letter, or one alone has a negation.
+            another single letter or acronym, or one alone has a negation.
         first_name_differs: The same family name, and first names that contradict each other.
         last_name_differs: The same first name, and family names that are no spellings of one.
         initials_fit: The same family name, and initials of the first names.
@@ -156,6 +157,7 @@ class NameDifferences(NamedTuple):
 
 
 _NO_DIFFERENCE = NameDifferences()
+_OTHER_ACRONYM = NameDifferences(opposite=1.0)
 
 
 class NameParts(NamedTuple):
@@ -247,6 +249,8 @@ def name_differences(
         is_person: Whether the name is that of a person, by its type.
         are_names: Whether both are names and none is a piece of a text: then letter case says nothing of further words.
     """
+    if _are_acronyms(mention.text, name.text) and mention.folded != name.folded:
+        return _OTHER_ACRONYM
     if mention.folded == name.folded or (not are_names and _have_nothing_in_common(mention, name)):
         return _NO_DIFFERENCE
     text = mention.text
@@ -262,6 +266,9 @@ def name_differences(
     further = _further_words(text, a, b, shared, is_person, are_names) if shared else _NO_FURTHER_WORDS
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
     numbers = _numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _ZEROS
+    # A code has no words that can be cut short: `SK1` is not `SPHK1`.
+    is_cut = not name.text.isalnum() and _are_cut(a.words, b.words)
+    is_cut = is_cut or (not text.isalnum() and _are_cut(b.words, a.words))
     is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
     return NameDifferences(
         *brackets,
@@ -270,7 +277,7 @@ def name_differences(
         *numbers[2:],
         float(is_opposite),
         *(_ZEROS if is_same else _persons(a.words, b.words, is_person, are_names)),
-        float(not is_opposite and _may_be_cut(a, b) and _are_cut(a.words, b.words)),
+        float(not is_opposite and _may_be_cut(a, b) and is_cut),
         *further[:-2],
         float(any(part == b.normal or _are_cut(part, b.words) for part in _list_parts(text))),
         further[-2],
@@ -353,12 +360,17 @@ def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
     return bracket <= set(words) or "".join(bracket) == initials
 
 
-def _are_letters(ours: set[str], theirs: set[str], a: NameParts, b: NameParts) -> bool:
+def _are_letters(ours: Sequence[str], theirs: Sequence[str], a: NameParts, b: NameParts) -> bool:
     """Whether two names differ in a single letter, which tells them apart: `hepatitis A`; not the article."""
     if len(ours) != 1 or len(theirs) != 1 or a.words[0] == "a" or b.words[0] == "a":
         return False
     (mine,), (other,) = ours, theirs
     return len(mine) == len(other) == 1 and mine.isalpha() and other.isalpha()
+
+
+def _are_acronyms(a: str, b: str) -> bool:
+    """Whether two different names are short words in capitals, which few slips are in: `CNO`, `CCNO`."""
+    return max(len(a), len(b)) <= _LONGEST_ACRONYM and a.isalpha() and b.isalpha() and a.isupper() and b.isupper()
 
 
 def _opposite(a: NameParts, b: NameParts) -> bool:
@@ -368,11 +380,10 @@ def _opposite(a: NameParts, b: NameParts) -> bool:
         mine, other = ours & _GROUPS[group], theirs & _GROUPS[group]
         if mine - other and other - mine:
             return True
-    ours, theirs = set(with_prefixes(a.words)), set(with_prefixes(b.words))
-    ours, theirs = ours - theirs, theirs - ours
+    ours, theirs = unshared(with_prefixes(a.words), with_prefixes(b.words))
     if any_exclude(ours, theirs) or _are_letters(ours, theirs, a, b):
         return True
-    return not _NEGATING.isdisjoint(ours ^ theirs) and (len(ours) < 2 or len(theirs) < 2)
+    return not _NEGATING.isdisjoint((*ours, *theirs)) and (len(ours) < 2 or len(theirs) < 2)
 
 
 @lru_cache(maxsize=100)
@@ -436,7 +447,7 @@ def _persons(a: Sequence[str], b: Sequence[str], is_person: bool, are_names: boo
         return 0.0, 0.0, 0.0, generation
     if _fit(given, of_name):
         has_initials = any(len(word) == 1 for word in (*given, *of_name)) or len(given[0]) == 2
-        return 0.0, 0.0, float(has_initials), generation
+        return 0.0, 0.0, float(has_initials and not mine[-1].isdigit()), generation
     return float(is_person), 0.0, 0.0, generation
 
 
@@ -511,7 +522,7 @@ def _are_cut(a: Sequence[str], b: Sequence[str]) -> bool:
     `E. coli` is none of these, the `e` of Italian names is.
     """
     kept = [[word for word in words if word not in _SMALL] for words in (a, b)]
-    return any(len(x) == len(y) > 1 and (_is_cut(x, y) or _is_cut(y, x)) for x, y in ((a, b), kept))
+    return any(len(x) == len(y) > 1 and _is_cut(x, y) for x, y in ((a, b), kept))
 
 
 def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
@@ -520,7 +531,7 @@ def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
     for a, b in zip(short, long, strict=True):
         if a == b:
             continue
-        if a[0] != b[0] or len(a) >= len(b) or not (b.startswith(a) or (len(a) > 1 and _is_within(a, b))):
+        if a[0] != b[0] or a.isdigit() or not (b.startswith(a) or (1 < len(a) < len(b) and _is_within(a, b))):
             return False
         is_cut = True
     return is_cut

@@ -131,6 +131,17 @@ def _codes(text: str, content: Sequence[str], numbers: frozenset[str]) -> frozen
     return frozenset(found) if found else _NONE
 
 
+def unshared(a: Sequence[str], b: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words that each side has more often than the other: `protein kinase kinase` has one more."""
+    ours, theirs = [], list(b)
+    for word in a:
+        if word in theirs:
+            theirs.remove(word)
+        else:
+            ours.append(word)
+    return ours, theirs
+
+
 def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether the two are equal except for brackets, spaces and everything that `fold_name` removes."""
     if not mention.joined or not name.joined:
