@@ -13,13 +13,13 @@ list and finds every name that has it, in both stores. Stricter keys weigh more,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 
 import numpy as np
 
 from pearl_qdrant.lexical.latin import with_latin
-from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows
+from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array, fold_name, folded_rows
 from pearl_qdrant.lexical.parts import part_rows
 from pearl_qdrant.lexical.spelling_variants import variant_words
 
@@ -106,9 +106,9 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
     return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values.astype(np.float32), offsets)
 
 
-def spelling_feature(spelling: str) -> int:
-    """The feature of a spelling key, as names have it."""
-    return _hash(0, spelling)
+def spelling_features(spellings: Collection[str]) -> UInt32Array:
+    """The features of n spelling keys, as names have them, (n,)."""
+    return np.frombuffer(b"".join([_digest(0, spelling) for spelling in spellings]), "<u4").astype(np.uint32)
 
 
 _HASHES = tuple(blake2b(digest_size=4, person=b"key%d" % kind) for kind in range(len(WEIGHTS)))
@@ -116,9 +116,13 @@ _HASHES = tuple(blake2b(digest_size=4, person=b"key%d" % kind) for kind in range
 
 def _hash(kind: int, key: str) -> int:
     """32 bits of a key; the same in every process and release."""
+    return int.from_bytes(_digest(kind, key), "little")
+
+
+def _digest(kind: int, key: str) -> bytes:
     digest = _HASHES[kind].copy()  # half the time of making it
     digest.update(key.encode("utf-8", "surrogatepass"))
-    return int.from_bytes(digest.digest(), "little")
+    return digest.digest()
 
 
 _SOUNDS = str.maketrans(

@@ -13,7 +13,7 @@ from string import ascii_lowercase
 
 import numpy as np
 
-from pearl_qdrant.lexical.keys import spelling_feature
+from pearl_qdrant.lexical.keys import spelling_features
 from pearl_qdrant.lexical.ngrams import FloatArray, UInt32Array
 from pearl_qdrant.lexical.parts import MAX_LETTERS, WEIGHT, mention_parts
 
@@ -33,11 +33,11 @@ def slip_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
     Args:
         spelling: Spelling key of the mention (`keys.spelling_key`).
     """
-    features = dict.fromkeys(mention_parts(spelling), WEIGHT)
-    if LEAST_LETTERS <= len(spelling) <= MAX_LETTERS:
-        features.update((spelling_feature(near), KEY_WEIGHT) for near in _one_edit_away(spelling))
-    indices = np.array(sorted(features), np.uint32)
-    return indices, np.array([features[index] for index in indices.tolist()], np.float32)
+    is_cut = LEAST_LETTERS <= len(spelling) <= MAX_LETTERS
+    keys = spelling_features(_one_edit_away(spelling) if is_cut else ())
+    # Keys come first: where one is also the feature of a part, its value counts.
+    indices, first = np.unique(np.append(keys, np.array([*mention_parts(spelling)], np.uint32)), return_index=True)
+    return indices, np.where(first < len(keys), KEY_WEIGHT, WEIGHT).astype(np.float32)
 
 
 def _one_edit_away(spelling: str) -> set[str]:
