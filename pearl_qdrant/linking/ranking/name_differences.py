@@ -164,6 +164,7 @@ class NameParts(NamedTuple):
 
     Attributes:
         words: Folded words outside brackets, the part after a comma first where there is one.
+        prefixed: The same as a set, with the prefixes before them (`lexical.opposites`).
         normal: The same words in their normal spelling and order, without small ones.
         bracket: Folded words in brackets.
         numbers: Digits outside brackets, without leading zeros; bracket_numbers: those in brackets.
@@ -172,6 +173,7 @@ class NameParts(NamedTuple):
     """
 
     words: tuple[str, ...]
+    prefixed: frozenset[str]
     normal: tuple[str, ...]
     bracket: frozenset[str]
     numbers: frozenset[str]
@@ -206,6 +208,7 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
     has_digits = _DIGITS.search(text) is not None
     return NameParts(
         words,
+        frozenset(with_prefixes(words)),
         content[:_MOST_WORDS],
         bracket,
         _numbers(folded) if has_digits else _NONE,
@@ -264,6 +267,10 @@ def name_differences(
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
     numbers = _numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _ZEROS
     is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
+    is_cut = not is_opposite and _may_be_cut(a, b) and _are_cut(a.words, b.words)
+    parts_of_list = _list_parts(text) if "," in text or ";" in text else ()
+    if not (shared or is_opposite or is_cut or parts_of_list) and brackets is numbers is _ZEROS and b.words:
+        return _NO_DIFFERENCE
     return NameDifferences(
         *brackets,
         *numbers[:2],
@@ -271,9 +278,9 @@ def name_differences(
         *numbers[2:],
         float(is_opposite),
         *(_ZEROS if is_same else _persons(a.words, b.words, is_person, are_names)),
-        float(not is_opposite and _may_be_cut(a, b) and _are_cut(a.words, b.words)),
+        float(is_cut),
         *further[:-2],
-        float(any(part == b.normal or _are_cut(part, b.words) for part in _list_parts(text))),
+        float(any(part == b.normal or _are_cut(part, b.words) for part in parts_of_list)),
         further[-2],
         further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
     )
@@ -282,8 +289,6 @@ def name_differences(
 @lru_cache(maxsize=100)
 def _list_parts(text: str) -> tuple[tuple[str, ...], ...]:
     """Words of the parts of a text between commas and semicolons, as `NameParts.normal`; of those with two or more."""
-    if "," not in text and ";" not in text:
-        return ()
     parts = [variant_words(fold_name(part).split()) for part in re.split("[,;]", text)]
     kept = [tuple([word for word in part if word not in SMALL_WORDS]) for part in parts]
     return tuple([part for part in kept if len(part) > 1])
@@ -354,7 +359,7 @@ def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
     return bracket <= set(words) or "".join(bracket) == initials
 
 
-def _are_letters(ours: set[str], theirs: set[str], a: NameParts, b: NameParts) -> bool:
+def _are_letters(ours: frozenset[str], theirs: frozenset[str], a: NameParts, b: NameParts) -> bool:
     """Whether two names differ in a single letter, which tells them apart: `hepatitis A`; not the article."""
     if len(ours) != 1 or len(theirs) != 1 or a.words[0] == "a" or b.words[0] == "a":
         return False
@@ -364,16 +369,14 @@ def _are_letters(ours: set[str], theirs: set[str], a: NameParts, b: NameParts) -
 
 def _opposite(a: NameParts, b: NameParts) -> bool:
     """Whether a word of one excludes a word of the other, which that one lacks, or one alone has a negation."""
-    ours, theirs = set(a.words), set(b.words)
     for group in a.groups & b.groups:
-        mine, other = ours & _GROUPS[group], theirs & _GROUPS[group]
+        mine, other = _GROUPS[group].intersection(a.words), _GROUPS[group].intersection(b.words)
         if mine - other and other - mine:
             return True
-    ours, theirs = set(with_prefixes(a.words)), set(with_prefixes(b.words))
-    ours, theirs = ours - theirs, theirs - ours
+    ours, theirs = a.prefixed - b.prefixed, b.prefixed - a.prefixed
     if any_exclude(ours, theirs) or _are_letters(ours, theirs, a, b):
         return True
-    return not _NEGATING.isdisjoint(ours ^ theirs) and (len(ours) < 2 or len(theirs) < 2)
+    return (len(ours) < 2 or len(theirs) < 2) and not (_NEGATING.isdisjoint(ours) and _NEGATING.isdisjoint(theirs))
 
 
 @lru_cache(maxsize=100)

@@ -99,7 +99,7 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
         text,
         folded,
         core or folded,
-        spelling_key(folded),
+        folded.replace(" ", "") if is_plain else spelling_key(folded),
         " ".join(sorted(content)) if len(content) > 1 else content[0] if content else "",
         content,
         word_set if content == tuple(words) else frozenset(content),
