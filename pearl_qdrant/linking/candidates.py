@@ -13,7 +13,7 @@ their score replaces the dense one. A mention without n-grams, such as an emoji,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -81,11 +81,12 @@ class Queries:
     keys: SparseRows
 
     @classmethod
-    def of(cls, mentions: Sequence[str]) -> Queries:
-        """Cleaned strings, prepared."""
+    def of(cls, mentions: Sequence[str], keyless: Container[str] = ()) -> Queries:
+        """Cleaned strings, prepared; those of `keyless` have empty rows of keys."""
         folded = [fold_name(mention) for mention in mentions]
         keys = [name_keys(one) for one in folded]
-        return cls(mentions, folded, [key[0] for key in keys], [key[2] for key in keys], key_rows(keys))
+        searched = [("", "", "") if one in keyless else key for one, key in zip(mentions, keys, strict=True)]
+        return cls(mentions, folded, [key[0] for key in keys], [key[2] for key in keys], key_rows(searched))
 
     def take(self, rows: Sequence[int]) -> Queries:
         """The mentions in these rows; at least one."""
@@ -119,6 +120,7 @@ def find_candidates(
     scorer: Scorer,
     *,
     exclude: Exclude | None = None,
+    keyless: Container[str] = (),
 ) -> list[ScoredMention]:
     """Entities for each mention, best first.
 
@@ -129,8 +131,9 @@ def find_candidates(
         link_query: Types and limits of the search.
         scorer: Scores the candidates.
         exclude: Names to exclude, by the number of the mention.
+        keyless: Mentions of which no name has a key, as `find_by_name` says; they are not searched by keys again.
     """
-    queries = Queries.of(mentions)
+    queries = Queries.of(mentions, keyless)
     folded, spellings, names_folded = queries.folded, queries.spellings, _Folded()
 
     def is_match(number: int, point: NamePoint) -> bool:
@@ -159,8 +162,9 @@ def find_candidates(
 
 def find_by_name(
     targets: Sequence[SearchTarget], mentions: Sequence[str], dim: int, link_query: LinkQuery, scorer: Scorer
-) -> dict[str, ScoredMention]:
-    """Those of some mentions that are names, with the entities of that name: no vector is made or searched.
+) -> tuple[dict[str, ScoredMention], set[str]]:
+    """Those of some mentions that are names, with the entities of that name: no vector is made or searched. And those
+    of which no name has a key.
 
     The rule for exact names decides as it does in `find_candidates`, where other candidates have no share.
 
@@ -174,6 +178,7 @@ def find_by_name(
     most = KEY_LIMITS * link_query.limit
     found: list[list[MatchedName]] = [[] for _ in mentions]
     incomplete: set[int] = set()
+    keyless = set(mentions)
     folded = _Folded()
     for target in targets:
         results = target.collection.search_hybrid(
@@ -184,6 +189,7 @@ def find_by_name(
             types=link_query.filter,
             languages=link_query.languages,
         )
+        keyless.difference_update(mention for mention, names in zip(mentions, results, strict=True) if names)
         own = {
             i: [MatchedName(one.point, None) for one in names if folded[one.point.name][1] == queries.spellings[i]]
             for i, names in enumerate(results)
@@ -203,7 +209,7 @@ def find_by_name(
             for name in grouped:
                 name.dense = 1.0 if name.point.name == mention else None
             scored[mention] = score_names(mention, grouped, None, link_query, scorer)
-    return scored
+    return scored, keyless
 
 
 def _known_words(frequencies: Mapping[str, float], folded: str) -> dict[str, float]:

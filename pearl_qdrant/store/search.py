@@ -27,6 +27,7 @@ BATCH_MENTIONS = 8
 """Mentions of a hybrid search in one call of the embedded engine. Under a filter it holds the interpreter lock for up
 to 4 ms a mention, and other threads should not wait 50 ms. Batches of 16 link no more mentions a second."""
 
+_MORE = 4  # times the points where a tie reaches over the end
 _MAX_TIES = 1000  # points of one score that are ordered at the end of a result
 
 
@@ -189,8 +190,10 @@ def run_best(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[En
     most = [query.limit + _MAX_TIES for query in queries]
     if engine.max_points is not None:
         most = [min(n, engine.max_points) for n in most]
-    # One point more than wanted shows whether a tie reaches over the end.
-    n_requested = [min(query.limit + 1, n) for query, n in zip(queries, most, strict=True)]
+    # One point more than wanted shows whether a tie reaches over the end; where points take little, so many that the
+    # tie mostly ends among them.
+    wanted = [query.limit + 1 if query.has_payload else _MORE * query.limit for query in queries]
+    n_requested = [min(n, n_most) for n, n_most in zip(wanted, most, strict=True)]
     open_rows = list(range(len(queries)))
     while open_rows:
         tied = []
@@ -200,7 +203,7 @@ def run_best(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[En
             is_cut = len(points) == n_requested[i] < most[i]
             if is_cut and (scores := sorted([point.score for point in points]))[-limit] == scores[0]:
                 tied.append(i)
-                n_requested[i] = min(4 * n_requested[i], most[i])
+                n_requested[i] = min(_MORE * n_requested[i], most[i])
             else:
                 results[i] = best_points(points, limit)
         open_rows = tied
