@@ -36,6 +36,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     extra_numbers,
     is_acronym,
     missing_numbers,
+    new_string_features,
     string_features,
 )
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -88,7 +89,7 @@ def candidate_features(  # long: one line for each feature
         known: How frequent the mention's content words are in the base, in [0, 1].
     """
     point, lexical, similarity = name.point, name.lexical, name.edit_similarity
-    of_name = string_features(point.name, name.folded)
+    of_name = new_string_features(point.name, name.folded)
     if name.is_other_script:
         of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)

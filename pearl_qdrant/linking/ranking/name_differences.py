@@ -514,12 +514,18 @@ def _are_cut(a: Sequence[str], b: Sequence[str]) -> bool:
     """Whether one side is the other with its words cut short, with or without small words and legal forms: the `E.` of
     `E. coli` is none of these, the `e` of Italian names is.
     """
-    kept = [[word for word in words if word not in _SMALL] for words in (a, b)]
-    return any(len(x) == len(y) > 1 and (_is_cut(x, y) or _is_cut(y, x)) for x, y in ((a, b), kept))
+    if _is_cut(a, b) or _is_cut(b, a):
+        return True
+    if _SMALL.isdisjoint(a) and _SMALL.isdisjoint(b):
+        return False
+    kept, other = ([word for word in words if word not in _SMALL] for words in (a, b))
+    return _is_cut(kept, other) or _is_cut(other, kept)
 
 
 def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether the words of one side are those of the other, cut short, at least one of them (ISO 4)."""
+    """Whether the words of one side, two or more, are those of the other, cut short, at least one of them (ISO 4)."""
+    if len(short) != len(long) or len(short) < 2:
+        return False
     is_cut = False
     for a, b in zip(short, long, strict=True):
         if a == b:

@@ -75,15 +75,16 @@ def string_features(text: str, folded: str | None = None) -> StringFeatures:
     Args:
         folded: Its folded form, where the caller has it.
     """
-    return _cached(text, folded) if len(text) <= _LONG else _prepare(text, folded)
+    return _cached(text, folded) if len(text) <= _LONG else new_string_features(text, folded)
 
 
 @lru_cache(maxsize=1000)  # not larger: the garbage collector visits four objects per entry
 def _cached(text: str, folded: str | None) -> StringFeatures:
-    return _prepare(text, folded)
+    return new_string_features(text, folded)
 
 
-def _prepare(text: str, folded: str | None) -> StringFeatures:
+def new_string_features(text: str, folded: str | None) -> StringFeatures:
+    """`string_features` without the cache: names that a search finds rarely come again."""
     folded = fold_name(text) if folded is None else folded
     core = fold_name(_BRACKETS.sub("", text)) if "(" in text or "[" in text else folded
     words = folded.split()
