@@ -186,9 +186,8 @@ _NONE: frozenset[str] = frozenset()
 _NO_GROUP: frozenset[int] = frozenset()
 
 
-@lru_cache(maxsize=1000)
 def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
-    """Take a name apart; the last 1,000 are cached.
+    """Take a name apart.
 
     Args:
         folded, content: As in `StringFeatures`.
@@ -216,6 +215,9 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
         _codes(outside) if has_digits else _NONE,
         _NO_GROUP if _GROUP_WORDS.isdisjoint(words) else frozenset().union(*(_GROUPS_OF.get(w, ()) for w in words)),
     )
+
+
+_mention_parts = lru_cache(maxsize=100)(name_parts)  # a mention is compared with many names
 
 
 def _numbers(folded: str) -> frozenset[str]:
@@ -254,7 +256,7 @@ def name_differences(
     if mention.folded == name.folded or (not are_names and _have_nothing_in_common(mention, name)):
         return _NO_DIFFERENCE
     text = mention.text
-    a = name_parts(text, mention.folded, mention.content)
+    a = _mention_parts(text, mention.folded, mention.content)
     b = name_parts(name.text, name.folded, name.content)
     if a.bracket and not b.bracket and "(" in canonical_name:
         of_entity = string_features(canonical_name)
