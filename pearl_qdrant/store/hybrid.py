@@ -282,7 +282,7 @@ class _HybridSearcher:
         """Keep those of many names that are the mention's own; returns as `_search_widely`."""
         matched, read = [], self.engine.read
         for mention, points in found:
-            tried = {point.id for point in mention.by_slips}
+            tried = mention.wanted
             own = [point for point in points if point.id not in tried and self._is_match(mention, read(point.payload))]
             if own:
                 mention.by_slips = mention.want(own)
