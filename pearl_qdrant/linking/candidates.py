@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import Encoded, FloatArray
+from pearl_qdrant.encoder.protocol import Encoded
 from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
@@ -35,7 +34,7 @@ from pearl_qdrant.linking.ranking.scoring import score_names
 from pearl_qdrant.store.hybrid import KEY_LIMITS
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.search import IsMatch, MakeSlipQuery, SlipQuery
+from pearl_qdrant.store.search import IsMatch, SlipQuery
 
 QUERY_FEATURES = 8
 """N-grams per search query: those with the largest weights. All would take three times as long."""
@@ -189,13 +188,13 @@ def find_by_name(
             types=link_query.filter,
             languages=link_query.languages,
         )
-        keyless.difference_update(mention for mention, names in zip(mentions, results, strict=True) if names)
-        own = {
-            i: [MatchedName(one.point, None) for one in names if folded[one.point.name][1] == queries.spellings[i]]
-            for i, names in enumerate(results)
-            if names
-        }
-        if own := {i: names for i, names in own.items() if names}:
+        own: dict[int, list[MatchedName]] = {}
+        for i, hits in enumerate(results):
+            if same := [one.point for one in hits if folded[one.point.name][1] == queries.spellings[i]]:
+                own[i] = [MatchedName(point, None) for point in same]
+            if hits:
+                keyless.discard(mentions[i])
+        if own:
             of_own = queries.take([*own])
             _set_string_scores(target.idf, of_own, of_own.ngrams(target.idf), [*own.values()], folded)
         for i, names in own.items():
@@ -235,23 +234,26 @@ def _search(
     ngrams = target.idf.weighted(top_weighted_features(weighted, QUERY_FEATURES))
     # A limit for each of the two searches. It is kept low because reading a payload costs more than finding its point.
     n_names = link_query.limit + link_query.limit // 2
-    slips = partial(_slip_query, queries, frequencies)
-    found = _search_names(target, encoded.vectors, queries.keys, ngrams, n_names, link_query, is_match, slips)
+
+    def search(rows: Sequence[int], n: int) -> list[list[MatchedName]]:
+        results = target.collection.search_hybrid(
+            encoded.vectors[rows],
+            ngrams.take(rows),
+            limit=n,
+            lexical_limit=link_query.limit,
+            types=link_query.filter,
+            languages=link_query.languages,
+            is_match=lambda number, point: is_match(rows[number], point),
+            keys=queries.keys.take(rows),
+            slips=lambda number: _slip_query(queries, frequencies, rows[number]),
+        )
+        return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
+
+    found = search(range(len(queries.mentions)), n_names)
     # If many names belong to few entities, there are too few entities: search again for four times as many names.
     short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < link_query.limit]
-    if short:
-        again = _search_names(
-            target,
-            encoded.vectors[short],
-            queries.keys.take(short),
-            ngrams.take(short),
-            4 * n_names,
-            link_query,
-            lambda number, point: is_match(short[number], point),
-            lambda number: slips(short[number]),
-        )
-        for i, names in zip(short, again, strict=True):
-            found[i] = names
+    for i, names in zip(short, search(short, 4 * n_names) if short else (), strict=True):
+        found[i] = names
     for i, mention in enumerate(queries.mentions):
         if not found[i] and mention and not encoded.encodable[i]:
             points = target.collection.find(
@@ -262,31 +264,6 @@ def _search(
     for i, names in enumerate(found):
         found[i] = [*names, *_others_of_best_name(target.collection, names, link_query)]
     return found
-
-
-def _search_names(
-    target: SearchTarget,
-    vectors: FloatArray,
-    keys: SparseRows,
-    ngrams: SparseRows,
-    n_names: int,
-    link_query: LinkQuery,
-    is_match: IsMatch,
-    slips: MakeSlipQuery,
-) -> list[list[MatchedName]]:
-    """Run one hybrid search for all mentions."""
-    results = target.collection.search_hybrid(
-        vectors,
-        ngrams,
-        limit=n_names,
-        lexical_limit=link_query.limit,
-        types=link_query.filter,
-        languages=link_query.languages,
-        is_match=is_match,
-        keys=keys,
-        slips=slips,
-    )
-    return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
 
 
 def _slip_query(queries: Queries, frequencies: Mapping[str, float], number: int) -> SlipQuery | None:
@@ -324,7 +301,7 @@ def _set_string_scores(
     for i, names in enumerate(found):
         mention, in_script, in_latin = queries.folded[i], others.get(i, i), None
         own, words = queries.spellings[i], queries.words[i]
-        beginnings = _beginnings(words)
+        beginnings = [word[:3] for word in words.split()] if " " in words else []  # one word has no other order
         for name in names:
             # No mention is longer than MAX_CHARACTERS, so the end of a longer name cannot match anything.
             folded, spelling = names_folded[name.point.name[:MAX_CHARACTERS]]
@@ -347,11 +324,6 @@ def _set_string_scores(
             name.edit_similarity = edit_similarity(*both)
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
             name.lexical, name.mention_coverage, name.name_coverage = of_pair
-
-
-def _beginnings(words: str) -> list[str]:
-    """The first letters of each word of a key of sorted words; empty for one word, which has no other order."""
-    return [word[:3] for word in words.split()] if " " in words else []
 
 
 def _has_words(folded: str, words: str, beginnings: Sequence[str]) -> bool:

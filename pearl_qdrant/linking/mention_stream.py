@@ -216,12 +216,9 @@ class MentionStream:
         targets = self.statistics.targets()
         scorer = Scorer(self.model, self.baseline, targets.log_size)
         look_up = partial(find_by_name, targets.all, dim=self.encoder.info.dim, link_query=link_query, scorer=scorer)
-        own: dict[str, ScoredMention] = {}
-        keyless: set[str] = set()
-        for scored, without in self._in_order(look_up, _parts(texts)):
-            own |= scored
-            keyless |= without
-        return own, keyless
+        found = list(self._in_order(look_up, _parts(texts)))
+        own = {text: scored for of_part, _ in found for text, scored in of_part.items()}
+        return own, {text for _, keyless in found for text in keyless}
 
     def _search(
         self,

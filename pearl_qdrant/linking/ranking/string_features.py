@@ -78,11 +78,6 @@ def string_features(text: str, folded: str | None = None) -> StringFeatures:
     return _cached(text, folded) if len(text) <= _LONG else new_string_features(text, folded)
 
 
-@lru_cache(maxsize=1000)  # not larger: the garbage collector visits four objects per entry
-def _cached(text: str, folded: str | None) -> StringFeatures:
-    return new_string_features(text, folded)
-
-
 def new_string_features(text: str, folded: str | None) -> StringFeatures:
     """`string_features` without the cache: names that a search finds rarely come again."""
     folded = fold_name(text) if folded is None else folded
@@ -110,6 +105,9 @@ def new_string_features(text: str, folded: str | None) -> StringFeatures:
         _NONE if is_plain and _CAPITAL.search(text) is None else _codes(text, content, numbers),
         _initials(words) if len(words) > 1 else _NONE,
     )
+
+
+_cached = lru_cache(maxsize=1000)(new_string_features)  # not larger: garbage collection visits four objects per entry
 
 
 def _initials(words: Sequence[str]) -> frozenset[str]:
