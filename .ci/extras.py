@@ -5,7 +5,8 @@
     python .ci/extras.py --lowest                   with the lowest versions that pyproject.toml allows (needs uv)
 
 The wheel is built once; each environment gets it, the extra, and the versions of constraints.txt, and is deleted after
-its test. `none` is the package without an extra. `dev` and `docs` are for a clone, and `.ci/run` uses them.
+its test. `none` is the package without an extra; `lightrag` runs that notebook of contrib/ with its framework. `dev`
+and `docs` are for a clone, and `.ci/run` uses them.
 """
 
 from __future__ import annotations
@@ -153,6 +154,16 @@ crosswalk([Entity("a", "New York City")], "towns", source="own", store="store", 
 }  # fmt: skip
 """What is run with each extra; every extra but `dev` and `docs` is here (`tests/project/test_installing.py`)."""
 
+NOTEBOOKS = {"lightrag": ("lightrag-hku>=1.5", "ipykernel", "nbclient")}
+"""Notebooks of contrib/ whose framework takes other versions than constraints.txt has, and what each needs."""
+
+RUN_NOTEBOOK = """
+import nbformat
+from nbclient import NotebookClient
+
+NotebookClient(nbformat.read({path!r}, 4), timeout=300, startup_timeout=300).execute()
+"""
+
 
 def find_python(version: str) -> str | None:
     """An interpreter of a version that runs; None if there is none."""
@@ -169,18 +180,20 @@ def check(python: str, wheel: Path, extra: str, *, is_lowest: bool) -> str:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         own = work / "venv" / "bin" / "python"
-        (work / "smoke.py").write_text(SMOKE[extra], encoding="utf-8")
-        wanted = str(wheel) if extra == "none" else f"{wheel}[{extra}]"
+        notebook = RUN_NOTEBOOK.format(path=str(ROOT / "contrib" / "notebooks" / f"{extra}.ipynb"))
+        (work / "smoke.py").write_text(SMOKE.get(extra, notebook), encoding="utf-8")
+        wanted = [f"{wheel}[{extra}]" if extra in SMOKE and extra != "none" else str(wheel), *NOTEBOOKS.get(extra, ())]
         if uv := shutil.which("uv"):  # a second where pip takes half a minute
             venv = [uv, "venv", "--quiet", "--python", python]
             pip = [uv, "pip", "install", "--quiet", "--python", own]
         else:
             venv = [python, "-m", "venv", "--without-pip"]
             pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
-        versions = ["--resolution", "lowest-direct"] if is_lowest else ["-c", ROOT / "constraints.txt"]
+        pinned = ["-c", ROOT / "constraints.txt"] if extra in SMOKE else []
+        versions = ["--resolution", "lowest-direct"] if is_lowest else pinned
         for step, command in (
             ("venv", [*venv, work / "venv"]),
-            ("install", [*pip, *versions, wanted]),
+            ("install", [*pip, *versions, *wanted]),
             ("use", [own, work / "smoke.py"]),
         ):
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
@@ -200,8 +213,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.lowest and shutil.which("uv") is None:
         parser.error("--lowest needs uv")
-    if unknown := set(given.extras) - SMOKE.keys():
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(SMOKE)}")
+    known = [*SMOKE, *(() if given.lowest else NOTEBOOKS)]
+    if unknown := set(given.extras) - set(known):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     pythons = {version: find_python(version) for version in given.python or PYTHONS}
     print(f"| extra | {' | '.join(pythons)} |\n|---|{'---|' * len(pythons)}", flush=True)
     has_failed = False
@@ -210,7 +224,7 @@ def main() -> None:
         build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT]
         subprocess.run(build, check=True)
         (wheel,) = Path(folder).glob("*.whl")
-        for extra in given.extras or SMOKE:
+        for extra in given.extras or known:
             found = [
                 check(python, wheel, extra, is_lowest=given.lowest) if python else "no interpreter"
                 for python in pythons.values()

@@ -1,16 +1,15 @@
 """Answers on sets that others made: names with the answers of curators, at the defaults, adapted, and by rapidfuzz.
 
     python benchmarks/linking/curated_sets.py FOLDER...
+    python benchmarks/linking/curated_sets.py --page docs/accuracy.md FOLDER...    # writes the table of the page
 
 Each FOLDER has `base.tsv` (id, name, type, aliases by `|`) and `mentions.tsv` (mention, gold: ids by `|`, or NIL). The
-base is loaded with the shipped model into a temporary store. Percent of all mentions:
+base is loaded with the shipped model into a temporary store. The table is Markdown, in percent of all mentions:
 
     right      linked to a right entity, or NIL where there is none
     wrong      linked to another entity, though the right one is in the base
     absent     linked, though the base has no entity for it
-    nil        not linked, though the base has it
-    first      the first candidate is right, of the mentions whose entity is in the base
-    ece        expected calibration error of the first candidate's probability
+    error      expected calibration error of the first candidate's probability, before and after adapting
 
 WRatio is rapidfuzz over all names, with the cutoff that is best for this very set; a dictionary is equal names alone.
 """
@@ -31,6 +30,16 @@ from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.cells import split_list
 
 CUTOFFS = range(50, 101, 2)
+
+TITLES = {
+    "abt-buy": "product titles",
+    "country-variants": "countries, ten languages",
+    "football-clubs": "football clubs",
+    "gene-mentions": "genes in papers",
+}
+"""What a page calls a set."""
+
+BEGIN, END = "<!-- written by curated_sets.py -->\n", "<!-- end -->\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,62 +66,70 @@ def read(folder: Path) -> Curated:
     return Curated(names, [row["mention"] for row in mentions], gold)
 
 
-def shares(answers: Sequence[str | None], gold: Sequence[frozenset[str]]) -> tuple[float, float, float, float]:
-    """`right`, `wrong`, `absent`, `nil`, in percent."""
+def shares(answers: Sequence[str | None], gold: Sequence[frozenset[str]]) -> tuple[float, float, float]:
+    """`right`, `wrong`, `absent`, in percent."""
     right = sum(answer in ids if answer else not ids for answer, ids in zip(answers, gold, strict=True))
     wrong = sum(bool(answer and ids and answer not in ids) for answer, ids in zip(answers, gold, strict=True))
     absent = sum(bool(answer and not ids) for answer, ids in zip(answers, gold, strict=True))
     n = len(gold)
-    return 100 * right / n, 100 * wrong / n, 100 * absent / n, 100 * (n - right - wrong - absent) / n
+    return 100 * right / n, 100 * wrong / n, 100 * absent / n
 
 
-def of_links(links: Sequence[Link], gold: Sequence[frozenset[str]]) -> str:
-    """A line of figures."""
+def calibration_error(links: Sequence[Link], gold: Sequence[frozenset[str]]) -> float:
+    """Expected calibration error of the first candidate's probability, in ten bins."""
     first = [link.candidates[0].entity_id if link.candidates else None for link in links]
     sure = np.array([link.candidates[0].probability or 0.0 if link.candidates else 0.0 for link in links])
     hit = np.array([one in ids for one, ids in zip(first, gold, strict=True)])
     bins = np.minimum((sure * 10).astype(int), 9)
-    errors = [(bins == i).mean() * abs(sure[bins == i].mean() - hit[bins == i].mean()) for i in set(bins.tolist())]
-    of_base = np.array([bool(ids) for ids in gold])
-    figures = shares([link.entity_id for link in links], gold)
-    return f"{_percent(figures)}   first {100 * hit[of_base].mean():5.1f}   ece {sum(errors):.3f}"
+    return float(sum((bins == i).mean() * abs(sure[bins == i].mean() - hit[bins == i].mean()) for i in set(bins)))
 
 
-def by_wratio(data: Curated) -> tuple[int, tuple[float, float, float, float]]:
-    """The best cutoff for the set, and the shares at it."""
+def by_wratio(data: Curated) -> tuple[float, float, float]:
+    """The shares at the best cutoff for the set."""
     names = [name for name, _ in data.names]
     found = [process.extractOne(mention, names, scorer=fuzz.WRatio) for mention in data.mentions]
-    best = {
-        cutoff: shares([data.names[row][1] if score >= cutoff else None for _, score, row in found], data.gold)
+    return max(
+        shares([data.names[row][1] if score >= cutoff else None for _, score, row in found], data.gold)
         for cutoff in CUTOFFS
-    }
-    cutoff = max(best, key=lambda one: best[one][0])
-    return cutoff, best[cutoff]
+    )
 
 
-def _percent(figures: Sequence[float]) -> str:
-    return "  ".join(f"{one:5.1f}" for one in figures)
+def by_dictionary(data: Curated) -> tuple[float, float, float]:
+    """The shares of equal names."""
+    owners = {name.casefold(): entity for name, entity in reversed(data.names)}
+    return shares([owners.get(mention.casefold()) for mention in data.mentions], data.gold)
+
+
+def row_of(folder: Path) -> str:
+    """A set as a row of the table."""
+    data = read(folder)
+    with tempfile.TemporaryDirectory() as store:
+        load_base(folder / "base.tsv", collection="curated", store=store)
+        with EntityLinker.open("curated", store=store) as linker:
+            plain = list(linker.link_batch(data.mentions))
+            adapted = list(linker.link_batch(data.mentions, nil_bias=linker.adapt(data.mentions).nil_bias))
+    of_links = [shares([link.entity_id for link in links], data.gold) for links in (plain, adapted)]
+    cells = (" / ".join(f"{one:.1f}" for one in three) for three in (*of_links, by_dictionary(data), by_wratio(data)))
+    errors = ", ".join(f"{calibration_error(links, data.gold):.3f}" for links in (plain, adapted))
+    named = f"{TITLES.get(folder.name, folder.name)}: {len(data.mentions):,} in {len({one for _, one in data.names}):,}"
+    return f"| {named} | {' | '.join(cells)} | {errors} |"
 
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
-def main(folders: tuple[Path, ...]) -> None:
-    """Print the figures of each set."""
-    click.echo(f"{'':28}right  wrong  absent  nil")
+@click.option("--page", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def main(folders: tuple[Path, ...], page: Path | None) -> None:
+    """Print a row for each set, and write the table into a page."""
+    head = "| set | linker | adapted to the list | dictionary | WRatio | error |\n" + "|---" * 6 + "|"
+    lines = [head]
+    click.echo(head)
     for folder in folders:
-        data = read(folder)
-        with tempfile.TemporaryDirectory() as store:
-            load_base(folder / "base.tsv", collection="curated", store=store)
-            with EntityLinker.open("curated", store=store) as linker:
-                click.echo(f"{folder.name:18} defaults  {of_links(list(linker.link_batch(data.mentions)), data.gold)}")
-                bias = linker.adapt(data.mentions).nil_bias
-                links = list(linker.link_batch(data.mentions, nil_bias=bias))
-                click.echo(f"{'':18} adapted   {of_links(links, data.gold)}   NIL {bias:+.2f}")
-        cutoff, figures = by_wratio(data)
-        click.echo(f"{'':18} WRatio    {_percent(figures)}   cutoff {cutoff}")
-        owners = {name.casefold(): entity for name, entity in reversed(data.names)}
-        of_names = shares([owners.get(mention.casefold()) for mention in data.mentions], data.gold)
-        click.echo(f"{'':18} dictionary{_percent(of_names)}")
+        lines.append(row_of(folder))
+        click.echo(lines[-1])
+    if page is not None:
+        before, _, rest = page.read_text("utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        page.write_text(before + BEGIN + "".join(f"{line}\n" for line in lines) + END + after, "utf-8")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parent
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
     page = browser.new_page(viewport={"width": 1000, "height": 860}, color_scheme="light")
+    page.set_default_timeout(300_000)  # ms; a map takes seconds, and minutes beside other programs
     page.goto(ADDRESS)
     page.wait_for_selector("#type-chips .chip")
     page.fill("#mention", "heart atack")

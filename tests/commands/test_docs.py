@@ -126,6 +126,39 @@ def test_links_within_the_docs_lead_somewhere() -> None:
     assert [f"{path.name}: {link}" for path, link in links if not (path.parent / link.partition("#")[0]).exists()] == []
 
 
+def test_the_docs_can_be_read() -> None:
+    """README is a page, all pages together a book of 35,000 words, and the architecture a quarter of an hour."""
+    words = {path: len(path.read_text("utf-8").split()) for path in PAGES}
+    of_the_site = [ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md", *DOCS.rglob("*.md")]
+
+    assert words[ROOT / "README.md"] <= 700
+    assert words[DOCS / "architecture.md"] <= 1500
+    assert sum(len(path.read_text("utf-8").split()) for path in of_the_site) <= 35_000
+
+
+def test_figures_of_the_readme_are_those_of_the_docs() -> None:
+    """The README's table has the right and, in sum, the wrong answers of the one that `curated_sets.py` writes."""
+    page = (DOCS / "accuracy.md").read_text("utf-8")
+    written = page.partition("<!-- written by curated_sets.py -->")[2].partition("<!-- end -->")[0]
+
+    def rows(text: str) -> dict[str, list[list[float]]]:
+        """Cells with slashes, by the first cell up to a colon."""
+        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+        return {
+            first.partition(":")[0]: [[float(one) for one in cell.split("/")] for cell in cells if " / " in cell]
+            for first, *cells in lines
+            if cells[0].partition(" / ")[0].replace(".", "").isdigit()
+        }
+
+    shown, measured = rows(README), rows(written)
+    assert len(shown) == 4
+    for name, figures in shown.items():
+        linker, _, dictionary, by_ratio = measured[name]
+        for (right, wrong), parts in zip(figures, (linker, dictionary, by_ratio), strict=True):
+            assert right == parts[0]
+            assert abs(wrong - sum(parts[1:])) < 0.15  # rounded once here, twice there
+
+
 def test_every_page_is_in_the_navigation() -> None:
     """A page of the docs is reached from the site's menu, and the menu names no page that does not exist."""
     menu = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]))
