@@ -50,6 +50,7 @@ class IdfTable:
             raise ValueError(f"an IDF table has {BUCKETS} bytes, this one is {table.dtype} of shape {table.shape}")
         self._table = table
         self._idf = table.astype(np.float32) / _STEPS
+        self._highest = max(float(self._idf.max()), 1e-9)
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> IdfTable:
@@ -92,7 +93,7 @@ class IdfTable:
         """
         if not words:
             return {}
-        rarity = self._idf[word_indices(words) % BUCKETS] / max(float(self._idf.max()), 1e-9)
+        rarity = self._idf[word_indices(words) % BUCKETS] / self._highest
         return dict(zip(words, (1.0 - rarity).tolist(), strict=True))
 
     def weighted(self, rows: SparseRows) -> SparseRows:

@@ -17,7 +17,7 @@ too frequent. So all mentions are searched by the keys of their swaps, and short
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from string import ascii_lowercase
 
@@ -110,9 +110,9 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
     return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values.astype(np.float32), offsets)
 
 
-def spelling_feature(spelling: str) -> int:
-    """The feature of a spelling key, as names have it."""
-    return _hash(0, spelling)
+def spelling_features(spellings: Collection[str]) -> UInt32Array:
+    """The features of n spelling keys, as names have them, (n,)."""
+    return np.frombuffer(b"".join([_digest(0, spelling) for spelling in spellings]), "<u4").astype(np.uint32)
 
 
 _HASHES = tuple(blake2b(digest_size=4, person=b"key%d" % kind) for kind in range(len(WEIGHTS)))
@@ -120,9 +120,13 @@ _HASHES = tuple(blake2b(digest_size=4, person=b"key%d" % kind) for kind in range
 
 def _hash(kind: int, key: str) -> int:
     """32 bits of a key; the same in every process and release."""
+    return int.from_bytes(_digest(kind, key), "little")
+
+
+def _digest(kind: int, key: str) -> bytes:
     digest = _HASHES[kind].copy()  # half the time of making it
     digest.update(key.encode("utf-8", "surrogatepass"))
-    return int.from_bytes(digest.digest(), "little")
+    return digest.digest()
 
 
 _SOUNDS = str.maketrans(
@@ -163,11 +167,11 @@ def slip_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
     Args:
         spelling: Spelling key of the mention (`keys.spelling_key`).
     """
-    features = dict.fromkeys(mention_parts(spelling), WEIGHT)
-    if LEAST_LETTERS <= len(spelling) <= MAX_LETTERS:
-        features.update((spelling_feature(near), KEY_WEIGHT) for near in _one_edit_away(spelling))
-    indices = np.array(sorted(features), np.uint32)
-    return indices, np.array([features[index] for index in indices.tolist()], np.float32)
+    is_cut = LEAST_LETTERS <= len(spelling) <= MAX_LETTERS
+    keys = spelling_features(_one_edit_away(spelling) if is_cut else ())
+    # Keys come first: where one is also the feature of a part, its value counts.
+    indices, first = np.unique(np.append(keys, np.array([*mention_parts(spelling)], np.uint32)), return_index=True)
+    return indices, np.where(first < len(keys), KEY_WEIGHT, WEIGHT).astype(np.float32)
 
 
 def _one_edit_away(spelling: str) -> set[str]:

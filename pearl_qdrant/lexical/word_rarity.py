@@ -125,6 +125,9 @@ _BEFORE = frozenset("non pre post pseudo counter anti".split())
 LEAST_STEM = 4
 """Letters that two words share; endings of chemistry and medicine may have shorter stems."""
 
+_LEAST_START = 3
+"""Letters that two words with other endings share."""
+
 _LONG_STEM = 5
 
 
@@ -135,11 +138,13 @@ def exclude_each_other(word: str, other: str) -> bool:
         return False
     if word[-LEAST_STEM:] == other[-LEAST_STEM:]:
         return _is_negation(word, other) or _is_negation(other, word) or _differ(word, other, _PREFIXES)
-    return word[:3] == other[:3] and _differ(word[::-1], other[::-1], _REVERSED)
+    return word[:_LEAST_START] == other[:_LEAST_START] and _differ(word[::-1], other[::-1], _REVERSED)
 
 
 def with_prefixes(words: Sequence[str]) -> list[str]:
     """Words with the prefixes before them: `non small` is `nonsmall`."""
+    if _BEFORE.isdisjoint(words):
+        return list(words)
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] in _BEFORE:
@@ -151,7 +156,13 @@ def with_prefixes(words: Sequence[str]) -> list[str]:
 
 def any_exclude(ours: Iterable[str], theirs: Iterable[str]) -> bool:
     """Whether a word of one side excludes a word of the other."""
-    return any(exclude_each_other(word, other) for word in ours for other in theirs)
+    for word in ours:
+        start, end = word[:_LEAST_START], word[-LEAST_STEM:]
+        for other in theirs:
+            # What such words share is a cheap test, which few pass.
+            if (other[-LEAST_STEM:] == end or other[:_LEAST_START] == start) and exclude_each_other(word, other):
+                return True
+    return False
 
 
 _REVERSED = tuple(frozenset(ending[::-1] for ending in group) for group in _ENDINGS)

@@ -13,9 +13,9 @@ their score replaces the dense one. A mention without n-grams, such as an emoji,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -68,7 +68,6 @@ class Queries:
     Attributes:
         mentions, folded: m cleaned strings, and their folded forms.
         spellings, words: Their keys of spelling and of sorted words (`lexical.keys`).
-        ngrams: Their n-grams, in Latin letters, m rows.
         keys: Their keys, m rows.
     """
 
@@ -76,29 +75,34 @@ class Queries:
     folded: Sequence[str]
     spellings: Sequence[str]
     words: Sequence[str]
-    ngrams: SparseRows
     keys: SparseRows
 
     @classmethod
-    def of(cls, mentions: Sequence[str]) -> Queries:
-        """Cleaned strings, prepared."""
+    def of(cls, mentions: Sequence[str], keyless: Container[str] = ()) -> Queries:
+        """Cleaned strings, prepared; those of `keyless` have empty rows of keys."""
         folded = [fold_name(mention) for mention in mentions]
         keys = [name_keys(one) for one in folded]
-        return cls(
-            mentions,
-            folded,
-            [key[0] for key in keys],
-            [key[2] for key in keys],
-            folded_rows([latin(one) for one in folded]),
-            key_rows(keys),
-        )
+        searched = [("", "", "") if one in keyless else key for one, key in zip(mentions, keys, strict=True)]
+        return cls(mentions, folded, [key[0] for key in keys], [key[2] for key in keys], key_rows(searched))
 
     def take(self, rows: Sequence[int]) -> Queries:
         """The mentions in these rows; at least one."""
         texts = (self.mentions, self.folded, self.spellings, self.words)
         mentions, folded, spellings, words = ([of[row] for row in rows] for of in texts)
-        tables = (table.take(rows) for table in (self.ngrams, self.keys))
-        return Queries(mentions, folded, spellings, words, *tables)
+        return Queries(mentions, folded, spellings, words, self.keys.take(rows))
+
+    def ngrams(self, idf: IdfTable) -> SparseRows:
+        """Their n-grams, in Latin letters, m weighted rows."""
+        return idf.weighted(folded_rows([latin(one) for one in self.folded]))
+
+
+class _Folded(dict[str, tuple[str, str]]):
+    """Folded forms and spelling keys of names, by name; each is made once."""
+
+    def __missing__(self, name: str) -> tuple[str, str]:
+        folded = fold_name(name)
+        made = self[name] = folded, spelling_key(folded)
+        return made
 
 
 Exclude = Callable[[int, NamePoint], bool]
@@ -113,6 +117,7 @@ def find_candidates(
     scorer: Scorer,
     *,
     exclude: Exclude | None = None,
+    keyless: Container[str] = (),
 ) -> list[ScoredMention]:
     """Entities for each mention, best first.
 
@@ -123,22 +128,25 @@ def find_candidates(
         link_query: Types and limits of the search.
         scorer: Scores the candidates.
         exclude: Names to exclude, by the number of the mention.
+        keyless: Mentions of which no name has a key, as `find_by_name` says; they are not searched by keys again.
     """
-    queries = Queries.of(mentions)
-    folded, spellings = queries.folded, queries.spellings
+    queries = Queries.of(mentions, keyless)
+    folded, spellings, names_folded = queries.folded, queries.spellings, _Folded()
 
     def is_match(number: int, point: NamePoint) -> bool:
-        name = fold_name(point.name)
-        is_same = spelling_key(name) == spellings[number] or is_probably_slip(folded[number], name)
+        name, spelling = names_folded[point.name]
+        is_same = spelling == spellings[number] or is_probably_slip(folded[number], name)
         return is_same and not (exclude is not None and exclude(number, point))
 
     found: list[list[MatchedName]] = [[] for _ in mentions]
-    for target in targets:
-        matches = _search(target, queries, encoded, link_query, is_match)
+    words = list({word for text in folded for word in text.split()})
+    tables = [target.idf.word_frequencies(words) for target in targets]
+    for target, table in zip(targets, tables, strict=True):
+        matches = _search(target, queries, encoded, link_query, is_match, table, names_folded)
         for names, more in zip(found, matches, strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
-    frequencies = _word_frequencies(targets, folded)
+    frequencies = {word: max(table[word] for table in tables) for word in words}
     scored = []
     for i, (mention, names) in enumerate(zip(mentions, found, strict=True)):
         if exclude is not None:
@@ -151,8 +159,9 @@ def find_candidates(
 
 def find_by_name(
     targets: Sequence[SearchTarget], mentions: Sequence[str], dim: int, link_query: LinkQuery, scorer: Scorer
-) -> dict[str, ScoredMention]:
-    """Those of some mentions that are names, with the entities of that name: no vector is made or searched.
+) -> tuple[dict[str, ScoredMention], set[str]]:
+    """Those of some mentions that are names, with the entities of that name: no vector is made or searched. And those
+    of which no name has a key.
 
     The rule for exact names decides as it does in `find_candidates`, where other candidates have no share.
 
@@ -166,6 +175,8 @@ def find_by_name(
     most = KEY_LIMITS * link_query.limit
     found: list[list[MatchedName]] = [[] for _ in mentions]
     incomplete: set[int] = set()
+    keyless = set(mentions)
+    folded = _Folded()
     for target in targets:
         results = target.collection.search_hybrid(
             np.zeros((len(mentions), dim), np.float32),
@@ -175,12 +186,16 @@ def find_by_name(
             types=link_query.filter,
             languages=link_query.languages,
         )
-        own = [
-            [MatchedName(one.point, None) for one in names if spelling_key(fold_name(one.point.name)) == spelling]
-            for spelling, names in zip(queries.spellings, results, strict=True)
-        ]
-        _set_string_scores(target.idf, queries, target.idf.weighted(queries.ngrams), own)
-        for i, names in enumerate(own):
+        own: dict[int, list[MatchedName]] = {}
+        for i, hits in enumerate(results):
+            if same := [one.point for one in hits if folded[one.point.name][1] == queries.spellings[i]]:
+                own[i] = [MatchedName(point, None) for point in same]
+            if hits:
+                keyless.discard(mentions[i])
+        if own:
+            of_own = queries.take([*own])
+            _set_string_scores(target.idf, of_own, of_own.ngrams(target.idf), [*own.values()], folded)
+        for i, names in own.items():
             found[i] += names
             if len(names) >= link_query.limit:  # there may be more
                 incomplete.add(i)
@@ -191,14 +206,7 @@ def find_by_name(
             for name in grouped:
                 name.dense = 1.0 if name.point.name == mention else None
             scored[mention] = score_names(mention, grouped, None, link_query, scorer)
-    return scored
-
-
-def _word_frequencies(targets: Sequence[SearchTarget], folded: Iterable[str]) -> dict[str, float]:
-    """How frequent the words of the mentions are in the collections, in [0, 1]."""
-    words = list({word for text in folded for word in text.split()})
-    tables = [target.idf.word_frequencies(words) for target in targets]
-    return {word: max(table[word] for table in tables) for word in words}
+    return scored, keyless
 
 
 def _known_words(frequencies: Mapping[str, float], folded: str) -> dict[str, float]:
@@ -216,76 +224,54 @@ def _search(
     encoded: Encoded,
     link_query: LinkQuery,
     is_match: IsMatch,
+    frequencies: Mapping[str, float],
+    folded: _Folded,
 ) -> list[list[MatchedName]]:
     """Names for each mention in one collection; enough for `limit` entities if the collection has them."""
-    weighted = target.idf.weighted(queries.ngrams)
+    weighted = queries.ngrams(target.idf)
     ngrams = target.idf.weighted(top_weighted_features(weighted, QUERY_FEATURES))
-    shortened = replace(queries, ngrams=ngrams)
     # A limit for each of the two searches. It is kept low because reading a payload costs more than finding its point.
     n_names = link_query.limit + link_query.limit // 2
-    found = _search_names(target, encoded, shortened, n_names, link_query, is_match)
+
+    def search(rows: Sequence[int], n: int) -> list[list[MatchedName]]:
+        results = target.collection.search_hybrid(
+            encoded.vectors[rows],
+            ngrams.take(rows),
+            limit=n,
+            lexical_limit=link_query.limit,
+            types=link_query.filter,
+            languages=link_query.languages,
+            is_match=lambda number, point: is_match(rows[number], point),
+            keys=queries.keys.take(rows),
+            slips=lambda number: _slip_query(queries, frequencies, rows[number]),
+        )
+        return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
+
+    found = search(range(len(queries.mentions)), n_names)
     # If many names belong to few entities, there are too few entities: search again for four times as many names.
     short = [i for i, names in enumerate(found) if len(names) >= n_names and _n_entities(names) < link_query.limit]
-    if short:
-        is_match_of_short = partial(_renumbered, is_match, short)
-        again = _search_names(
-            target,
-            encoded.take(short),
-            shortened.take(short),
-            4 * n_names,
-            link_query,
-            is_match_of_short,
-        )
-        for i, names in zip(short, again, strict=True):
-            found[i] = names
+    for i, names in zip(short, search(short, 4 * n_names) if short else (), strict=True):
+        found[i] = names
     for i, mention in enumerate(queries.mentions):
         if not found[i] and mention and not encoded.encodable[i]:
             points = target.collection.find(
                 names=[mention], types=link_query.filter, languages=link_query.languages, limit=MAX_SAME_NAME
             )
             found[i] = [MatchedName(point, None, 1.0, 1.0, 1.0) for point in points]
-    _set_string_scores(target.idf, queries, weighted, found)
+    _set_string_scores(target.idf, queries, weighted, found, folded)
     for i, names in enumerate(found):
         found[i] = [*names, *_others_of_best_name(target.collection, names, link_query)]
     return found
 
 
-def _renumbered(is_match: IsMatch, numbers: Sequence[int], number: int, point: NamePoint) -> bool:
-    """`is_match` for a search that covers only the mentions with these numbers."""
-    return is_match(numbers[number], point)
-
-
-def _search_names(
-    target: SearchTarget,
-    encoded: Encoded,
-    queries: Queries,
-    n_names: int,
-    link_query: LinkQuery,
-    is_match: IsMatch,
-) -> list[list[MatchedName]]:
-    """Run one hybrid search for all mentions."""
-    results = target.collection.search_hybrid(
-        encoded.vectors,
-        queries.ngrams,
-        limit=n_names,
-        lexical_limit=link_query.limit,
-        types=link_query.filter,
-        languages=link_query.languages,
-        is_match=is_match,
-        keys=queries.keys,
-        slips=partial(_slip_query, target.idf, queries),
-    )
-    return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
-
-
-def _slip_query(idf: IdfTable, queries: Queries, number: int) -> SlipQuery | None:
+def _slip_query(queries: Queries, frequencies: Mapping[str, float], number: int) -> SlipQuery | None:
     """What names have that one mention may be a slip of; a wide search if it has a word that hardly any name has."""
     spelling = queries.spellings[number]
     indices, values = slip_features(spelling)
     if not len(indices):
         return None
-    words = queries.folded[number].split()
-    is_wide = len(spelling) >= TWO_EDIT_LETTERS and min(idf.word_frequencies(words).values()) < UNKNOWN
+    least = min([frequencies[word] for word in queries.folded[number].split()])
+    is_wide = len(spelling) >= TWO_EDIT_LETTERS and least < UNKNOWN
     return SlipQuery(indices, values, is_wide)
 
 
@@ -294,7 +280,11 @@ def _n_entities(names: Iterable[MatchedName]) -> int:
 
 
 def _set_string_scores(
-    idf: IdfTable, queries: Queries, mentions: SparseRows, found: Sequence[Sequence[MatchedName]]
+    idf: IdfTable,
+    queries: Queries,
+    mentions: SparseRows,
+    found: Sequence[Sequence[MatchedName]],
+    names_folded: _Folded,
 ) -> None:
     """Set the scores of all found names that compare strings; the n-grams of equal names are computed once.
 
@@ -305,42 +295,33 @@ def _set_string_scores(
     if others:
         mentions = join_rows([mentions, idf.weighted(folded_rows([queries.folded[i] for i in others]))])
     rows: dict[str, int] = {}
-    folds: dict[str, str] = {}
-    pairs = []
+    pairs, spellings = [], []
     for i, names in enumerate(found):
-        mention = queries.folded[i]
+        mention, in_script, in_latin = queries.folded[i], others.get(i, i), None
+        own, words = queries.spellings[i], queries.words[i]
+        beginnings = [word[:3] for word in words.split()] if " " in words else []  # one word has no other order
         for name in names:
             # No mention is longer than MAX_CHARACTERS, so the end of a longer name cannot match anything.
-            text = name.point.name[:MAX_CHARACTERS]
-            name.folded = folds.get(text) or folds.setdefault(text, fold_name(text))
-            name.is_other_script = mention.isascii() != name.folded.isascii() and bool(mention and name.folded)
-            if name.is_other_script:
-                name.folded = latin(name.folded)
-            row = i if name.is_other_script else others.get(i, i)
-            pairs.append((row, rows.setdefault(name.folded, len(rows))))
+            folded, spelling = names_folded[name.point.name[:MAX_CHARACTERS]]
+            row, compared = in_script, own
+            if mention.isascii() != folded.isascii() and mention and folded:
+                name.is_other_script, folded = True, latin(folded)
+                row, spelling = i, spelling_key(folded)
+                compared = in_latin = in_latin or spelling_key(latin(mention))
+            elif own and spelling == own:
+                name.is_same_spelling = True
+            elif beginnings and spelling:
+                name.has_same_words = _has_words(folded, words, beginnings)
+            name.folded = folded
+            pairs.append((row, rows.setdefault(folded, len(rows))))
+            spellings.append((compared, spelling))
     scores = score_pairs(mentions, idf.weighted(folded_rows(list(rows))), pairs)
-    triples = zip(scores.cosine.tolist(), scores.mention_coverage.tolist(), scores.name_coverage.tolist(), strict=True)
-    for i, names in enumerate(found):
-        beginnings = _beginnings(queries.words[i])
-        own, in_latin = queries.spellings[i], None
-        for name, (cosine, of_mention, of_name) in zip(names, triples, strict=False):
-            assert name.folded is not None
-            spelling = spelling_key(name.folded)
-            if name.is_other_script:
-                in_latin = in_latin or spelling_key(latin(queries.folded[i]))
-                name.edit_similarity = edit_similarity(in_latin, spelling)
-            elif own and spelling:
-                name.is_same_spelling = spelling == own
-                name.edit_similarity = edit_similarity(own, spelling)
-                if beginnings and not name.is_same_spelling:
-                    name.has_same_words = _has_words(name.folded, queries.words[i], beginnings)
-            if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
-                name.lexical, name.mention_coverage, name.name_coverage = cosine, of_mention, of_name
-
-
-def _beginnings(words: str) -> list[str]:
-    """The first letters of each word of a key of sorted words; empty for one word, which has no other order."""
-    return [word[:3] for word in words.split()] if " " in words else []
+    columns = (one.tolist() for one in (scores.cosine, scores.mention_coverage, scores.name_coverage))
+    for name, both, *of_pair in zip(chain.from_iterable(found), spellings, *columns, strict=True):
+        if both[0] and both[1]:
+            name.edit_similarity = edit_similarity(*both)
+        if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
+            name.lexical, name.mention_coverage, name.name_coverage = of_pair
 
 
 def _has_words(folded: str, words: str, beginnings: Sequence[str]) -> bool:

@@ -59,6 +59,7 @@ class _Prepared(NamedTuple):
         state: Of the collections, as `CollectionStatistics.state` gives it.
         known: Packed answers of earlier batches, by text.
         own: Answers for names of the base, by text.
+        keyless: Texts of which no name of the base has a key.
         texts: What is searched, in order: the other distinct texts; all texts if names are excluded.
         encoded: Vectors and types of these.
     """
@@ -66,6 +67,7 @@ class _Prepared(NamedTuple):
     state: tuple[object, ...] | None
     known: dict[str, bytes]
     own: dict[str, ScoredMention]
+    keyless: set[str]
     texts: Sequence[str]
     encoded: Encoded
 
@@ -163,16 +165,16 @@ class MentionStream:
     def _prepare(self, link_query: LinkQuery, cleaned: Sequence[str], *, are_distinct: bool) -> _Prepared:
         """Look up what is known and what is a name, and encode the rest."""
         if not are_distinct:
-            return _Prepared(None, {}, {}, cleaned, self.encoder.encode(cleaned))
+            return _Prepared(None, {}, {}, set(), cleaned, self.encoder.encode(cleaned))
         state = self.statistics.state()
         distinct = dict.fromkeys(cleaned)
         known = {} if state is None else self.cache.get(distinct, link_query, state)
         new = [text for text in distinct if text not in known]
         # On a server a single one is looked up by the request that also searches for its vector.
         is_worth = len(new) > 1 if self.statistics.is_remote else state is not None
-        own = self._find_own(new, link_query) if link_query.names_first and is_worth else {}
+        own, keyless = self._find_own(new, link_query) if link_query.names_first and is_worth else ({}, set())
         others = [text for text in new if text not in own]
-        return _Prepared(state, known, own, others, self.encoder.encode(others))
+        return _Prepared(state, known, own, keyless, others, self.encoder.encode(others))
 
     def _answers(
         self,
@@ -209,12 +211,14 @@ class MentionStream:
             contexts = [copy_context() for _ in parts]  # what the caller's thread knows, such as its deadline
             yield from threads.map(lambda context, part: context.run(search, part), contexts, parts)
 
-    def _find_own(self, texts: Sequence[str], link_query: LinkQuery) -> dict[str, ScoredMention]:
-        """Those of some cleaned mentions that are names of the base, with the entities of that name."""
+    def _find_own(self, texts: Sequence[str], link_query: LinkQuery) -> tuple[dict[str, ScoredMention], set[str]]:
+        """Those of some cleaned mentions that are names of the base, and those without any key (`find_by_name`)."""
         targets = self.statistics.targets()
         scorer = Scorer(self.model, self.baseline, targets.log_size)
         look_up = partial(find_by_name, targets.all, dim=self.encoder.info.dim, link_query=link_query, scorer=scorer)
-        return {text: own for found in self._in_order(look_up, _parts(texts)) for text, own in found.items()}
+        found = list(self._in_order(look_up, _parts(texts)))
+        own = {text: scored for of_part, _ in found for text, scored in of_part.items()}
+        return own, {text for _, keyless in found for text in keyless}
 
     def _search(
         self,
@@ -231,7 +235,9 @@ class MentionStream:
         targets = self.statistics.targets()
         scorer = Scorer(self.model, self.baseline, targets.log_size)
         encoded = prepared.encoded.take(rows)
-        found = find_candidates(targets.all, texts, encoded, link_query, scorer, exclude=of_part)
+        found = find_candidates(
+            targets.all, texts, encoded, link_query, scorer, exclude=of_part, keyless=prepared.keyless
+        )
         return [
             self._by_id(scored, text, link_query, None if of_part is None else partial(of_part, i))
             for i, (text, scored) in enumerate(zip(texts, found, strict=True))

@@ -16,27 +16,31 @@ is found takes one request, any other two: slips, n-grams and the thorough dense
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from uuid import UUID
+from typing import NamedTuple
 
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows, UInt32Array
+from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import (
     EnginePoint,
     IsMatch,
     MakeSlipQuery,
     NameQuery,
+    PointId,
     ScoredName,
     SearchEngine,
     SlipQuery,
+    best_points,
     check_vectors,
     clip_cosine,
     order_points,
-    run_ordered,
+    point_order,
+    run_best,
 )
 
 KEY_LIMITS = 2
@@ -47,6 +51,18 @@ SLIP_LIMITS = 3
 
 WIDE_LIMITS = 20
 """Names requested by slips where none of the first is the mention's own name."""
+
+
+class _Found(NamedTuple):
+    """A point that a query found, with its payload read."""
+
+    score: float
+    name: NamePoint
+    point: EnginePoint
+
+    @property
+    def id(self) -> PointId:
+        return self.point.id
 
 
 @dataclass(slots=True)
@@ -64,6 +80,8 @@ class _Mention:
         rescored: Points that only they found, with dense scores.
         scored: All points with a dense score that a server has sent so far, by id.
         vectorless: Points that only they found and that have no dense vector.
+        wanted, done: Ids of the points that keys, slips or n-grams found; of those that have a dense score, or no
+            vector. Reading an id converts it, which takes 2 us.
     """
 
     number: int
@@ -75,9 +93,11 @@ class _Mention:
     by_keys: Sequence[EnginePoint] = ()
     by_slips: Sequence[EnginePoint] = ()
     by_ngrams: Sequence[EnginePoint] = ()
-    rescored: Sequence[EnginePoint] = ()
-    vectorless: Sequence[EnginePoint] = ()
-    scored: dict[str | int | UUID, EnginePoint] = field(default_factory=dict)
+    rescored: Sequence[_Found] = ()
+    vectorless: Sequence[_Found] = ()
+    scored: dict[PointId, EnginePoint] = field(default_factory=dict)
+    wanted: set[PointId] = field(default_factory=set)
+    done: set[PointId] = field(default_factory=set)
 
     @property
     def is_wide(self) -> bool:
@@ -87,26 +107,16 @@ class _Mention:
     def take_nearest(self, points: Sequence[EnginePoint]) -> None:
         """Take what a search by vector found."""
         self.by_vector = points
+        known = {point.id for point in points}
+        self.done |= known
         if self.rescored:  # found by keys or slips before
-            known = {point.id for point in points}
-            self.rescored = [point for point in self.rescored if point.id not in known]
+            self.rescored = [found for found in self.rescored if found.id not in known]
 
-    def take_scored(self) -> frozenset[str | int | UUID]:
-        """Take the scores that are known by now; returns the ids of the points without one."""
-        ids = self.ids_without_score()
-        found = [self.scored[one] for one in ids if one in self.scored] if self.scored else []
-        self.rescored = [*self.rescored, *found]
-        return ids.difference(point.id for point in found)
-
-    def ids_without_score(self) -> frozenset[str | int | UUID]:
-        """Ids of the points that keys, slips or n-grams found, and that have no dense score yet."""
-        missing = {point.id for point in chain(self.by_keys, self.by_slips, self.by_ngrams)}
-        # Reading an id converts it, which takes 2 us; the mention's own name is mostly the first point.
-        for point in chain(self.by_vector, self.rescored, self.vectorless):
-            if not missing:
-                break
-            missing.discard(point.id)
-        return frozenset(missing)
+    def want(self, points: Sequence[EnginePoint]) -> Sequence[EnginePoint]:
+        """Note that points need a dense score, and return them."""
+        if points and self.vector is not None:
+            self.wanted.update([point.id for point in points])
+        return points
 
 
 def search_hybrid(
@@ -178,29 +188,27 @@ class _HybridSearcher:
     def names(self, mention: _Mention) -> Iterator[ScoredName]:
         """Names by dense score, best first; those without a score last, by id."""
         read = self.engine.read
-        points = mention.by_vector
-        if mention.rescored:
-            points, _ = order_points([*points, *mention.rescored])
-        for point in points:
-            yield ScoredName(read(point.payload), clip_cosine(point.score))
-        for point in sorted(mention.vectorless, key=lambda point: str(point.id)):
-            yield ScoredName(read(point.payload), None)
+        near = [_Found(point.score, read(point.payload), point) for point in mention.by_vector]
+        for found in order_points([*near, *mention.rescored]):
+            yield ScoredName(found.name, clip_cosine(found.score))
+        for found in sorted(mention.vectorless, key=point_order):
+            yield ScoredName(found.name, None)
 
     def _search_by_keys(self, mentions: Sequence[_Mention]) -> tuple[list[_Mention], list[_Mention]]:
         """Search by keys: this finds the mention's own name if there is one. Returns where it did, and where not."""
         with_keys = [mention for mention in mentions if mention.keys is not None]
-        answers = run_ordered(self.engine, [self._query_by_keys(mention) for mention in with_keys])
+        answers = run_best(self.engine, [self._query_by_keys(mention) for mention in with_keys])
         for mention, points in zip(with_keys, answers, strict=True):
-            mention.by_keys = points
+            mention.by_keys = mention.want(points)
         self._rescore(with_keys)
-        is_own = [self._has_match(mention, chain(mention.rescored, mention.vectorless)) for mention in mentions]
+        is_own = [self._has_match(mention) for mention in mentions]
         own = [mention for mention, found in zip(mentions, is_own, strict=True) if found]
         return own, [mention for mention, found in zip(mentions, is_own, strict=True) if not found]
 
     def _search_quickly(self, mentions: Sequence[_Mention]) -> None:
         """Search by dense vector for what is near a mention whose own name is found."""
         with_vector = [mention for mention in mentions if mention.vector is not None]
-        answers = run_ordered(self.engine, [NameQuery(self.limit, vector=mention.vector) for mention in with_vector])
+        answers = run_best(self.engine, [NameQuery(self.limit, vector=mention.vector) for mention in with_vector])
         for mention, points in zip(with_vector, answers, strict=True):
             mention.take_nearest(points)
 
@@ -213,10 +221,10 @@ class _HybridSearcher:
         than another request, but not for many mentions.
         """
         scoring = [
-            replace(query, limit=self._most_scored(query), has_payload=True, scored_by=mention.vector)
+            query._replace(limit=self._most_scored(query), has_payload=True, scored_by=mention.vector)
             for query in (() if mention.vector is None else sparse)
         ]
-        answers = run_ordered(self.engine, [*dense, *sparse, *scoring])
+        answers = run_best(self.engine, [*dense, *sparse, *scoring])
         ends = len(dense), len(dense) + len(sparse)
         for points in [*answers[: ends[0]], *answers[ends[1] :]]:
             mention.scored.update((point.id, point) for point in points)
@@ -236,15 +244,14 @@ class _HybridSearcher:
         if not with_slips:
             return list(mentions)
         before = {mention.number: len(mention.rescored) for mention in with_slips}
-        answers = run_ordered(self.engine, [self._query_by_slips(mention) for mention in with_slips])
+        answers = run_best(self.engine, [self._query_by_slips(mention) for mention in with_slips])
         for mention, points in zip(with_slips, answers, strict=True):
-            mention.by_slips = points
+            mention.by_slips = mention.want(points)
         self._rescore(with_slips)
         open_mentions = [
             mention
             for mention in mentions
-            if mention.slips is None
-            or not self._has_match(mention, chain(mention.rescored[before[mention.number] :], mention.vectorless))
+            if mention.slips is None or not self._has_match(mention, before[mention.number])
         ]
         matched = self._search_widely(open_mentions)
         return [mention for mention in open_mentions if mention.number not in matched]
@@ -255,17 +262,17 @@ class _HybridSearcher:
         Returns the numbers of the mentions that have some.
         """
         asking = [mention for mention in mentions if mention.is_wide]
-        answers = run_ordered(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention in asking])
+        answers = run_best(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention in asking])
         return self._match_widely(list(zip(asking, answers, strict=True)))
 
     def _match_widely(self, found: Sequence[tuple[_Mention, list[EnginePoint]]]) -> set[int]:
         """Keep those of many names that are the mention's own; returns as `_search_widely`."""
-        matched = []
+        matched, read = [], self.engine.read
         for mention, points in found:
-            tried = {point.id for point in mention.by_slips}
-            own = [point for point in points if point.id not in tried and self._has_match(mention, [point])]
+            tried = mention.wanted
+            own = [point for point in points if point.id not in tried and self._is_match(mention, read(point.payload))]
             if own:
-                mention.by_slips = own
+                mention.by_slips = mention.want(own)
                 matched.append(mention)
         self._rescore(matched)
         return {mention.number for mention in matched}
@@ -292,29 +299,33 @@ class _HybridSearcher:
     def _query_thoroughly(self, mention: _Mention) -> NameQuery:
         return NameQuery(self.limit, vector=mention.vector, is_thorough=True)
 
-    def _has_match(self, mention: _Mention, points: Iterable[EnginePoint]) -> bool:
-        """Whether one of some points is the mention's own name."""
+    def _is_match(self, mention: _Mention, name: NamePoint) -> bool:
         assert self.is_match is not None
-        return any(self.is_match(mention.number, self.engine.read(point.payload)) for point in points)
+        return self.is_match(mention.number, name)
+
+    def _has_match(self, mention: _Mention, start: int = 0) -> bool:
+        """Whether one of the points found is the mention's own name, of those with a dense score from `start` on."""
+        return any(self._is_match(mention, found.name) for found in chain(mention.rescored[start:], mention.vectorless))
 
     def _search_both_ways(self, mentions: Sequence[_Mention]) -> None:
         """Search by dense vector, thoroughly, and by n-grams."""
         dense = [mention for mention in mentions if mention.vector is not None]
         sparse = [mention for mention in mentions if mention.ngrams is not None]
         queries = [self._query_thoroughly(mention) for mention in dense]
-        answers = run_ordered(self.engine, [*queries, *(self._query_by_ngrams(mention) for mention in sparse)])
+        answers = run_best(self.engine, [*queries, *(self._query_by_ngrams(mention) for mention in sparse)])
         for mention, points in zip(dense, answers[: len(dense)], strict=True):
             mention.take_nearest(points)
         for mention, points in zip(sparse, answers[len(dense) :], strict=True):
-            mention.by_ngrams = points
+            mention.by_ngrams = mention.want(points)
 
     def _search_alone(self, mention: _Mention) -> None:
         """Search for one mention over a network, with one request where its own name is found, else with two."""
         if mention.keys is not None:
             quick = [] if mention.vector is None else [NameQuery(self.limit, vector=mention.vector)]
-            by_vector, (mention.by_keys,) = self._run_at_once(mention, quick, [self._query_by_keys(mention)])
+            by_vector, (by_keys,) = self._run_at_once(mention, quick, [self._query_by_keys(mention)])
+            mention.by_keys = mention.want(by_keys)
             self._rescore([mention])
-            if self._has_match(mention, chain(mention.rescored, mention.vectorless)):
+            if self._has_match(mention):
                 if by_vector:
                     mention.take_nearest(by_vector[0])
                 return
@@ -335,35 +346,47 @@ class _HybridSearcher:
         by_vector, by_ngrams = self._run_at_once(mention, dense, sparse)
         n_before = len(mention.rescored)
         if n_slips:
-            mention.by_slips = by_ngrams[0][: SLIP_LIMITS * self.lexical_limit]
+            mention.by_slips = mention.want(best_points(by_ngrams[0], SLIP_LIMITS * self.lexical_limit))
             self._rescore([mention])
-            if self._has_match(mention, chain(mention.rescored[n_before:], mention.vectorless)):
+            if self._has_match(mention, n_before):
                 return
             if mention.is_wide and self._match_widely([(mention, by_ngrams[0])]):
                 return
         if dense:
             mention.take_nearest(by_vector[0])
         if mention.ngrams is not None:
-            mention.by_ngrams = by_ngrams[n_slips]
+            mention.by_ngrams = mention.want(by_ngrams[n_slips])
         self._rescore([mention])
 
     def _rescore(self, mentions: Sequence[_Mention]) -> None:
         """Fetch dense scores and payloads of points without a score; then payloads of those without a vector."""
-        scoring, queries = [], []
+        read = self.engine.read
+        scoring: list[tuple[_Mention, frozenset[PointId]]] = []
         for mention in mentions:
             if mention.vector is None:
-                mention.vectorless = _distinct(mention.by_keys, mention.by_slips, mention.by_ngrams)
-            elif ids := mention.take_scored():
-                scoring.append((mention, ids))
-                queries.append(NameQuery(len(ids), vector=mention.vector, ids=ids))
-        if not queries:
+                found = {point.id: point for point in chain(mention.by_keys, mention.by_slips, mention.by_ngrams)}
+                mention.vectorless = [_Found(point.score, read(point.payload), point) for point in found.values()]
+                continue
+            missing = mention.wanted - mention.done
+            mention.done |= missing
+            if sent := missing & mention.scored.keys():
+                self._take_rescored(mention, [mention.scored[one] for one in sent])
+            if missing := missing - sent:
+                scoring.append((mention, frozenset(missing)))
+        if not scoring:
             return
         incomplete = []
+        queries = [NameQuery(len(ids), vector=mention.vector, ids=ids) for mention, ids in scoring]
         for (mention, ids), points in zip(scoring, self._run_by_ids(queries), strict=True):
-            mention.rescored = [*mention.rescored, *points]
-            if left := ids.difference(point.id for point in points):
-                incomplete.append((mention, left))
+            self._take_rescored(mention, points)
+            if len(points) < len(ids):
+                incomplete.append((mention, ids.difference(point.id for point in points)))
         self._fetch_vectorless(incomplete)
+
+    def _take_rescored(self, mention: _Mention, points: Sequence[EnginePoint]) -> None:
+        """Take points with their dense scores and payloads."""
+        read = self.engine.read
+        mention.rescored = [*mention.rescored, *(_Found(point.score, read(point.payload), point) for point in points)]
 
     def _pieces(self, query: NameQuery) -> list[NameQuery]:
         """A query for points by their ids, cut into several where the engine takes fewer ids."""
@@ -373,7 +396,7 @@ class _HybridSearcher:
             return [query]
         ids = sorted(query.ids, key=str)
         cut = [frozenset(ids[i : i + most]) for i in range(0, len(ids), most)]
-        return [replace(query, limit=len(piece), ids=piece) for piece in cut]
+        return [query._replace(limit=len(piece), ids=piece) for piece in cut]
 
     def _run_by_ids(self, queries: Sequence[NameQuery]) -> list[list[EnginePoint]]:
         """Run queries for points by their ids."""
@@ -381,7 +404,7 @@ class _HybridSearcher:
         answers = iter(self.engine.run(list(chain.from_iterable(pieces))))
         return [[point for _ in of_one for point in next(answers)] for of_one in pieces]
 
-    def _fetch_vectorless(self, incomplete: Sequence[tuple[_Mention, frozenset[str | int | UUID]]]) -> None:
+    def _fetch_vectorless(self, incomplete: Sequence[tuple[_Mention, frozenset[PointId]]]) -> None:
         """Fetch the payloads of points that have no dense vector, by what found them."""
         queries = []
         for mention, left in incomplete:
@@ -391,14 +414,10 @@ class _HybridSearcher:
                 (None if slips is None else (slips.indices, slips.values), mention.by_slips),
                 (mention.ngrams, mention.by_ngrams),
             ):
-                if found := left.intersection(point.id for point in points):
-                    queries.append((mention, NameQuery(len(found), lexical=lexical, ids=found)))
-                    left -= found
+                if ids := left.intersection(point.id for point in points):
+                    queries.append((mention, NameQuery(len(ids), lexical=lexical, ids=ids)))
+                    left -= ids
         if queries:
             for (mention, _), points in zip(queries, self._run_by_ids([query for _, query in queries]), strict=True):
-                mention.vectorless = [*mention.vectorless, *points]
-
-
-def _distinct(*groups: Sequence[EnginePoint]) -> list[EnginePoint]:
-    """The points of several results, each once."""
-    return list({point.id: point for point in chain(*groups)}.values())
+                found = [_Found(point.score, self.engine.read(point.payload), point) for point in points]
+                mention.vectorless = [*mention.vectorless, *found]

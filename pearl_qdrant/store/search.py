@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -30,11 +30,11 @@ to 4 ms a mention, and other threads should not wait 50 ms. Batches of 16 link n
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+_MORE = 4  # times the points where a tie reaches over the end
 _MAX_TIES = 1000  # points of one score that are ordered at the end of a result
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredName:
+class ScoredName(NamedTuple):
     """A point found by search.
 
     Attributes:
@@ -47,21 +47,30 @@ class ScoredName:
     score: float | None
 
 
-class EnginePoint(Protocol):
-    """A point that a query found, as either engine returns it. Reading a field may convert it, which costs time."""
+PointId = str | int | UUID
+
+
+class ScoredPoint(Protocol):
+    """A point with a score. Reading a field may convert it, which costs time."""
 
     @property
     def score(self) -> float: ...
 
     @property
-    def id(self) -> str | int | UUID: ...
+    def id(self) -> PointId: ...
+
+
+P = TypeVar("P", bound=ScoredPoint)
+
+
+class EnginePoint(ScoredPoint, Protocol):
+    """A point that a query found, as either engine returns it."""
 
     @property
     def payload(self) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class NameQuery:
+class NameQuery(NamedTuple):
     """One query of a batch: by dense vector, or by n-grams.
 
     Attributes:
@@ -81,7 +90,7 @@ class NameQuery:
     vector: FloatArray | None = None
     lexical: tuple[UInt32Array, FloatArray] | None = None
     scored_by: FloatArray | None = None
-    ids: frozenset[str | int | UUID] | None = None
+    ids: frozenset[PointId] | None = None
     has_payload: bool = True
     is_thorough: bool = False
 
@@ -152,36 +161,59 @@ def search_dense(engine: SearchEngine, vectors: FloatArray, *, limit: int) -> li
     for start in range(0, len(rows), BATCH_QUERIES):
         batch = rows[start : start + BATCH_QUERIES]
         queries = [NameQuery(limit, vector=vectors[row], is_thorough=True) for row in batch]
-        for row, points in zip(batch, run_ordered(engine, queries), strict=True):
+        for row, found in zip(batch, run_best(engine, queries), strict=True):
+            points = order_points(found)
             results[row] = [ScoredName(engine.read(point.payload), clip_cosine(point.score)) for point in points]
     return results
 
 
-def run_ordered(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[EnginePoint]]:
+def run_best(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[EnginePoint]]:
     """Run q queries at once, each for at most its `limit`; again for more where a tie reaches over the end of a result.
 
     Returns:
-        q lists, best first, equal scores by point id.
+        q lists, in any order; of the points that score as the last one, the first by id.
     """
     results: list[list[EnginePoint]] = [[] for _ in queries]
     most = [query.limit + _MAX_TIES for query in queries]
     if engine.max_points is not None:
         most = [min(n, engine.max_points) for n in most]
-    # One point more than wanted shows whether a tie reaches over the end.
-    n_requested = [min(query.limit + 1, n) for query, n in zip(queries, most, strict=True)]
+    # One point more than wanted shows whether a tie reaches over the end; where points take little, so many that the
+    # tie mostly ends among them.
+    wanted = [query.limit + 1 if query.has_payload else _MORE * query.limit for query in queries]
+    n_requested = [min(n, n_most) for n, n_most in zip(wanted, most, strict=True)]
     open_rows = list(range(len(queries)))
     while open_rows:
         tied = []
-        answers = engine.run([replace(queries[i], limit=n_requested[i]) for i in open_rows])
+        answers = engine.run([queries[i]._replace(limit=n_requested[i]) for i in open_rows])
         for i, points in zip(open_rows, answers, strict=True):
-            ordered, scores = order_points(points)
             limit = min(queries[i].limit, n_requested[i])
-            results[i] = ordered[:limit]
-            if len(points) == n_requested[i] < most[i] and scores[limit - 1] == scores[-1]:
+            is_cut = len(points) == n_requested[i] < most[i]
+            if is_cut and (scores := sorted([point.score for point in points]))[-limit] == scores[0]:
                 tied.append(i)
-                n_requested[i] = min(4 * n_requested[i], most[i])
+                n_requested[i] = min(_MORE * n_requested[i], most[i])
+            else:
+                results[i] = best_points(points, limit)
         open_rows = tied
     return results
+
+
+def best_points(points: Sequence[EnginePoint], limit: int) -> list[EnginePoint]:
+    """The `limit` best points in any order; of those that score as the last one, the first by id."""
+    if len(points) <= limit:
+        return list(points)
+    scored = [(point.score, point) for point in points]
+    last = sorted([score for score, _ in scored], reverse=True)[limit - 1]
+    better = [point for score, point in scored if score > last]
+    equal = [point for score, point in scored if score == last]
+    if len(better) + len(equal) > limit:
+        equal = sorted(equal, key=point_order)[: limit - len(better)]
+    return better + equal
+
+
+def point_order(point: ScoredPoint) -> int | str:
+    """The id of a point, in the order of the texts of ids."""
+    point_id = point.id
+    return point_id.int if isinstance(point_id, UUID) else str(point_id)
 
 
 def check_vectors(vectors: FloatArray, dim: int, limit: int) -> None:
@@ -202,16 +234,16 @@ def clip_cosine(score: float) -> float:
     return max(-1.0, min(1.0, score))
 
 
-def order_points(points: Sequence[EnginePoint]) -> tuple[list[EnginePoint], list[float]]:
-    """Order points, best first, equal scores by point id; return them and their scores."""
+def order_points(points: Sequence[P]) -> list[P]:
+    """Order points, best first, equal scores by point id."""
     scored = sorted([(point.score, point) for point in points], key=_score, reverse=True)
-    ordered: list[EnginePoint] = []
+    ordered: list[P] = []
     for _, group in groupby(scored, key=_score):
         equal = [point for _, point in group]
         if len(equal) > 1:  # reading an id takes 4 us
-            equal.sort(key=lambda point: str(point.id))
+            equal.sort(key=point_order)
         ordered += equal
-    return ordered, [score for score, _ in scored]
+    return ordered
 
 
 def keep_valid(values: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pearl_qdrant.lexical.ngrams import latin
 from pearl_qdrant.lexical.word_rarity import is_common, is_mostly_name
 from pearl_qdrant.linking.ranking.edit_features import (
+    FAR,
     UNCHANGED,
     is_misread,
     is_other_word,
@@ -35,6 +36,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     extra_numbers,
     is_acronym,
     missing_numbers,
+    new_string_features,
     string_features,
 )
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -87,7 +89,7 @@ def candidate_features(  # long: one line for each feature
         known: How frequent the mention's content words are in the base, in [0, 1].
     """
     point, lexical, similarity = name.point, name.lexical, name.edit_similarity
-    of_name = string_features(point.name, name.folded)
+    of_name = new_string_features(point.name, name.folded)
     if name.is_other_script:
         of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)
@@ -99,8 +101,10 @@ def candidate_features(  # long: one line for each feature
         differences = differences._replace(equal_part=0.0)  # `Portland, New Jersey`: a place of a list is where it is
     is_code = changes.is_code or differences.opposite > 0.0
     is_other = is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
-    n_slips = int(misread) or (0 if is_code else slips(of_mention, of_name, similarity))
-    is_short = not is_other and is_short_slip(of_mention, of_name, similarity)
+    n_slips, is_short = int(misread), False
+    if FAR < similarity < 1.0:
+        n_slips = n_slips or (0 if is_code else slips(of_mention, of_name, similarity))
+        is_short = not is_other and is_short_slip(of_mention, of_name, similarity)
     is_new_word = bool(n_slips or is_short) and is_unknown(of_mention, of_name, known)
     is_phrase = changes.only_added > 0.0 and is_proper(point) and _are_words(of_mention, of_name)
     if is_phrase and not differences.added_same:

@@ -46,14 +46,13 @@ def is_probably_slip(mention: str, name: str) -> bool:
     Args:
         mention, name: Two folded strings.
     """
-    if abs(len(mention) - len(name)) > 2:
+    if abs(len(mention) - len(name)) > 2 or (distance := OSA.distance(mention, name, score_cutoff=2)) > 2:
         return False
     other_words = set(mention.split()) ^ set(name.split())
     if not all(len(word) >= ONE_EDIT_LETTERS and word.isalpha() for word in other_words):
         return False
     if len(other_words) == 2 and exclude_each_other(*other_words):
         return False
-    distance = OSA.distance(mention, name, score_cutoff=2)
     shortest = min(len(mention), len(name))
     return distance == 1 or (distance == 2 and shortest >= TWO_EDIT_LETTERS)
 

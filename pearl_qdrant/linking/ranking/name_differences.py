@@ -165,6 +165,7 @@ class NameParts(NamedTuple):
 
     Attributes:
         words: Folded words outside brackets, the part after a comma first where there is one.
+        prefixed: The same, with the prefixes before them (`lexical.word_rarity`).
         normal: The same words in their normal spelling and order, without small ones.
         bracket: Folded words in brackets.
         numbers: Digits outside brackets, without leading zeros; bracket_numbers: those in brackets.
@@ -173,6 +174,7 @@ class NameParts(NamedTuple):
     """
 
     words: tuple[str, ...]
+    prefixed: tuple[str, ...]
     normal: tuple[str, ...]
     bracket: frozenset[str]
     numbers: frozenset[str]
@@ -185,9 +187,8 @@ _NONE: frozenset[str] = frozenset()
 _NO_GROUP: frozenset[int] = frozenset()
 
 
-@lru_cache(maxsize=1000)
 def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
-    """Take a name apart; the last 1,000 are cached.
+    """Take a name apart.
 
     Args:
         folded, content: As in `StringFeatures`.
@@ -207,6 +208,7 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
     has_digits = _DIGITS.search(text) is not None
     return NameParts(
         words,
+        tuple(with_prefixes(words)),
         content[:_MOST_WORDS],
         bracket,
         _numbers(folded) if has_digits else _NONE,
@@ -214,6 +216,9 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
         _codes(outside) if has_digits else _NONE,
         _NO_GROUP if _GROUP_WORDS.isdisjoint(words) else frozenset().union(*(_GROUPS_OF.get(w, ()) for w in words)),
     )
+
+
+_mention_parts = lru_cache(maxsize=100)(name_parts)  # a mention is compared with many names
 
 
 def _numbers(folded: str) -> frozenset[str]:
@@ -254,7 +259,7 @@ def name_differences(
     if mention.folded == name.folded or (not are_names and _have_nothing_in_common(mention, name)):
         return _NO_DIFFERENCE
     text = mention.text
-    a = name_parts(text, mention.folded, mention.content)
+    a = _mention_parts(text, mention.folded, mention.content)
     b = name_parts(name.text, name.folded, name.content)
     if a.bracket and not b.bracket and "(" in canonical_name:
         of_entity = string_features(canonical_name)
@@ -266,10 +271,15 @@ def name_differences(
     further = _further_words(text, a, b, shared, is_person, are_names) if shared else _NO_FURTHER_WORDS
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
     numbers = _numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _ZEROS
-    # A code has no words that can be cut short: `SK1` is not `SPHK1`.
-    is_cut = not name.text.isalnum() and _are_cut(a.words, b.words)
-    is_cut = is_cut or (not text.isalnum() and _are_cut(b.words, a.words))
     is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
+    is_cut = False
+    if not is_opposite and _may_be_cut(a, b):
+        # A code has no words that can be cut short: `SK1` is not `SPHK1`.
+        is_cut = not name.text.isalnum() and _are_cut(a.words, b.words)
+        is_cut = is_cut or (not text.isalnum() and _are_cut(b.words, a.words))
+    parts_of_list = _list_parts(text) if "," in text or ";" in text else ()
+    if not (shared or is_opposite or is_cut or parts_of_list) and brackets is numbers is _ZEROS and b.words:
+        return _NO_DIFFERENCE
     return NameDifferences(
         *brackets,
         *numbers[:2],
@@ -277,9 +287,9 @@ def name_differences(
         *numbers[2:],
         float(is_opposite),
         *(_ZEROS if is_same else _persons(a.words, b.words, is_person, are_names)),
-        float(not is_opposite and _may_be_cut(a, b) and is_cut),
+        float(is_cut),
         *further[:-2],
-        float(any(part == b.normal or _are_cut(part, b.words) for part in _list_parts(text))),
+        float(any(part == b.normal or _are_cut(part, b.words) for part in parts_of_list)),
         further[-2],
         further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
     )
@@ -288,8 +298,6 @@ def name_differences(
 @lru_cache(maxsize=100)
 def _list_parts(text: str) -> tuple[tuple[str, ...], ...]:
     """Words of the parts of a text between commas and semicolons, as `NameParts.normal`; of those with two or more."""
-    if "," not in text and ";" not in text:
-        return ()
     parts = [variant_words(fold_name(part).split()) for part in re.split("[,;]", text)]
     kept = [tuple([word for word in part if word not in SMALL_WORDS]) for part in parts]
     return tuple([part for part in kept if len(part) > 1])
@@ -375,15 +383,14 @@ def _are_acronyms(a: str, b: str) -> bool:
 
 def _opposite(a: NameParts, b: NameParts) -> bool:
     """Whether a word of one excludes a word of the other, which that one lacks, or one alone has a negation."""
-    ours, theirs = set(a.words), set(b.words)
     for group in a.groups & b.groups:
-        mine, other = ours & _GROUPS[group], theirs & _GROUPS[group]
+        mine, other = _GROUPS[group].intersection(a.words), _GROUPS[group].intersection(b.words)
         if mine - other and other - mine:
             return True
-    ours, theirs = unshared(with_prefixes(a.words), with_prefixes(b.words))
+    ours, theirs = unshared(a.prefixed, b.prefixed)
     if any_exclude(ours, theirs) or _are_letters(ours, theirs, a, b):
         return True
-    return not _NEGATING.isdisjoint((*ours, *theirs)) and (len(ours) < 2 or len(theirs) < 2)
+    return (len(ours) < 2 or len(theirs) < 2) and not (_NEGATING.isdisjoint(ours) and _NEGATING.isdisjoint(theirs))
 
 
 @lru_cache(maxsize=100)
@@ -521,12 +528,18 @@ def _are_cut(a: Sequence[str], b: Sequence[str]) -> bool:
     """Whether one side is the other with its words cut short, with or without small words and legal forms: the `E.` of
     `E. coli` is none of these, the `e` of Italian names is.
     """
-    kept = [[word for word in words if word not in _SMALL] for words in (a, b)]
-    return any(len(x) == len(y) > 1 and _is_cut(x, y) for x, y in ((a, b), kept))
+    if _is_cut(a, b):
+        return True
+    if _SMALL.isdisjoint(a) and _SMALL.isdisjoint(b):
+        return False
+    kept, other = ([word for word in words if word not in _SMALL] for words in (a, b))
+    return _is_cut(kept, other)
 
 
 def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether the words of one side are those of the other, cut short, at least one of them (ISO 4)."""
+    """Whether the words of one side, two or more, are those of the other, cut short, at least one of them (ISO 4)."""
+    if len(short) != len(long) or len(short) < 2:
+        return False
     is_cut = False
     for a, b in zip(short, long, strict=True):
         if a == b:

@@ -75,15 +75,11 @@ def string_features(text: str, folded: str | None = None) -> StringFeatures:
     Args:
         folded: Its folded form, where the caller has it.
     """
-    return _cached(text, folded) if len(text) <= _LONG else _prepare(text, folded)
+    return _cached(text, folded) if len(text) <= _LONG else new_string_features(text, folded)
 
 
-@lru_cache(maxsize=1000)  # not larger: the garbage collector visits four objects per entry
-def _cached(text: str, folded: str | None) -> StringFeatures:
-    return _prepare(text, folded)
-
-
-def _prepare(text: str, folded: str | None) -> StringFeatures:
+def new_string_features(text: str, folded: str | None) -> StringFeatures:
+    """`string_features` without the cache: names that a search finds rarely come again."""
     folded = fold_name(text) if folded is None else folded
     core = fold_name(_BRACKETS.sub("", text)) if "(" in text or "[" in text else folded
     words = folded.split()
@@ -99,7 +95,7 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
         text,
         folded,
         core or folded,
-        spelling_key(folded),
+        folded.replace(" ", "") if is_plain else spelling_key(folded),
         " ".join(sorted(content)) if len(content) > 1 else content[0] if content else "",
         content,
         word_set if content == tuple(words) else frozenset(content),
@@ -109,6 +105,9 @@ def _prepare(text: str, folded: str | None) -> StringFeatures:
         _NONE if is_plain and _CAPITAL.search(text) is None else _codes(text, content, numbers),
         _initials(words) if len(words) > 1 else _NONE,
     )
+
+
+_cached = lru_cache(maxsize=1000)(new_string_features)  # not larger: garbage collection visits four objects per entry
 
 
 def _initials(words: Sequence[str]) -> frozenset[str]:
