@@ -147,7 +147,11 @@ class Comparison:
         for of_one in small:
             for one in [form for form in of_one if is_acronym_like(self._names[form])]:
                 letters = self.form(one).strings.joined
-                yield from ((one, other) for other in of_one if letters in self.form(other).strings.initials)
+                yield from (
+                    (one, other)
+                    for other in of_one
+                    if letters in {*self.form(other).strings.initials, _mixed_initials(self._names[other])}
+                )
 
     def _fitting_acronyms(self) -> Iterator[tuple[int, int]]:
         """Acronyms with the names of these initials, where chance would give the list hardly one of them.
@@ -169,7 +173,7 @@ class Comparison:
                 pair = "&".join(side[:1].casefold() for side in sides) if len(sides) == 2 else initials
                 letters.update(pair)
                 n_words[len(pair)] += 1
-                for one in {pair, initials, *strings.initials} & short.keys():
+                for one in {pair, initials, _mixed_initials(name), *strings.initials} & short.keys():
                     long.setdefault(one, []).append(form)
         for acronym, forms in long.items():
             share = math.prod(letters[letter] / letters.total() for letter in acronym)
@@ -284,6 +288,15 @@ class Comparison:
 
 def _letters(acronym: str) -> str:
     return "".join(c for c in acronym.casefold() if c.isalnum() or c == "&")
+
+
+_ROMAN = dict(zip("123456789", "i ii iii iv v vi vii viii ix".split(), strict=True))
+
+
+def _mixed_initials(name: str) -> str:
+    """Initials, but short words in capitals whole, and numbers in Roman: `wwii` of `World War 2`."""
+    words = [] if name.isupper() else re.findall(r"\w+", name)
+    return "".join(_ROMAN.get(w) or (w if len(w) < 4 and w.isupper() else w[0]) for w in words).casefold()
 
 
 _SAME_COSINE = 1e-3  # half floats

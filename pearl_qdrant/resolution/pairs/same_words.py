@@ -31,7 +31,7 @@ from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
 from pearl_qdrant.lexical.word_rarity import is_word, word_rarity
 from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
-from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters, without_legal_forms
+from pearl_qdrant.resolution.pairs.features import LEGAL_FORMS, Form, is_plural_of_letters, without_legal_forms
 
 LONGEST_FILLER = 4
 """Words that a place has at most."""
@@ -99,6 +99,15 @@ _TITLES = _PLAIN_TITLES | frozenset(
     "duke duchess count baron lord captain general colonel major lieutenant sergeant reverend "
     "rev father rabbi sen gov capt gen col".split()
 )
+_ROLES = frozenset(
+    "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative congressman "
+    "congresswoman coach author singer actor actress physicist scientist economist journalist professors".split()
+)
+"""What stands before whole names of persons, beside titles: `First Lady Ada Berg`, `Acme CEO Ada Berg`."""
+
+WOMEN = frozenset("mrs ms miss lady dame madam madame".split())
+"""Titles of a person who is not the one with the family name alone: `Mrs. Berg`, `Berg`."""
+
 _LONG = {"st": "saint", "gen": "general", "capt": "captain", "col": "colonel", "gov": "governor", "sen": "senator",
          "mister": "mr", "doctor": "dr", "professor": "prof", "rev": "reverend"}  # fmt: skip
 """Titles before names of persons; the plain ones stand before a family name alone, too."""
@@ -142,7 +151,9 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
         return _as_persons(one, two)
     if is_plural_of_letters(one.text, two.text):
         return SAME
-    if words_without_forms(one) == words_without_forms(two):
+    if _are_doses(one.text, two.text):
+        return PART
+    if words_without_forms(one) == words_without_forms(two) or _is_group(one, two):
         ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in x.words} for x in (one, two))
         differing = ours ^ theirs
         is_letter = any(len(word) == 1 and word != "a" for word in differing)
@@ -163,6 +174,23 @@ def words_without_forms(strings: StringFeatures) -> list[str]:
     """Its words without legal forms, sorted; ordinal numbers as plain ones: `Second World War`, `World War 2`."""
     words = [word for word in without_legal_forms(strings.content) if word not in _SMALL] or strings.content
     return sorted(_ORDINALS.get(word, word) for word in words)
+
+
+def _is_group(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether a company is called a group by one name, and has its legal form in one: `Acme AG`, `Acme Group`."""
+    if LEGAL_FORMS.isdisjoint(one.words | two.words):
+        return False
+    ours, theirs = ([word for word in words_without_forms(x) if word != "group"] for x in (one, two))
+    return bool(ours) and ours == theirs
+
+
+def _are_doses(a: str, b: str) -> bool:
+    """Whether two names are one but for a dose that one of them has: `Aspirin`, `aspirin 500 mg`."""
+    short, long = sorted((a.casefold(), b.casefold()), key=len)
+    return _DOSE.sub("", long) == short and short != long
+
+
+_DOSE = re.compile(r"\s\d+(?:[.,]\d+)?\s?(?:mg|mcg|µg|ug|ml|iu)(?:\s(?:tablet|capsule)s?)?$")
 
 
 def _with_umlauts(strings: StringFeatures) -> str:
@@ -205,13 +233,15 @@ def _is_titled(a: str, b: str) -> bool:
 
 def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
     (ours, titles), (theirs, others) = person_words(one), person_words(two)
-    if not ours or not theirs or (titles != others and titles and others) or _are_two(one) != _are_two(two):
+    if not ours or not theirs or _are_two(one) != _are_two(two):
+        return 0
+    if min(len(ours), len(theirs)) < 2 and titles != others and titles and others:
         return 0
     if [_whole(word) for word in ours] == [_whole(word) for word in theirs]:
         return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
     if _fit_in_the_middle(ours, theirs):
         return SAME
-    return PART if _is_part(ours, theirs) else 0
+    return PART if _is_part(ours, theirs) or _has_initial(ours, theirs) else 0
 
 
 def _whole(first_name: str) -> str:
@@ -228,11 +258,15 @@ def person_words(strings: StringFeatures) -> tuple[list[str], set[str]]:
     if strings.text.count(",") == 1:
         n = len(strings.text.partition(",")[0].split())
         words = words[n:] + words[:n]
-    titles = set()
-    while len(words) > 1 and (words[0] in _TITLES or words[0] in ("the", "and")):
-        titles.add(_LONG.get(words[0], words[0]))
-        words = words[1:]
-    return [word for word in words if word not in _SMALL], titles - {"the", "and"}
+    n = max((i for i, word in enumerate(words[:-2], 1) if word in _TITLES or word in _ROLES), default=0)
+    while n + 1 < len(words) and (words[n] in _TITLES or words[n] in ("the", "and")):
+        n += 1
+    titles = {_LONG.get(word, word) for word in words[:n] if word in _TITLES}
+    if len(words) - n == 2 and 1 < len(words[n]) < 4 and strings.text.split()[n][: len(words[n])].isupper() and not strings.text.isupper():
+        words[n : n + 1] = words[n]  # JK Berg
+    if len(words) - n > 1 and strings.text.endswith(("'s", "'S")):
+        words[-1] = words[-1][:-1]
+    return [word for word in words[n:] if word not in _SMALL], titles
 
 
 def _fit_in_the_middle(ours: Sequence[str], theirs: Sequence[str]) -> bool:
@@ -242,6 +276,16 @@ def _fit_in_the_middle(ours: Sequence[str], theirs: Sequence[str]) -> bool:
         return False
     middle = zip(short[1:-1], long[1:-1], strict=False)
     return all(word.startswith(one) or one.startswith(word) for one, word in middle)
+
+
+def _has_initial(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether two names are one but for the first name, of which one has the initial: `A. Berg`, `Ada K. Berg`."""
+    short, long = sorted((ours, theirs), key=lambda words: len(words[0]))
+    if min(len(short), len(long)) < 2 or len(short[0]) > 1 or short[0] != long[0][0] or short[-1] != long[-1]:
+        return False
+    if long[0] in WOMEN:
+        return False
+    return all(a.startswith(b) or b.startswith(a) for a, b in zip(short[1:-1], long[1:-1], strict=False))
 
 
 def _is_part(ours: Sequence[str], theirs: Sequence[str]) -> bool:
