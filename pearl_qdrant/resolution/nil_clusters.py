@@ -30,7 +30,7 @@ from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME, contradictions
 from pearl_qdrant.resolution.pairs.model import DOUBTS, EQUAL, INITIALS, PART_OF, PairModel, probability_of, reason_of
-from pearl_qdrant.resolution.pairs.same_words import PART, person_words
+from pearl_qdrant.resolution.pairs.same_words import PART, SAME, person_words
 
 KEPT = 0.1
 """Least probability of a pair that is kept; others are scored again if two clusters need them."""
@@ -149,7 +149,9 @@ class NilClusters:
         is_possible = (against == POSSIBLE) | ((sameness > 0) & (against == UNLESS_SAME))
         logits = self._model.logits(features).astype(np.float32)
         logits[~is_possible & (against == UNLESS_SAME)] = -30
-        is_longer = is_possible & ((features[:, COLUMN["only_more"]] > 0) | (sameness == PART))
+        is_person = np.array([self._comparison.is_person(a, b) for a, b in pairs.tolist()], bool)
+        has_more = (features[:, COLUMN["only_more"]] > 0) & ((sameness != SAME) | is_person)
+        is_longer = is_possible & (has_more | (sameness == PART))
         return Measured(logits, against < CONTRADICTED, sameness, is_longer)
 
     def _score(self, pairs: Sequence[Pair]) -> tuple[list[float], list[int]]:

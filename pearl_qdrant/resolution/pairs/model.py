@@ -36,7 +36,7 @@ from pearl_qdrant.linking.ranking.name_differences import TITLES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
 from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, FROM_STRINGS, Form
-from pearl_qdrant.resolution.pairs.same_words import WOMEN
+from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
 
 MODEL_FILE = "resolution.json"
 
@@ -188,6 +188,8 @@ DOUBTS = (
     "part of several names",
     "acronym of several names",
     "each has another acronym",
+    "another generation",
+    "no word in common",
 )
 """All reasons to ask, by their number; the first is none."""
 
@@ -215,6 +217,8 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
         return "title of another person"
     ours = [word for word in one.content if word not in two.content_set]
     theirs = [word for word in two.content if word not in one.content_set]
+    if (one.words & GENERATIONS) != (two.words & GENERATIONS):
+        return "another generation"
     if is_same:
         return ""
     if not ours and not theirs:
@@ -266,15 +270,16 @@ def _spelling(
     is_disjoint = one.content_set.isdisjoint(two.content_set)
     pairs = list(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else [("".join(ours), "".join(theirs))]
     if is_disjoint and not all(_is_one_word(*pair, is_in_name=len(pairs) > 1) for pair in pairs):
-        return "words that are spelt alike"
+        return "no word in common"
     if len(ours) > 1 or len(theirs) > 1:
         return ""
     ((word, other),) = pairs
     least = ONE_EDIT_LETTERS if are_unknown_places else _LEAST_LETTERS
     if is_disjoint and min(len(word), len(other)) < least:
         return "short words that are spelt alike"
-    are_known = word_rarity(word) < 1.0 and word_rarity(other) < 1.0
-    if are_known and OSA.distance(word, other, score_cutoff=2) <= 2:
+    n_known = (word_rarity(word) < 1.0) + (word_rarity(other) < 1.0)
+    is_near = OSA.distance(word, other, score_cutoff=2) <= 2
+    if (n_known == 2 and is_near) or (n_known == 0 and len(one.content) == 2 and not _is_one_word(word, other, is_in_name=True)):
         return "words that are spelt alike"
     return ""
 

@@ -99,6 +99,8 @@ _TITLES = _PLAIN_TITLES | frozenset(
     "duke duchess count baron lord captain general colonel major lieutenant sergeant reverend "
     "rev father rabbi sen gov capt gen col".split()
 )
+GENERATIONS = frozenset(("jr", "junior"))
+
 _ROLES = frozenset(
     "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative congressman "
     "congresswoman coach author singer actor actress physicist scientist economist journalist professors".split()
@@ -112,7 +114,16 @@ _LONG = {"st": "saint", "gen": "general", "capt": "captain", "col": "colonel", "
          "mister": "mr", "doctor": "dr", "professor": "prof", "rev": "reverend"}  # fmt: skip
 """Titles before names of persons; the plain ones stand before a family name alone, too."""
 
-_CUT_NAMES = {"wm": "william", "chas": "charles", "thos": "thomas", "geo": "george", "jas": "james", "robt": "robert"}
+_SHORT_NAMES = (
+    "william wm/charles chas/thomas thos/george geo/james jas/robert robt/theodore ted teddy theo/jeffrey jeff/"
+    "catherine kate kathy katie cathy/geoffrey geoff jeff/gerhard gerd/abraham abe/raymond ray/vincent vince/"
+    "eugene gene/alfred al fred alf/alan al/harold hal/joshua josh/nathaniel nate/gabriel gabe/zachary zach/"
+    "victoria vicky/theresa terry/dorothy dot/josephine jo josie/jessica jess/friedrich fritz/johannes hans"
+).split("/")
+_LONG_NAMES = {
+    name: frozenset((NICKNAMES.get(name, name), name, *(row.split()[0] for row in _SHORT_NAMES if name in row.split()[1:])))
+    for name in FIRST_NAMES.union(*(row.split() for row in _SHORT_NAMES))
+}
 
 _TITLE_SIGNS = re.compile(
     "(主席|总统|總統|先生|女士|教授|博士|总理|總理|首相|部长|部長|大統領|氏|さん|대통령|교수|박사)$"
@@ -153,10 +164,12 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
         return SAME
     if _are_doses(one.text, two.text):
         return PART
+    if _is_partly_abbreviated(one, two):
+        return PART
     if words_without_forms(one) == words_without_forms(two) or _is_group(one, two):
-        ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in x.words} for x in (one, two))
+        ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in _words(x.folded)} for x in (one, two))
         differing = ours ^ theirs
-        is_letter = any(len(word) == 1 and word != "a" for word in differing)
+        is_letter = any((len(word) == 1 and word != "a") or word in GENERATIONS for word in differing)
         return 0 if is_letter or _is_protocol(one, two) or _is_no_plural(one, two) else SAME
     if _UNIONS.get(one.folded, one.folded) == _UNIONS.get(two.folded, two.folded):
         return SAME
@@ -172,8 +185,28 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
 
 def words_without_forms(strings: StringFeatures) -> list[str]:
     """Its words without legal forms, sorted; ordinal numbers as plain ones: `Second World War`, `World War 2`."""
-    words = [word for word in without_legal_forms(strings.content) if word not in _SMALL] or strings.content
+    content = [variant_word(word) for word in _words(strings.folded)]
+    words = [word for word in without_legal_forms(content) if word not in _SMALL] or content
     return sorted(_ORDINALS.get(word, word) for word in words)
+
+
+def _words(folded: str) -> list[str]:
+    """The words of a folded name, single letters side by side as one: `J.P. Morgan`, `JP Morgan`."""
+    return _LETTERS.sub("", folded).split()
+
+
+_LETTERS = re.compile(r"(?<=\b[a-z]) (?=[a-z]\b)")
+
+
+def _is_partly_abbreviated(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether one has the initials in place of some words of the other: `TNF alpha`, `tumor necrosis factor alpha`."""
+    short, long = sorted((_words(one.folded), _words(two.folded)), key=len)
+    short, long = ([word for word in words if word not in _SMALL] for words in (short, long))
+    n = len(long) - len(short) + 1
+    if n < 2 or len(short) < 2:
+        return False
+    i = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), 0)
+    return short[i + 1 :] == long[i + n :] and short[i] == "".join(word[0] for word in long[i : i + n])
 
 
 def _is_group(one: StringFeatures, two: StringFeatures) -> bool:
@@ -237,15 +270,21 @@ def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
         return 0
     if min(len(ours), len(theirs)) < 2 and titles != others and titles and others:
         return 0
-    if [_whole(word) for word in ours] == [_whole(word) for word in theirs]:
+    if _are_equal(ours, theirs):
         return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
     if _fit_in_the_middle(ours, theirs):
         return SAME
     return PART if _is_part(ours, theirs) or _has_initial(ours, theirs) else 0
 
 
-def _whole(first_name: str) -> str:
-    return NICKNAMES.get(first_name) or _CUT_NAMES.get(first_name, first_name)
+def _whole(first_name: str) -> frozenset[str]:
+    """What a first name is short for, or itself."""
+    return _LONG_NAMES.get(first_name, frozenset((first_name,)))
+
+
+def _are_equal(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether two names have the same words, or short forms of them."""
+    return len(ours) == len(theirs) and not any(_whole(a).isdisjoint(_whole(b)) for a, b in zip(ours, theirs, strict=True))
 
 
 def _are_two(strings: StringFeatures) -> bool:
@@ -262,11 +301,16 @@ def person_words(strings: StringFeatures) -> tuple[list[str], set[str]]:
     while n + 1 < len(words) and (words[n] in _TITLES or words[n] in ("the", "and")):
         n += 1
     titles = {_LONG.get(word, word) for word in words[:n] if word in _TITLES}
-    if len(words) - n == 2 and 1 < len(words[n]) < 4 and strings.text.split()[n][: len(words[n])].isupper() and not strings.text.isupper():
-        words[n : n + 1] = words[n]  # JK Berg
     if len(words) - n > 1 and strings.text.endswith(("'s", "'S")):
         words[-1] = words[-1][:-1]
-    return [word for word in words[n:] if word not in _SMALL], titles
+    words = [word for word in words[n:] if word not in _SMALL]
+    return [part for i, word in enumerate(words, 1) for part in _letters(word, strings.text, i == len(words))], titles
+
+
+def _letters(word: str, text: str, is_last: bool) -> Iterable[str]:
+    """The letters of joined initials before a family name, else the word: `JK Berg`, `George HW Berg`."""
+    is_initials = not is_last and 1 < len(word) < 4 and not text.isupper() and word.upper() in text.split()
+    return word if is_initials else [word]
 
 
 def _fit_in_the_middle(ours: Sequence[str], theirs: Sequence[str]) -> bool:
