@@ -27,7 +27,7 @@ import numpy as np
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
+from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word, variant_words
 from pearl_qdrant.lexical.word_rarity import is_word, word_rarity
 from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
@@ -158,6 +158,8 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     one, two = a.strings, b.strings
     if not one.content or not two.content:
         return 0
+    if len(one.content) == len(two.content) == 1 and _is_titled(one.folded, two.folded):
+        return SAME
     if is_person:
         return _as_persons(one, two)
     if is_plural_of_letters(one.text, two.text):
@@ -176,16 +178,13 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     if _with_umlauts(one) == _with_umlauts(two):
         return SAME
     if len(one.content) == len(two.content) == 1:
-        is_one = (
-            _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) or _is_titled(one.folded, two.folded)
-        )
-        return SAME if is_one else 0
+        return SAME if _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) else 0
     return 0
 
 
 def words_without_forms(strings: StringFeatures) -> list[str]:
     """Its words without legal forms, sorted; ordinal numbers as plain ones: `Second World War`, `World War 2`."""
-    content = [variant_word(word) for word in _words(strings.folded)]
+    content = variant_words(_words(strings.folded))
     words = [word for word in without_legal_forms(content) if word not in _SMALL] or content
     return sorted(_ORDINALS.get(word, word) for word in words)
 
