@@ -164,7 +164,9 @@ class NilClusters:
         found, doubts = [FORBIDDEN] * len(pairs), [0] * len(pairs)
         probabilities = probability_of(measured.logits + self._shift)
         is_same = measured.sameness > 0
-        probabilities[is_same] = np.maximum(probabilities[is_same], CERTAIN)  # 1,338 of 1,341 of the made lists are right
+        probabilities[is_same] = np.maximum(
+            probabilities[is_same], CERTAIN
+        )  # 1,338 of 1,341 of the made lists are right
         probabilities[~measured.is_possible] = FORBIDDEN
         rows = zip(pairs, probabilities.tolist(), measured.sameness.tolist(), strict=True)
         for i, ((a, b), probability, sameness) in enumerate(rows):
@@ -180,7 +182,10 @@ class NilClusters:
 
     def _short_first(self, pairs: IntArray) -> IntArray:
         """Pairs of a name and a longer one, packed with the shorter one first."""
-        lengths = [[len("".join(person_words(self._comparison.form(one).strings)[0])) for one in pair] for pair in pairs.tolist()]
+        lengths = [
+            [len("".join(person_words(self._comparison.form(one).strings)[0])) for one in pair]
+            for pair in pairs.tolist()
+        ]
         is_turned = np.array([a > b for a, b in lengths], bool)
         short, long = np.where(is_turned, pairs[:, 1], pairs[:, 0]), np.where(is_turned, pairs[:, 0], pairs[:, 1])
         packed: IntArray = short << 32 | long

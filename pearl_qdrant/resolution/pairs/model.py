@@ -279,7 +279,9 @@ def _spelling(
         return "short words that are spelt alike"
     n_known = (word_rarity(word) < 1.0) + (word_rarity(other) < 1.0)
     is_near = OSA.distance(word, other, score_cutoff=2) <= 2
-    if (n_known == 2 and is_near) or (n_known == 0 and len(one.content) == 2 and not _is_one_word(word, other, is_in_name=True)):
+    if (n_known == 2 and is_near) or (
+        n_known == 0 and len(one.content) == 2 and not _is_one_word(word, other, is_in_name=True)
+    ):
         return "words that are spelt alike"
     return ""
 

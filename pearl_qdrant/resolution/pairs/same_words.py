@@ -102,8 +102,8 @@ _TITLES = _PLAIN_TITLES | frozenset(
 GENERATIONS = frozenset(("jr", "junior"))
 
 _ROLES = frozenset(
-    "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative congressman "
-    "congresswoman coach author singer actor actress physicist scientist economist journalist professors".split()
+    "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative coach "
+    "congressman congresswoman author singer actor actress physicist scientist economist journalist".split()
 )
 """What stands before whole names of persons, beside titles: `First Lady Ada Berg`, `Acme CEO Ada Berg`."""
 
@@ -121,7 +121,9 @@ _SHORT_NAMES = (
     "victoria vicky/theresa terry/dorothy dot/josephine jo josie/jessica jess/friedrich fritz/johannes hans"
 ).split("/")
 _LONG_NAMES = {
-    name: frozenset((NICKNAMES.get(name, name), name, *(row.split()[0] for row in _SHORT_NAMES if name in row.split()[1:])))
+    name: frozenset(
+        (NICKNAMES.get(name, name), name, *(row.split()[0] for row in _SHORT_NAMES if name in row.split()[1:]))
+    )
     for name in FIRST_NAMES.union(*(row.split() for row in _SHORT_NAMES))
 }
 
@@ -271,9 +273,7 @@ def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
         return 0
     if _are_equal(ours, theirs):
         return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
-    if _fit_in_the_middle(ours, theirs):
-        return SAME
-    return PART if _is_part(ours, theirs) or _has_initial(ours, theirs) else 0
+    return _fit(ours, theirs) or PART * _is_part(ours, theirs)
 
 
 def _whole(first_name: str) -> frozenset[str]:
@@ -283,7 +283,9 @@ def _whole(first_name: str) -> frozenset[str]:
 
 def _are_equal(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     """Whether two names have the same words, or short forms of them."""
-    return len(ours) == len(theirs) and not any(_whole(a).isdisjoint(_whole(b)) for a, b in zip(ours, theirs, strict=True))
+    return len(ours) == len(theirs) and not any(
+        _whole(a).isdisjoint(_whole(b)) for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def _are_two(strings: StringFeatures) -> bool:
@@ -312,23 +314,19 @@ def _letters(word: str, text: str, is_last: bool) -> Iterable[str]:
     return word if is_initials else [word]
 
 
-def _fit_in_the_middle(ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Whether two names differ in middle names alone, which do not contradict: `Ada K. Berg`, `Ada Berg`."""
+def _fit(ours: Sequence[str], theirs: Sequence[str]) -> int:
+    """`SAME` if two names differ in middle names alone, which do not contradict: `Ada K. Berg`, `Ada Berg`; `PART` if
+    one has an initial for the first name, too.
+    """
     short, long = sorted((ours, theirs), key=len)
-    if len(short) < 2 or short[0] != long[0] or short[-1] != long[-1] or len(short[0]) < 2:
-        return False
-    middle = zip(short[1:-1], long[1:-1], strict=False)
-    return all(word.startswith(one) or one.startswith(word) for one, word in middle)
-
-
-def _has_initial(ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Whether two names are one but for the first name, of which one has the initial: `A. Berg`, `Ada K. Berg`."""
-    short, long = sorted((ours, theirs), key=lambda words: len(words[0]))
-    if min(len(short), len(long)) < 2 or len(short[0]) > 1 or short[0] != long[0][0] or short[-1] != long[-1]:
-        return False
-    if long[0] in WOMEN:
-        return False
-    return all(a.startswith(b) or b.startswith(a) for a, b in zip(short[1:-1], long[1:-1], strict=False))
+    if len(short) < 2 or short[-1] != long[-1]:
+        return 0
+    if not all(a.startswith(b) or b.startswith(a) for a, b in zip(short[1:-1], long[1:-1], strict=False)):
+        return 0
+    initial, first = sorted((ours[0], theirs[0]), key=len)
+    if initial == first:
+        return SAME if len(first) > 1 else 0
+    return PART if initial == first[0] and first not in WOMEN else 0
 
 
 def _is_part(ours: Sequence[str], theirs: Sequence[str]) -> bool:
