@@ -36,7 +36,7 @@ from pearl_qdrant.resolution.pairs.features import (
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
 from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
-from pearl_qdrant.resolution.pairs.same_words import Slots, sameness
+from pearl_qdrant.resolution.pairs.same_words import Slots, person_words, sameness
 
 N_NEIGHBOURS = 16
 """Neighbours by vector that are kept of each name."""
@@ -202,6 +202,11 @@ class Comparison:
     def sameness(self, a: int, b: int) -> int:
         """Whether two forms have the same words (`same_words.sameness`)."""
         return sameness(self.form(a), self.form(b), is_person=self.is_person(a, b))
+
+    def differ_in_middle(self, a: int, b: int) -> bool:
+        """Whether both are names of persons, and one has more words than the other, titles left out."""
+        ours, theirs = (person_words(self.form(form).strings)[0] for form in (a, b))
+        return len(ours) != len(theirs) and self.is_person(a, b)
 
     def doubt(self, a: int, b: int, *, is_same: bool) -> str:
         """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""

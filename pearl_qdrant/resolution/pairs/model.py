@@ -32,7 +32,7 @@ from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.spelling_variants import IGNORED
 from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.ranking.edit_features import ONE_EDIT_LETTERS
-from pearl_qdrant.linking.ranking.name_differences import TITLES
+from pearl_qdrant.linking.ranking.name_differences import TITLES, is_within
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
 from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, FROM_STRINGS, Form
@@ -190,6 +190,7 @@ DOUBTS = (
     "each has another acronym",
     "another generation",
     "no word in common",
+    "another republic",
 )
 """All reasons to ask, by their number; the first is none."""
 
@@ -226,6 +227,8 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
     if _OWNER.search(one.text) or _OWNER.search(two.text):
         return "what belongs to it"
     if not ours or not theirs:
+        if "republic" in one.content_set & two.content_set:
+            return "another republic"
         if _are_letters(ours or theirs, one, two):
             return "one has an abbreviation"
         if bool(_DIGIT.search(one.core)) != bool(_DIGIT.search(two.core)):
@@ -269,7 +272,7 @@ def _spelling(
         return ""
     is_disjoint = one.content_set.isdisjoint(two.content_set)
     pairs = list(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else [("".join(ours), "".join(theirs))]
-    if is_disjoint and not all(_is_one_word(*pair, is_in_name=len(pairs) > 1) for pair in pairs):
+    if is_disjoint and not are_unknown_places and not all(_is_one_word(*pair, is_in_name=len(pairs) > 1) for pair in pairs):
         return "no word in common"
     if len(ours) > 1 or len(theirs) > 1:
         return ""
@@ -289,7 +292,7 @@ def _spelling(
 def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
     """Whether two words may be one in two spellings: a letter differs, vowels do, or one is cut short."""
     short, long = sorted((word, other), key=len)
-    is_cut = is_in_name and len(long) - len(short) > 2 and long.startswith(short)
+    is_cut = is_in_name and len(long) - len(short) > 2 and short[0] == long[0] and is_within(short, long)
     return OSA.distance(word, other, score_cutoff=1) <= 1 or skeleton(word) == skeleton(other) or is_cut
 
 

@@ -228,8 +228,9 @@ _DOSE = re.compile(r"\s\d+(?:[.,]\d+)?\s?(?:mg|mcg|µg|ug|ml|iu)(?:\s(?:tablet|c
 
 
 def _with_umlauts(strings: StringFeatures) -> str:
-    """The name with umlauts as two letters, without spaces: `Köln`, `Koeln`."""
-    return strings.joined if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS)).replace(" ", "")
+    """The name with umlauts as two letters, without spaces and legal forms: `Köln`, `Koeln`; `OpenAI`, `Open AI Inc`."""
+    folded = strings.folded if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS))
+    return "".join(without_legal_forms(folded.split()))
 
 
 def _is_protocol(one: StringFeatures, two: StringFeatures) -> bool:
@@ -273,6 +274,8 @@ def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
         return 0
     if _are_equal(ours, theirs):
         return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
+    if len(ours) > 2 and sorted(ours) == sorted(theirs):  # the family name first
+        return SAME
     return _fit(ours, theirs) or PART * _is_part(ours, theirs)
 
 
