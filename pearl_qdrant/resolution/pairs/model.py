@@ -272,7 +272,11 @@ def _spelling(
         return ""
     is_disjoint = one.content_set.isdisjoint(two.content_set)
     pairs = list(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else [("".join(ours), "".join(theirs))]
-    if is_disjoint and not are_unknown_places and not all(_is_one_word(*pair, is_in_name=len(pairs) > 1) for pair in pairs):
+    if (
+        is_disjoint
+        and not are_unknown_places
+        and not all(_is_one_word(*pair, is_in_name=len(pairs) > 1) for pair in pairs)
+    ):
         return "no word in common"
     if len(ours) > 1 or len(theirs) > 1:
         return ""
@@ -292,7 +296,7 @@ def _spelling(
 def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
     """Whether two words may be one in two spellings: a letter differs, vowels do, or one is cut short."""
     short, long = sorted((word, other), key=len)
-    is_cut = is_in_name and len(long) - len(short) > 2 and short[0] == long[0] and is_within(short, long)
+    is_cut = is_in_name and (long.startswith(short) or (len(long) - len(short) > 2 and is_within(short, long)))
     return OSA.distance(word, other, score_cutoff=1) <= 1 or skeleton(word) == skeleton(other) or is_cut
 
 

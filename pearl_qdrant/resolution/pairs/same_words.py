@@ -102,7 +102,7 @@ _TITLES = _PLAIN_TITLES | frozenset(
 GENERATIONS = frozenset(("jr", "junior"))
 
 _ROLES = frozenset(
-    "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative coach "
+    "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative coach justice "
     "congressman congresswoman author singer actor actress physicist scientist economist journalist".split()
 )
 """What stands before whole names of persons, beside titles: `First Lady Ada Berg`, `Acme CEO Ada Berg`."""
@@ -279,15 +279,10 @@ def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
     return _fit(ours, theirs) or PART * _is_part(ours, theirs)
 
 
-def _whole(first_name: str) -> frozenset[str]:
-    """What a first name is short for, or itself."""
-    return _LONG_NAMES.get(first_name, frozenset((first_name,)))
-
-
 def _are_equal(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     """Whether two names have the same words, or short forms of them."""
     return len(ours) == len(theirs) and not any(
-        _whole(a).isdisjoint(_whole(b)) for a, b in zip(ours, theirs, strict=True)
+        _LONG_NAMES.get(a, {a}).isdisjoint(_LONG_NAMES.get(b, {b})) for a, b in zip(ours, theirs, strict=True)
     )
 
 
@@ -302,6 +297,7 @@ def person_words(strings: StringFeatures) -> tuple[list[str], set[str]]:
         n = len(strings.text.partition(",")[0].split())
         words = words[n:] + words[:n]
     n = max((i for i, word in enumerate(words[:-2], 1) if word in _TITLES or word in _ROLES), default=0)
+    n += 2 * (0 < n < len(words) - 3 and words[n] == "of")  # Secretary of State Ada Berg
     while n + 1 < len(words) and (words[n] in _TITLES or words[n] in ("the", "and")):
         n += 1
     titles = {_LONG.get(word, word) for word in words[:n] if word in _TITLES}
