@@ -156,6 +156,7 @@ def resolve(
     earlier = None if previous is None else Resolution.read(previous).undo(undo)
     if undo and earlier is not None and graph is None:
         _write(earlier, out, review, as_json=as_json)
+        echo("A later run with these nodes as --previous keeps the names apart, with --graph, too.", err=True)
         return
     collection, decisions = given.pop("collections") or None, given.pop("decisions") or ()
     given |= {"collection": collection, "previous": earlier, "decisions": decisions}
