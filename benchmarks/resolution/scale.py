@@ -2,7 +2,7 @@
 
     for n in 50000 100000 200000; do python benchmarks/resolution/scale.py --data FOLDER --size $n; done
 
-Prints names, nodes, seconds of processor time, and the peak of anonymous memory; one process a size.
+Prints names, nodes, seconds of processor time, and the anonymous memory before and at its peak; one process a size.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def main(data: Path, size: int) -> None:
     del entities
     peak = [0]
     threading.Thread(target=watch, args=(peak,), daemon=True).start()
+    time.sleep(0.5)
+    before = peak[0] / 1024
     start = time.process_time()
     n_nodes = len({one.node_id for one in resolve(records).names})
-    print(
-        f"{len(records):,} names, {n_nodes:,} nodes: {time.process_time() - start:,.0f} s, {peak[0] / 1024:,.0f} MB",
-        flush=True,
-    )
+    seconds, most = time.process_time() - start, peak[0] / 1024
+    print(f"{len(records):,} names, {n_nodes:,} nodes: {seconds:,.0f} s, {before:,.0f} to {most:,.0f} MB", flush=True)
 
 
 if __name__ == "__main__":
