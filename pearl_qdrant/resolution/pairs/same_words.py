@@ -102,8 +102,8 @@ _TITLES = _PLAIN_TITLES | frozenset(
 GENERATIONS = frozenset(("jr", "junior"))
 
 _ROLES = frozenset(
-    "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative coach justice "
-    "congressman congresswoman author singer actor actress physicist scientist economist journalist".split()
+    "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative coach "
+    "justice congressman congresswoman author singer actor actress physicist scientist economist journalist".split()
 )
 """What stands before whole names of persons, beside titles: `First Lady Ada Berg`, `Acme CEO Ada Berg`."""
 
@@ -228,7 +228,7 @@ _DOSE = re.compile(r"\s\d+(?:[.,]\d+)?\s?(?:mg|mcg|µg|ug|ml|iu)(?:\s(?:tablet|c
 
 
 def _with_umlauts(strings: StringFeatures) -> str:
-    """The name with umlauts as two letters, without spaces and legal forms: `Köln`, `Koeln`; `OpenAI`, `Open AI Inc`."""
+    """The name with umlauts as two letters, no spaces and legal forms: `Köln`, `Koeln`; `OpenAI`, `Open AI Inc`."""
     folded = strings.folded if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS))
     return "".join(without_legal_forms(folded.split()))
 
