@@ -444,6 +444,7 @@ def test_doubts_say_their_reason() -> None:
     assert doubt(form("Kowra"), form("Kovra"), is_same=False) == "short words that are spelt alike"
     assert not doubt(form("Kowra"), form("Kovra"), is_same=False, are_unknown_places=True)
     assert doubt(form("Mrs. Berg"), form("Berg"), is_same=True) == "title of another person"
+    assert doubt(form("Kowrabad"), form("Kowrabadgarh"), is_same=False, are_unknown_places=True)
     assert doubt(form("RFB"), form("RFB Jr."), is_same=False) == "another generation"
     assert doubt(form("cefadroxil"), form("cefradin"), is_same=False) == "no word in common"
     assert doubt(form("Republic of Alder"), form("New Republic of Alder"), is_same=False) == "another republic"

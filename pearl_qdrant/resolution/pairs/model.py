@@ -272,17 +272,16 @@ def _spelling(
         return ""
     is_disjoint = one.content_set.isdisjoint(two.content_set)
     pairs = list(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else [("".join(ours), "".join(theirs))]
-    if (
-        is_disjoint
-        and not are_unknown_places
-        and not all(_is_one_word(*pair, is_in_name=len(pairs) > 1) for pair in pairs)
-    ):
+    is_spelling = are_unknown_places or all(_is_one_word(*pair, is_in_name=len(pairs) > 1) for pair in pairs)
+    if is_disjoint and not is_spelling:
         return "no word in common"
     if len(ours) > 1 or len(theirs) > 1:
         return ""
     ((word, other),) = pairs
+    short, long = sorted((word, other), key=len)
     least = ONE_EDIT_LETTERS if are_unknown_places else _LEAST_LETTERS
-    if is_disjoint and min(len(word), len(other)) < least:
+    is_compound = long.startswith(short) and len(long) - len(short) > 2  # church, churchyard
+    if is_disjoint and (len(short) < least or is_compound):
         return "short words that are spelt alike"
     n_known = (word_rarity(word) < 1.0) + (word_rarity(other) < 1.0)
     is_near = OSA.distance(word, other, score_cutoff=2) <= 2
