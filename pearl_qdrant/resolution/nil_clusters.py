@@ -149,9 +149,9 @@ class NilClusters:
         is_possible = (against == POSSIBLE) | ((sameness > 0) & (against == UNLESS_SAME))
         logits = self._model.logits(features).astype(np.float32)
         logits[~is_possible & (against == UNLESS_SAME)] = -30
-        is_other = sameness != SAME
-        is_other |= np.array([self._comparison.differ_in_middle(a, b) for a, b in pairs.tolist()], bool)
-        has_more = is_other & (features[:, COLUMN["only_more"]] > 0)
+        has_more = features[:, COLUMN["only_more"]] > 0
+        for i in np.flatnonzero(has_more & (sameness == SAME)):
+            has_more[i] = self._comparison.differ_in_middle(*pairs[i].tolist())
         is_longer = is_possible & (has_more | (sameness == PART))
         return Measured(logits, against < CONTRADICTED, sameness, is_longer)
 
