@@ -210,8 +210,8 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
     sign = f"'{delimiter}'" if delimiter and delimiter != "\t" else "tab"
     what = f"no {sign}" if delimiter else "no tab, comma, semicolon or bar"
     message = (
-        f"{what} separates the same number of cells in its first lines (the first is: {first}). A plain list of names "
-        "needs --id-column 1 --name-column 1; a table needs its --delimiter."
+        f"{what} separates the same number of cells in its first lines (the first is: {first}). Name the delimiter, or "
+        "for a plain list of names one column for both ids and names."
     )
     return FormatError(path, 1, message, option="delimiter")
 
