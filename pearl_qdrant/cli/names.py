@@ -147,18 +147,19 @@ def resolve(
     """
     if names is None and previous is None and graph is None:
         raise click.UsageError("Give a file of names, a --graph, or earlier nodes with --previous.")
-    if graph is not None and (names is not None or undo or review is not None):
+    if graph is not None and (names is not None or review is not None):
         raise click.UsageError("--graph has its own names and writes its review beside it; give neither with it.")
     if undo and (previous is None or names is not None):
-        raise click.UsageError("--undo changes the nodes of --previous; give no names with it.")
+        raise click.UsageError("--undo changes the nodes of --previous NODES; give these, and no names.")
     from pearl_qdrant.resolution import Resolution, read_names, resolve
 
-    if undo and previous is not None:
-        found = Resolution.read(previous).undo(undo)
-        _write(found, out, review, as_json=as_json)
+    earlier = None if previous is None else Resolution.read(previous).undo(undo)
+    if undo and earlier is not None and graph is None:
+        _write(earlier, out, review, as_json=as_json)
+        echo("A later run with these nodes as --previous keeps the names apart, with --graph, too.", err=True)
         return
     collection, decisions = given.pop("collections") or None, given.pop("decisions") or ()
-    given |= {"collection": collection, "previous": previous, "decisions": decisions}
+    given |= {"collection": collection, "previous": earlier, "decisions": decisions}
     resolve_names: Callable[[Iterable[str | NameRecord]], Resolution] = partial(resolve, **given)
     if graph is not None:
         from pearl_qdrant.resolution.graphs import resolve_graph

@@ -1,10 +1,11 @@
 """Clusters of names from the probabilities of pairs: average linkage, without chains.
 
     linkage         mean probability over all pairs of a name of one cluster and a name of the other, and that of each
-                    name and its nearest one: half of each
+                    name and its nearest one: half of each; that of the nearest pair, if it is certain
     merge           the two clusters of the highest linkage, while it is at least the threshold, and no pair between
                     them is forbidden
-    representative  the name of a cluster that the others agree with most; a name that does not agree with it leaves
+    representative  the name of a cluster that the others agree with most; a name that does not agree with it, nor is
+                    certainly the same as one that does, leaves
 
 So a wrong pair joins nothing by itself, as it does where clusters are connected components: all pairs count. Pairs that
 the search did not find are scored when two clusters that need them are about to merge.
@@ -21,6 +22,9 @@ import numpy.typing as npt
 
 FORBIDDEN = -1.0
 """The probability of a pair that nothing may merge."""
+
+CERTAIN = 0.99
+"""Least probability of a pair that needs no other pair to agree."""
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -283,6 +287,8 @@ def _linkage(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> fl
     probabilities = np.array([table.probability(i, j) for i, j in cross]).reshape(len(ours), len(theirs))
     if probabilities.min() == FORBIDDEN:
         return FORBIDDEN
+    if probabilities.max() >= CERTAIN:
+        return float(probabilities.max())
     nearest = (probabilities.max(axis=0).mean() + probabilities.max(axis=1).mean()) / 2
     return float(probabilities.mean() + nearest) / 2
 
@@ -305,6 +311,10 @@ def _with_representative(
         founder = max(members, key=centrality)
     table.add_missing([(founder, one) for one in members if one != founder])
     agreement = {one: 1.0 if one == founder else table.probability(founder, one) for one in members}
+    for one in sorted(members, key=lambda member: -agreement[member]):
+        for other in members:
+            if agreement[other] < agreement[one] and table.probability(one, other) >= CERTAIN:
+                agreement[other] = min(agreement[one], table.probability(one, other))
     return Cluster(sorted(members), founder, agreement)
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.resolution.clusters import (
+    CERTAIN,
     FORBIDDEN,
     Cluster,
     CodeArray,
@@ -29,7 +30,7 @@ from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME, contradictions
 from pearl_qdrant.resolution.pairs.model import DOUBTS, EQUAL, INITIALS, PART_OF, PairModel, probability_of, reason_of
-from pearl_qdrant.resolution.pairs.same_words import PART, person_words
+from pearl_qdrant.resolution.pairs.same_words import PART, SAME, person_words
 
 KEPT = 0.1
 """Least probability of a pair that is kept; others are scored again if two clusters need them."""
@@ -37,9 +38,6 @@ KEPT = 0.1
 TOGETHER = 0.95
 """Probability of an acronym and its long form in one source: 95 % of those that a context defines are right
 (`linking.mention_detection.abbreviations`)."""
-
-SAME_WORDS = 0.99
-"""Least probability of names with the same words: 1,338 of 1,341 such pairs of the made lists are right."""
 
 _EVEN = 0.5
 
@@ -151,7 +149,10 @@ class NilClusters:
         is_possible = (against == POSSIBLE) | ((sameness > 0) & (against == UNLESS_SAME))
         logits = self._model.logits(features).astype(np.float32)
         logits[~is_possible & (against == UNLESS_SAME)] = -30
-        is_longer = (features[:, COLUMN["only_more"]] > 0) | (sameness == PART)
+        has_more = features[:, COLUMN["only_more"]] > 0
+        for i in np.flatnonzero(has_more & (sameness == SAME)):
+            has_more[i] = self._comparison.differ_in_middle(*pairs[i].tolist())
+        is_longer = is_possible & (has_more | (sameness == PART))
         return Measured(logits, against < CONTRADICTED, sameness, is_longer)
 
     def _score(self, pairs: Sequence[Pair]) -> tuple[list[float], list[int]]:
@@ -164,7 +165,9 @@ class NilClusters:
         found, doubts = [FORBIDDEN] * len(pairs), [0] * len(pairs)
         probabilities = probability_of(measured.logits + self._shift)
         is_same = measured.sameness > 0
-        probabilities[is_same] = np.maximum(probabilities[is_same], SAME_WORDS)
+        probabilities[is_same] = np.maximum(
+            probabilities[is_same], CERTAIN
+        )  # 1,338 of 1,341 of the made lists are right
         probabilities[~measured.is_possible] = FORBIDDEN
         rows = zip(pairs, probabilities.tolist(), measured.sameness.tolist(), strict=True)
         for i, ((a, b), probability, sameness) in enumerate(rows):
@@ -180,10 +183,11 @@ class NilClusters:
 
     def _short_first(self, pairs: IntArray) -> IntArray:
         """Pairs of a name and a longer one, packed with the shorter one first."""
-        n_words = [
-            [len(person_words(self._comparison.form(one).strings)[0]) for one in pair] for pair in pairs.tolist()
+        lengths = [
+            [len("".join(person_words(self._comparison.form(one).strings)[0])) for one in pair]
+            for pair in pairs.tolist()
         ]
-        is_turned = np.array([a > b for a, b in n_words], bool)
+        is_turned = np.array([a > b for a, b in lengths], bool)
         short, long = np.where(is_turned, pairs[:, 1], pairs[:, 0]), np.where(is_turned, pairs[:, 0], pairs[:, 1])
         packed: IntArray = short << 32 | long
         return packed

@@ -33,9 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.resolution.clusters import FORBIDDEN, PairTable, cluster_names, pack_pairs, unpack_pairs
+from pearl_qdrant.resolution.clusters import CERTAIN, FORBIDDEN, PairTable, cluster_names, pack_pairs, unpack_pairs
 from pearl_qdrant.resolution.names import Forms, gather, key_of
-from pearl_qdrant.resolution.nil_clusters import SAME_WORDS
 from pearl_qdrant.resolution.pairs.comparison import Comparison
 from pearl_qdrant.resolution.pairs.features import CONTRADICTED, FEATURES, POSSIBLE, contradictions
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, probability_of
@@ -182,7 +181,7 @@ def probabilities_of(one: TrainingPairs, model: PairModel) -> npt.NDArray[np.flo
     """Probabilities of the pairs of a set, `FORBIDDEN` where nothing may merge them."""
     logits = model.logits(one.features)
     found = probability_of(logits + model.shift(logits[one.is_open], len(logits)))
-    found[one.is_same] = np.maximum(found[one.is_same], SAME_WORDS)
+    found[one.is_same] = np.maximum(found[one.is_same], CERTAIN)
     found[~one.is_open] = FORBIDDEN
     return found
 

@@ -103,6 +103,18 @@ def test_an_acronym_joins_its_long_form_of_the_same_source_alone(found: Resoluti
     assert found.node("WHO", "ORG") == found.node("World Health Organization", "ORG")
 
 
+def test_initials_join_the_only_person_that_they_fit() -> None:
+    """`A. Berg` is Ada Berg, unless there is an Anna Berg, too; an acronym may have a whole word, or a Roman number."""
+    one = resolve([NameRecord(name, "person") for name in ("A. Berg", "Ada Berg", "Eva Berg")], encoder=LetterEncoder())
+    assert len(nodes(one, "A. Berg", "Ada Berg")) == 1
+    two = resolve(
+        [NameRecord(name, "person") for name in ("A. Berg", "Ada Berg", "Anna Berg")], encoder=LetterEncoder()
+    )
+    assert len(nodes(two, "A. Berg", "Ada Berg", "Anna Berg")) == 3
+    wars = resolve(["WWII", "World War 2"], encoder=LetterEncoder())
+    assert len(list(wars.nodes)) == 1
+
+
 def test_a_context_defines_an_abbreviation() -> None:
     """An abbreviation that a context defines joins its long form, without a source."""
     context = "It binds tumor necrosis factor (TNF)."
@@ -244,6 +256,11 @@ def test_a_forbidden_pair_keeps_clusters_apart() -> None:
     assert run([(0, 1, 0.99), (1, 2, 0.99), (0, 2, FORBIDDEN)]) == [[0, 1]]
 
 
+def test_a_certain_pair_needs_no_other() -> None:
+    """Names that are certainly one merge, and stay, whatever their other pairs say, if nothing forbids it."""
+    assert run([(0, 1, 0.9), (1, 2, 0.995), (0, 2, 0.2)]) == [[0, 1, 2]]
+
+
 def test_missing_pairs_are_scored() -> None:
     """A pair that the search did not find is scored when it is needed."""
     asked: list[tuple[int, int]] = []
@@ -364,6 +381,9 @@ def form(name: str) -> Form:
         ("LLM", "LLMs"),
         ("Normandy", "Normandie"),
         ("MongoDB", "Mongo"),
+        ("Aldermann AG", "Aldermann Group"),
+        ("A.B. Alder Pharma", "AB Alder Pharma Ltd"),
+        ("AlderSoft", "Alder Soft Inc"),
         ("U.K.", "United Kingdom"),
         ("王小明", "王小明教授"),
     ],
@@ -374,8 +394,15 @@ def test_names_of_things_have_the_same_words(one: str, other: str) -> None:
     assert sameness(form(other), form(one), is_person=False) == SAME
 
 
+@pytest.mark.parametrize("one, other", [("TNF beta", "tumor necrosis factor beta"), ("naproxen", "Naproxen 500 mg")])
+def test_initials_and_doses_are_parts(one: str, other: str) -> None:
+    """What is shorter by initials or a dose joins a name, if it fits no other."""
+    assert sameness(form(one), form(other), is_person=False) == PART
+
+
 @pytest.mark.parametrize(
-    "one, other", [("FTPS", "FTP"), ("type 2", "type 2y"), ("Java", "JavaScript"), ("Canva", "Canvas")]
+    "one, other",
+    [("RFB Jr.", "RFB"), ("FTPS", "FTP"), ("type 2", "type 2y"), ("Java", "JavaScript"), ("Canva", "Canvas")],
 )
 def test_letters_make_other_words(one: str, other: str) -> None:
     """A capital S, a letter more, a longer word, and a word of the language that ends in s are something else."""
@@ -388,13 +415,19 @@ def test_letters_make_other_words(one: str, other: str) -> None:
         ("Ada Bergström", "President Ada Bergström", SAME),
         ("Ada Bergström", "Ada K. Bergström", SAME),
         ("Bergström, Ada", "Ada Karin Bergström", SAME),
+        ("Secretary of State Ada Bergström", "Ada Bergström", SAME),
+        ("Jeff Bergström", "Jeffrey Bergström", SAME),
         ("Bergström", "Dr. Ada Bergström", PART),
         ("St. Ada Bergström", "Saint Ada Bergström", SAME),
         ("Ada K. Bergström", "Ada L. Bergström", 0),
         ("Bergström", "President Bergström", 0),
         ("Thomas King", "Thomas Bergström", 0),
         ("Bergströms", "Bergström", 0),
-        ("A. Bergström", "Ada Bergström", 0),
+        ("A. Bergström", "Ada Bergström", PART),
+        ("Madame Bergström", "M. Bergström", 0),
+        ("AK Bergström", "Ada Karin Bergström", PART),
+        ("Trade Minister Ada Bergström", "President Ada Bergström", SAME),
+        ("Ada Bergström's", "Ada Bergström", SAME),
         ("gentleman", "red-faced gentleman", 0),
         ("Mr. and Mrs. Bergström", "Mr. Bergström", 0),
     ],
@@ -411,6 +444,10 @@ def test_doubts_say_their_reason() -> None:
     assert doubt(form("Kowra"), form("Kovra"), is_same=False) == "short words that are spelt alike"
     assert not doubt(form("Kowra"), form("Kovra"), is_same=False, are_unknown_places=True)
     assert doubt(form("Mrs. Berg"), form("Berg"), is_same=True) == "title of another person"
+    assert doubt(form("Kowrabad"), form("Kowrabadgarh"), is_same=False, are_unknown_places=True)
+    assert doubt(form("RFB"), form("RFB Jr."), is_same=False) == "another generation"
+    assert doubt(form("cefadroxil"), form("cefradin"), is_same=False) == "no word in common"
+    assert doubt(form("Republic of Alder"), form("New Republic of Alder"), is_same=False) == "another republic"
 
 
 def test_types_agree_by_how_much_they_say() -> None:

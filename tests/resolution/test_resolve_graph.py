@@ -316,4 +316,8 @@ def test_the_command_merges_a_graph(run: Run, tmp_path: Path) -> None:
     assert done.status == 0, done.err
     assert "nodes: 4 before, 3 after" in done.err.splitlines()
     assert (tmp_path / "e.resolved.tsv").exists()
+    nodes = str(tmp_path / "e.resolved.nodes.tsv")
+    again = run("resolve", "--graph", str(tmp_path / "e.tsv"), "--previous", nodes, "--undo", "oslo")
+    assert again.status == 1
+    assert "alone in its node" in again.err
     assert run("resolve", str(tmp_path / "e.tsv"), "--graph", str(tmp_path / "e.tsv")).status == 2

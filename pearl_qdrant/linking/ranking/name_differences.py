@@ -544,13 +544,13 @@ def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
     for a, b in zip(short, long, strict=True):
         if a == b:
             continue
-        if a[0] != b[0] or a.isdigit() or not (b.startswith(a) or (1 < len(a) < len(b) and _is_within(a, b))):
+        if a[0] != b[0] or a.isdigit() or not (b.startswith(a) or (1 < len(a) < len(b) and is_within(a, b))):
             return False
         is_cut = True
     return is_cut
 
 
-def _is_within(short: str, long: str) -> bool:
+def is_within(short: str, long: str) -> bool:
     """Whether the letters of one word are in another, in their order."""
     letters = iter(long)
     return all(letter in letters for letter in short)

@@ -36,7 +36,7 @@ from pearl_qdrant.resolution.pairs.features import (
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
 from pearl_qdrant.resolution.pairs.neighbours import nearest_names, ngram_pairs, weighted_rows
-from pearl_qdrant.resolution.pairs.same_words import Slots, sameness
+from pearl_qdrant.resolution.pairs.same_words import Slots, person_words, sameness
 
 N_NEIGHBOURS = 16
 """Neighbours by vector that are kept of each name."""
@@ -147,7 +147,11 @@ class Comparison:
         for of_one in small:
             for one in [form for form in of_one if is_acronym_like(self._names[form])]:
                 letters = self.form(one).strings.joined
-                yield from ((one, other) for other in of_one if letters in self.form(other).strings.initials)
+                yield from (
+                    (one, other)
+                    for other in of_one
+                    if letters in {*self.form(other).strings.initials, _mixed_initials(self._names[other])}
+                )
 
     def _fitting_acronyms(self) -> Iterator[tuple[int, int]]:
         """Acronyms with the names of these initials, where chance would give the list hardly one of them.
@@ -169,7 +173,7 @@ class Comparison:
                 pair = "&".join(side[:1].casefold() for side in sides) if len(sides) == 2 else initials
                 letters.update(pair)
                 n_words[len(pair)] += 1
-                for one in {pair, initials, *strings.initials} & short.keys():
+                for one in {pair, initials, _mixed_initials(name), *strings.initials} & short.keys():
                     long.setdefault(one, []).append(form)
         for acronym, forms in long.items():
             share = math.prod(letters[letter] / letters.total() for letter in acronym)
@@ -198,6 +202,11 @@ class Comparison:
     def sameness(self, a: int, b: int) -> int:
         """Whether two forms have the same words (`same_words.sameness`)."""
         return sameness(self.form(a), self.form(b), is_person=self.is_person(a, b))
+
+    def differ_in_middle(self, a: int, b: int) -> bool:
+        """Whether both are names of persons, and one has more words than the other, titles left out."""
+        ours, theirs = (person_words(self.form(form).strings)[0] for form in (a, b))
+        return len(ours) != len(theirs) and self.is_person(a, b)
 
     def doubt(self, a: int, b: int, *, is_same: bool) -> str:
         """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""
@@ -284,6 +293,15 @@ class Comparison:
 
 def _letters(acronym: str) -> str:
     return "".join(c for c in acronym.casefold() if c.isalnum() or c == "&")
+
+
+_ROMAN = dict(zip("123456789", "i ii iii iv v vi vii viii ix".split(), strict=True))
+
+
+def _mixed_initials(name: str) -> str:
+    """Initials, but short words in capitals whole, and numbers in Roman: `wwii` of `World War 2`."""
+    words = [] if name.isupper() else re.findall(r"\w+", name)
+    return "".join(_ROMAN.get(w) or (w if len(w) < 4 and w.isupper() else w[0]) for w in words).casefold()
 
 
 _SAME_COSINE = 1e-3  # half floats

@@ -28,13 +28,15 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import OSA
 
+from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.spelling_variants import IGNORED
 from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.ranking.edit_features import ONE_EDIT_LETTERS
-from pearl_qdrant.linking.ranking.name_differences import TITLES
+from pearl_qdrant.linking.ranking.name_differences import TITLES, is_within
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
 from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, FROM_STRINGS, Form
+from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
 
 MODEL_FILE = "resolution.json"
 
@@ -181,18 +183,18 @@ DOUBTS = (
     "one has an abbreviation",
     "one has a number",
     "short words that are spelt alike",
-    "two words that are spelt alike",
+    "words that are spelt alike",
     "equal names of different types",
     "part of several names",
     "acronym of several names",
     "each has another acronym",
+    "another generation",
+    "no word in common",
+    "another republic",
 )
 """All reasons to ask, by their number; the first is none."""
 
 _DIGIT = re.compile(r"\d")
-
-_WOMEN = frozenset("mrs ms miss lady dame madam madame".split())
-"""Titles of a person who is not the one with the family name alone: `Mrs. Berg`, `Berg`."""
 
 _OWNER = re.compile(r"(?:['\u2019]s|s['\u2019])\s+\S", re.IGNORECASE)
 
@@ -216,6 +218,8 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
         return "title of another person"
     ours = [word for word in one.content if word not in two.content_set]
     theirs = [word for word in two.content if word not in one.content_set]
+    if (one.words & GENERATIONS) != (two.words & GENERATIONS):
+        return "another generation"
     if is_same:
         return ""
     if not ours and not theirs:
@@ -223,6 +227,8 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
     if _OWNER.search(one.text) or _OWNER.search(two.text):
         return "what belongs to it"
     if not ours or not theirs:
+        if "republic" in one.content_set & two.content_set:
+            return "another republic"
         if _are_letters(ours or theirs, one, two):
             return "one has an abbreviation"
         if bool(_DIGIT.search(one.core)) != bool(_DIGIT.search(two.core)):
@@ -253,8 +259,8 @@ def has_title(strings: StringFeatures, titles: frozenset[str]) -> bool:
 def _is_titled_woman(one: StringFeatures, two: StringFeatures) -> bool:
     """Whether one has the title of a woman before a family name, and the other is that name without such a title."""
     for titled, other in ((one, two), (two, one)):
-        if has_title(titled, _WOMEN) and not has_title(other, _WOMEN):
-            return len([word for word in titled.words if word not in TITLES | _WOMEN | IGNORED]) < 2
+        if has_title(titled, WOMEN) and not has_title(other, WOMEN):
+            return len([word for word in titled.words if word not in TITLES | WOMEN | IGNORED]) < 2
     return False
 
 
@@ -262,19 +268,35 @@ def _spelling(
     one: StringFeatures, two: StringFeatures, ours: Sequence[str], theirs: Sequence[str], are_unknown_places: bool
 ) -> str:
     """Why a word that is spelt like another one may be another word, or ""."""
+    if one.folded.isascii() != two.folded.isascii():  # in another script nothing is spelt alike
+        return ""
+    is_disjoint = one.content_set.isdisjoint(two.content_set)
+    pairs = list(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else [("".join(ours), "".join(theirs))]
+    is_spelling = are_unknown_places or all(_is_one_word(*pair, is_in_name=len(pairs) > 1) for pair in pairs)
+    if is_disjoint and not is_spelling:
+        return "no word in common"
     if len(ours) > 1 or len(theirs) > 1:
         return ""
-    word, other = ours[0], theirs[0]
-    if word == other or one.folded.isascii() != two.folded.isascii():  # in another script nothing is spelt alike
-        return ""
-    is_alone = len(one.content) == len(two.content) == 1
+    ((word, other),) = pairs
+    short, long = sorted((word, other), key=len)
     least = ONE_EDIT_LETTERS if are_unknown_places else _LEAST_LETTERS
-    if is_alone and min(len(word), len(other)) < least:
+    is_compound = long.startswith(short) and len(long) - len(short) > 2  # church, churchyard
+    if is_disjoint and (len(short) < least or is_compound):
         return "short words that are spelt alike"
-    near = OSA.distance(word, other, score_cutoff=2) <= 2
-    if near and word_rarity(word) < 1.0 and word_rarity(other) < 1.0:
-        return "two words that are spelt alike"
+    n_known = (word_rarity(word) < 1.0) + (word_rarity(other) < 1.0)
+    is_near = OSA.distance(word, other, score_cutoff=2) <= 2
+    if (n_known == 2 and is_near) or (
+        n_known == 0 and len(one.content) == 2 and not _is_one_word(word, other, is_in_name=True)
+    ):
+        return "words that are spelt alike"
     return ""
+
+
+def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
+    """Whether two words may be one in two spellings: a letter differs, vowels do, or one is cut short."""
+    short, long = sorted((word, other), key=len)
+    is_cut = is_in_name and (long.startswith(short) or (len(long) - len(short) > 2 and is_within(short, long)))
+    return OSA.distance(word, other, score_cutoff=1) <= 1 or skeleton(word) == skeleton(other) or is_cut
 
 
 def reason_of(features: Sequence[float]) -> str:

@@ -27,11 +27,11 @@ import numpy as np
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
+from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word, variant_words
 from pearl_qdrant.lexical.word_rarity import is_word, word_rarity
 from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
-from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters, without_legal_forms
+from pearl_qdrant.resolution.pairs.features import LEGAL_FORMS, Form, is_plural_of_letters, without_legal_forms
 
 LONGEST_FILLER = 4
 """Words that a place has at most."""
@@ -99,11 +99,33 @@ _TITLES = _PLAIN_TITLES | frozenset(
     "duke duchess count baron lord captain general colonel major lieutenant sergeant reverend "
     "rev father rabbi sen gov capt gen col".split()
 )
+GENERATIONS = frozenset(("jr", "junior"))
+
+_ROLES = frozenset(
+    "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative coach "
+    "justice congressman congresswoman author singer actor actress physicist scientist economist journalist".split()
+)
+"""What stands before whole names of persons, beside titles: `First Lady Ada Berg`, `Acme CEO Ada Berg`."""
+
+WOMEN = frozenset("mrs ms miss lady dame madam madame".split())
+"""Titles of a person who is not the one with the family name alone: `Mrs. Berg`, `Berg`."""
+
 _LONG = {"st": "saint", "gen": "general", "capt": "captain", "col": "colonel", "gov": "governor", "sen": "senator",
          "mister": "mr", "doctor": "dr", "professor": "prof", "rev": "reverend"}  # fmt: skip
 """Titles before names of persons; the plain ones stand before a family name alone, too."""
 
-_CUT_NAMES = {"wm": "william", "chas": "charles", "thos": "thomas", "geo": "george", "jas": "james", "robt": "robert"}
+_SHORT_NAMES = (
+    "william wm/charles chas/thomas thos/george geo/james jas/robert robt/theodore ted teddy theo/jeffrey jeff/"
+    "catherine kate kathy katie cathy/geoffrey geoff jeff/gerhard gerd/abraham abe/raymond ray/vincent vince/"
+    "eugene gene/alfred al fred alf/alan al/harold hal/joshua josh/nathaniel nate/gabriel gabe/zachary zach/"
+    "victoria vicky/theresa terry/dorothy dot/josephine jo josie/jessica jess/friedrich fritz/johannes hans"
+).split("/")
+_LONG_NAMES = {
+    name: frozenset(
+        (NICKNAMES.get(name, name), name, *(row.split()[0] for row in _SHORT_NAMES if name in row.split()[1:]))
+    )
+    for name in FIRST_NAMES.union(*(row.split() for row in _SHORT_NAMES))
+}
 
 _TITLE_SIGNS = re.compile(
     "(主席|总统|總統|先生|女士|教授|博士|总理|總理|首相|部长|部長|大統領|氏|さん|대통령|교수|박사)$"
@@ -138,36 +160,77 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     one, two = a.strings, b.strings
     if not one.content or not two.content:
         return 0
+    if len(one.content) == len(two.content) == 1 and _is_titled(one.folded, two.folded):
+        return SAME
     if is_person:
         return _as_persons(one, two)
     if is_plural_of_letters(one.text, two.text):
         return SAME
-    if words_without_forms(one) == words_without_forms(two):
-        ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in x.words} for x in (one, two))
+    if _are_doses(one.text, two.text):
+        return PART
+    if _is_partly_abbreviated(one, two):
+        return PART
+    if words_without_forms(one) == words_without_forms(two) or _is_group(one, two):
+        ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in _words(x.folded)} for x in (one, two))
         differing = ours ^ theirs
-        is_letter = any(len(word) == 1 and word != "a" for word in differing)
+        is_letter = any((len(word) == 1 and word != "a") or word in GENERATIONS for word in differing)
         return 0 if is_letter or _is_protocol(one, two) or _is_no_plural(one, two) else SAME
     if _UNIONS.get(one.folded, one.folded) == _UNIONS.get(two.folded, two.folded):
         return SAME
     if _with_umlauts(one) == _with_umlauts(two):
         return SAME
     if len(one.content) == len(two.content) == 1:
-        is_one = (
-            _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) or _is_titled(one.folded, two.folded)
-        )
-        return SAME if is_one else 0
+        return SAME if _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) else 0
     return 0
 
 
 def words_without_forms(strings: StringFeatures) -> list[str]:
     """Its words without legal forms, sorted; ordinal numbers as plain ones: `Second World War`, `World War 2`."""
-    words = [word for word in without_legal_forms(strings.content) if word not in _SMALL] or strings.content
+    content = variant_words(_words(strings.folded))
+    words = [word for word in without_legal_forms(content) if word not in _SMALL] or content
     return sorted(_ORDINALS.get(word, word) for word in words)
 
 
+def _words(folded: str) -> list[str]:
+    """The words of a folded name, single letters side by side as one: `J.P. Morgan`, `JP Morgan`."""
+    return _LETTERS.sub("", folded).split()
+
+
+_LETTERS = re.compile(r"(?<=\b[a-z]) (?=[a-z]\b)")
+
+
+def _is_partly_abbreviated(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether one has the initials in place of some words of the other: `TNF alpha`, `tumor necrosis factor alpha`."""
+    short, long = sorted((_words(one.folded), _words(two.folded)), key=len)
+    short, long = ([word for word in words if word not in _SMALL] for words in (short, long))
+    n = len(long) - len(short) + 1
+    if n < 2 or len(short) < 2:
+        return False
+    i = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), 0)
+    return short[i + 1 :] == long[i + n :] and short[i] == "".join(word[0] for word in long[i : i + n])
+
+
+def _is_group(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether a company is called a group by one name, and has its legal form in one: `Acme AG`, `Acme Group`."""
+    if LEGAL_FORMS.isdisjoint(one.words | two.words):
+        return False
+    ours, theirs = ([word for word in words_without_forms(x) if word != "group"] for x in (one, two))
+    return bool(ours) and ours == theirs
+
+
+def _are_doses(a: str, b: str) -> bool:
+    """Whether two names are one but for a dose that one of them has: `Aspirin`, `aspirin 500 mg`."""
+    short, long = sorted((a.casefold(), b.casefold()), key=len)
+    return _DOSE.sub("", long) == short and short != long
+
+
+_DOSE = re.compile(r"\s\d+(?:[.,]\d+)?\s?(?:mg|mcg|µg|ug|ml|iu)(?:\s(?:tablet|capsule)s?)?$")
+
+
 def _with_umlauts(strings: StringFeatures) -> str:
-    """The name with umlauts as two letters, without spaces: `Köln`, `Koeln`."""
-    return strings.joined if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS)).replace(" ", "")
+    """The name with umlauts as two letters, no spaces and legal forms: `Köln`, `Koeln`; `OpenAI`, `Open AI Inc`."""
+    folded = strings.folded if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS))
+    return "".join(without_legal_forms(folded.split()))
 
 
 def _is_protocol(one: StringFeatures, two: StringFeatures) -> bool:
@@ -205,17 +268,22 @@ def _is_titled(a: str, b: str) -> bool:
 
 def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
     (ours, titles), (theirs, others) = person_words(one), person_words(two)
-    if not ours or not theirs or (titles != others and titles and others) or _are_two(one) != _are_two(two):
+    if not ours or not theirs or _are_two(one) != _are_two(two):
         return 0
-    if [_whole(word) for word in ours] == [_whole(word) for word in theirs]:
+    if min(len(ours), len(theirs)) < 2 and titles != others and titles and others:
+        return 0
+    if _are_equal(ours, theirs):
         return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
-    if _fit_in_the_middle(ours, theirs):
+    if len(ours) > 2 and sorted(ours) == sorted(theirs):  # the family name first
         return SAME
-    return PART if _is_part(ours, theirs) else 0
+    return _fit(ours, theirs) or PART * _is_part(ours, theirs)
 
 
-def _whole(first_name: str) -> str:
-    return NICKNAMES.get(first_name) or _CUT_NAMES.get(first_name, first_name)
+def _are_equal(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether two names have the same words, or short forms of them."""
+    return len(ours) == len(theirs) and not any(
+        _LONG_NAMES.get(a, {a}).isdisjoint(_LONG_NAMES.get(b, {b})) for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def _are_two(strings: StringFeatures) -> bool:
@@ -228,20 +296,36 @@ def person_words(strings: StringFeatures) -> tuple[list[str], set[str]]:
     if strings.text.count(",") == 1:
         n = len(strings.text.partition(",")[0].split())
         words = words[n:] + words[:n]
-    titles = set()
-    while len(words) > 1 and (words[0] in _TITLES or words[0] in ("the", "and")):
-        titles.add(_LONG.get(words[0], words[0]))
-        words = words[1:]
-    return [word for word in words if word not in _SMALL], titles - {"the", "and"}
+    n = max((i for i, word in enumerate(words[:-2], 1) if word in _TITLES or word in _ROLES), default=0)
+    n += 2 * (0 < n < len(words) - 3 and words[n] == "of")  # Secretary of State Ada Berg
+    while n + 1 < len(words) and (words[n] in _TITLES or words[n] in ("the", "and")):
+        n += 1
+    titles = {_LONG.get(word, word) for word in words[:n] if word in _TITLES}
+    if len(words) - n > 1 and strings.text.endswith(("'s", "'S")):
+        words[-1] = words[-1][:-1]
+    words = [word for word in words[n:] if word not in _SMALL]
+    return [part for i, word in enumerate(words, 1) for part in _letters(word, strings.text, i == len(words))], titles
 
 
-def _fit_in_the_middle(ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Whether two names differ in middle names alone, which do not contradict: `Ada K. Berg`, `Ada Berg`."""
+def _letters(word: str, text: str, is_last: bool) -> Iterable[str]:
+    """The letters of joined initials before a family name, else the word: `JK Berg`, `George HW Berg`."""
+    is_initials = not is_last and 1 < len(word) < 4 and not text.isupper() and word.upper() in text.split()
+    return word if is_initials else [word]
+
+
+def _fit(ours: Sequence[str], theirs: Sequence[str]) -> int:
+    """`SAME` if two names differ in middle names alone, which do not contradict: `Ada K. Berg`, `Ada Berg`; `PART` if
+    one has an initial for the first name, too.
+    """
     short, long = sorted((ours, theirs), key=len)
-    if len(short) < 2 or short[0] != long[0] or short[-1] != long[-1] or len(short[0]) < 2:
-        return False
-    middle = zip(short[1:-1], long[1:-1], strict=False)
-    return all(word.startswith(one) or one.startswith(word) for one, word in middle)
+    if len(short) < 2 or short[-1] != long[-1]:
+        return 0
+    if not all(a.startswith(b) or b.startswith(a) for a, b in zip(short[1:-1], long[1:-1], strict=False)):
+        return 0
+    initial, first = sorted((ours[0], theirs[0]), key=len)
+    if initial == first:
+        return SAME if len(first) > 1 else 0
+    return PART if initial == first[0] and first not in WOMEN else 0
 
 
 def _is_part(ours: Sequence[str], theirs: Sequence[str]) -> bool:
