@@ -140,7 +140,7 @@ def find_candidates(
         for names, more in zip(found, matches, strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
-    frequencies = _word_frequencies(targets, folded)
+    frequencies = word_frequencies(targets, folded)
     scored = []
     for i, (mention, names) in enumerate(zip(mentions, found, strict=True)):
         if exclude is not None:
@@ -196,8 +196,8 @@ def find_by_name(
     return scored
 
 
-def _word_frequencies(targets: Sequence[SearchTarget], folded: Iterable[str]) -> dict[str, float]:
-    """How frequent the words of the mentions are in the collections, in [0, 1]."""
+def word_frequencies(targets: Sequence[SearchTarget], folded: Iterable[str]) -> dict[str, float]:
+    """How frequent the words of folded mentions are in the collections, in [0, 1]; 0 for what no name has."""
     words = list({word for text in folded for word in text.split()})
     tables = [target.idf.word_frequencies(words) for target in targets]
     return {word: max(table[word] for table in tables) for word in words}

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
@@ -35,7 +35,7 @@ from enum import Enum
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name, word_rarity
+from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name, other_spellings, word_rarity
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
@@ -179,6 +179,9 @@ _ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")
 _BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
 """Words beside a name that do not make it another one: titles, roles and legal forms."""
 
+_NO_MATTER = _BESIDE | CONNECTORS
+"""Words that a mention may have and its name lack."""
+
 _BETWEEN = frozenset("and or as by from to at on".split())
 """Words between two things, where the base has no name with such a word: neurons and glia, cells from the lens."""
 
@@ -190,6 +193,23 @@ _INITIALS = 5
 
 _SHORT_CAPITALS = 4
 """A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
+
+
+def is_frequent(lowered: str) -> bool:
+    """Whether a folded string is a frequent word of the language, which is a name only as it stands."""
+    return word_rarity(variant_word(lowered)) < 1.0 and (is_common(lowered) or lowered in STOP_WORDS)
+
+
+def can_be_name(folded: str, known: Container[str]) -> bool:
+    """Whether a string can be a name, or a form of one: names have each of its common words, in some spelling.
+
+    Args:
+        known: The words of the names of a base.
+    """
+    return all(
+        word in _NO_MATTER or not is_common(word) or any(form in known for form in other_spellings(word))
+        for word in folded.split()
+    )
 
 
 def may_mention(
@@ -213,8 +233,9 @@ def may_mention(
     if lowered in DATES and fold_name(candidate.canonical_name) != lowered:
         return False
     common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
-    is_frequent = common and (writing is not Writing.WORD or word_rarity(variant_word(lowered)) < 1.0)
-    if (common and common_words == "skip") or (is_frequent and not is_exact):
+    if (common and common_words == "skip") or (
+        common and not is_exact and (writing is not Writing.WORD or is_frequent(lowered))
+    ):
         return False
     if not is_exact and (
         is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)

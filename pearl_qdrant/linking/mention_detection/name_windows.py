@@ -196,6 +196,7 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
                         forms = (forms[0].upper(),)
                     elif not case.has_case:
                         forms = (forms[0].lower(),)
+                    forms += tuple(form[:-1] for form in forms if form.endswith("s"))
                     if not is_composed:
                         forms += tuple(normalize("NFC", form) for form in forms)
                     yield _Window(number, start, end, i, j, forms)
