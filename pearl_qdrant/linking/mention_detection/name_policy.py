@@ -35,7 +35,7 @@ from enum import Enum
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name, other_spellings, word_rarity
+from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name, is_word, other_spellings, word_rarity
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
@@ -191,13 +191,22 @@ _QUALIFYING = CONNECTORS | {"type", "due", "without", "not"}
 _INITIALS = 5
 """A word of so many letters is the initials of several words, at most, and those of others too."""
 
+_MANY = 4
+"""Known words from which a phrase is no form of a name: none of 40 abstracts and 5,000 words of Wikipedia was."""
+
 _SHORT_CAPITALS = 4
 """A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
 
 
-def is_frequent(lowered: str) -> bool:
-    """Whether a folded string is a frequent word of the language, which is a name only as it stands."""
-    return word_rarity(variant_word(lowered)) < 1.0 and (is_common(lowered) or lowered in STOP_WORDS)
+def is_as_it_stands(written: str, folded: str) -> bool:
+    """Whether a string can be a name only as it stands, but for spelling variants: a known word, which is no slip of
+    another one, or many of them that are not all capitalised.
+    """
+    words = [word for word in folded.split() if word not in CONNECTORS]
+    if not all(is_common(word) or is_word(word) for word in words):
+        return False
+    is_phrase = any(word[0].islower() and word not in CONNECTORS for word in written.split())
+    return len(words) == 1 or (len(words) >= _MANY and is_phrase)
 
 
 def can_be_name(folded: str, known: Container[str]) -> bool:
@@ -233,9 +242,8 @@ def may_mention(
     if lowered in DATES and fold_name(candidate.canonical_name) != lowered:
         return False
     common = is_word and (is_common(lowered) or lowered in STOP_WORDS)
-    if (common and common_words == "skip") or (
-        common and not is_exact and (writing is not Writing.WORD or is_frequent(lowered))
-    ):
+    is_frequent = common and (writing is not Writing.WORD or word_rarity(variant_word(lowered)) < 1.0)
+    if (common and common_words == "skip") or (is_frequent and not is_exact):
         return False
     if not is_exact and (
         is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)

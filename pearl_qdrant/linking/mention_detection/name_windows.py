@@ -16,7 +16,7 @@ from unicodedata import is_normalized, normalize
 
 import numpy as np
 
-from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
+from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.word_rarity import is_common as is_frequent
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase
@@ -80,7 +80,8 @@ def names_in(collections: Iterable[Collection], names: Sequence[str], types: Seq
 def spelled_in(
     collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = ()
 ) -> set[str]:
-    """Those of some strings that are, folded, names in one of the collections: the search for a key of spelling.
+    """Those of some strings that are names in one of the collections, in any spelling (`lexical.keys`): folded, and
+    up to variants of words.
 
     Args:
         collections: Open collections.
@@ -95,7 +96,8 @@ def spelled_in(
             no_vectors = np.zeros((len(some), dim), np.float32)
             hits = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
             for name, key, points in zip(names[start:], some, hits, strict=False):
-                if key[0] and any(spelling_key(fold_name(hit.point.name)) == key[0] for hit in points):
+                others = (name_keys(fold_name(hit.point.name)) for hit in points)
+                if key[0] and any(other[0] == key[0] or other[1] == key[1] for other in others):
                     found.add(name)
     return found
 
@@ -130,7 +132,7 @@ def find_name_windows(
         known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
         without: For each passage the places (start, end) of spans that are known already.
         case: How the base writes its names.
-        known_spellings: Asks the base for names folded. Where a text has no letter case, a name with capitals inside is
+        known_spellings: Asks the base for names in any spelling. Where a text has no letter case, a name with capitals inside is
             not known as the text writes it.
     """
     found: list[list[Span]] = [[] for _ in texts]
