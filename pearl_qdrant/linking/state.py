@@ -245,7 +245,7 @@ class LinkerState:
         known = {word for word, frequency in frequencies.items() if frequency > 0}
         possible = {text for text, words in folded.items() if can_be_name(words, known) or self.learned.has(text)}
         plain = [text for text in possible if is_as_it_stands(text, folded[text]) and not self.learned.has(text)]
-        return possible.difference(plain) | self.known_spellings(plain, types=types)
+        return possible.difference(plain) | spelled_in(self.collections, self.encoder.info.dim, plain, types, n_keys=3)
 
     def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
         """The annotations of blocks of texts (`mention_detection.blocks`), in order."""

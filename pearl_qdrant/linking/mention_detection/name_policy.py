@@ -191,22 +191,21 @@ _QUALIFYING = CONNECTORS | {"type", "due", "without", "not"}
 _INITIALS = 5
 """A word of so many letters is the initials of several words, at most, and those of others too."""
 
-_MANY = 4
-"""Known words from which a phrase is no form of a name: none of 40 abstracts and 5,000 words of Wikipedia was."""
+_SEVERAL = 3
+"""Known words from which a phrase is no other form of a name: none was in 40 abstracts and 5,000 words of Wikipedia."""
 
 _SHORT_CAPITALS = 4
 """A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
 
 
 def is_as_it_stands(written: str, folded: str) -> bool:
-    """Whether a string can be a name only as it stands, but for spelling variants: a known word, which is no slip of
-    another one, or many of them that are not all capitalised.
+    """Whether a string can be a name only up to its keys (`lexical.keys`): a known word, which is no slip of another
+    one, or several of them that are not all capitalised.
     """
-    words = [word for word in folded.split() if word not in CONNECTORS]
-    if not all(is_common(word) or is_word(word) for word in words):
+    if not all(is_common(word) or is_word(word) or word in CONNECTORS for word in folded.split()):
         return False
-    is_phrase = any(word[0].islower() and word not in CONNECTORS for word in written.split())
-    return len(words) == 1 or (len(words) >= _MANY and is_phrase)
+    words = [word for word in written.split() if word not in CONNECTORS]
+    return len(words) == 1 or (len(words) >= _SEVERAL and any(word[0].islower() for word in words))
 
 
 def can_be_name(folded: str, known: Container[str]) -> bool:

@@ -78,10 +78,9 @@ def names_in(collections: Iterable[Collection], names: Sequence[str], types: Seq
 
 
 def spelled_in(
-    collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = ()
+    collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = (), *, n_keys: int = 2
 ) -> set[str]:
-    """Those of some strings that are names in one of the collections, in any spelling (`lexical.keys`): folded, and
-    up to variants of words.
+    """Those of some strings that share one of the first keys (`lexical.keys`) with a name in one of the collections.
 
     Args:
         collections: Open collections.
@@ -97,7 +96,7 @@ def spelled_in(
             hits = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
             for name, key, points in zip(names[start:], some, hits, strict=False):
                 others = (name_keys(fold_name(hit.point.name)) for hit in points)
-                if key[0] and any(other[0] == key[0] or other[1] == key[1] for other in others):
+                if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
                     found.add(name)
     return found
 
