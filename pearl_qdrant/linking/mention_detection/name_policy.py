@@ -35,7 +35,14 @@ from enum import Enum
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name, is_word, other_spellings, word_rarity
+from pearl_qdrant.lexical.word_rarity import (
+    begins_names,
+    is_common,
+    is_mostly_name,
+    is_word,
+    other_spellings,
+    word_rarity,
+)
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
@@ -202,7 +209,7 @@ def is_as_it_stands(written: str, folded: str) -> bool:
     """Whether a string can be a name only up to its keys (`lexical.keys`): a known word, which is no slip of another
     one, or several of them that are not all capitalised.
     """
-    if not all(is_common(word) or is_word(word) or word in CONNECTORS for word in folded.split()):
+    if not folded or not all(is_common(word) or is_word(word) or word in CONNECTORS for word in folded.split()):
         return False
     words = [word for word in written.split() if word not in CONNECTORS]
     return len(words) == 1 or (len(words) >= _SEVERAL and any(word[0].islower() for word in words))

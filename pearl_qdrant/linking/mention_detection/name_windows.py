@@ -131,8 +131,8 @@ def find_name_windows(
         known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
         without: For each passage the places (start, end) of spans that are known already.
         case: How the base writes its names.
-        known_spellings: Asks the base for names in any spelling. Where a text has no letter case, a name with capitals inside is
-            not known as the text writes it.
+        known_spellings: Asks the base for names in any spelling. Where a text has no letter case, a name with capitals
+            inside is not known as the text writes it.
     """
     found: list[list[Span]] = [[] for _ in texts]
     windows = (

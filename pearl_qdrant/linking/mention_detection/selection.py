@@ -234,8 +234,8 @@ def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float
 
 def _is_variant(link: Link) -> bool:
     """Whether the linked string is the best name in another spelling or number: cardiomyopathy, Cardiomyopathies."""
-    _, of_mention, _ = name_keys(fold_name(link.mention))
-    return bool(link.candidates) and of_mention == name_keys(fold_name(link.candidates[0].name))[1]
+    names = [link.mention, *(candidate.name for candidate in link.candidates[:1])]
+    return len(names) > 1 and len({name_keys(fold_name(name))[1] for name in names}) == 1
 
 
 def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:
