@@ -81,6 +81,22 @@ def is_mostly_name(word: str) -> bool:
 
 
 @lru_cache(maxsize=1)
+def _common_by_variant() -> dict[str, set[str]]:
+    by_variant: dict[str, set[str]] = {}
+    for word in _common():
+        by_variant.setdefault(variant_word(word), set()).add(word)
+    return by_variant
+
+
+@lru_cache(maxsize=16_384)
+def other_spellings(word: str) -> frozenset[str]:
+    """A word, its singular and plural, and the common words that are other spellings of it."""
+    variant = variant_word(word)
+    number = word.removesuffix("s") if word.endswith("s") else f"{word}s"
+    return frozenset((word, number, variant, f"{variant}s", *_common_by_variant().get(variant, ())))
+
+
+@lru_cache(maxsize=1)
 def _words_of_texts() -> dict[str, bool]:
     """Words in small letters, and whether texts write them so."""
     words = files(__package__).joinpath(KNOWN_FILE).read_text("utf-8").split()

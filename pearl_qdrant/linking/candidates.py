@@ -209,6 +209,13 @@ def find_by_name(
     return scored, keyless
 
 
+def word_frequencies(targets: Sequence[SearchTarget], folded: Iterable[str]) -> dict[str, float]:
+    """How frequent the words of folded mentions are in the collections, in [0, 1]; 0 for what no name has."""
+    words = list({word for text in folded for word in text.split()})
+    tables = [target.idf.word_frequencies(words) for target in targets]
+    return {word: max(table[word] for table in tables) for word in words}
+
+
 def _known_words(frequencies: Mapping[str, float], folded: str) -> dict[str, float]:
     """How frequent the words of one mention are, by their normal spelling; the highest of words that share one."""
     known: dict[str, float] = {}

@@ -17,7 +17,9 @@ import numpy as np
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ReadOnlyError
-from pearl_qdrant.linking.candidates import Exclude
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.word_rarity import other_spellings
+from pearl_qdrant.linking.candidates import Exclude, word_frequencies
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.model import FloatArray
@@ -25,7 +27,7 @@ from pearl_qdrant.linking.documents.word_types import Passages
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished
-from pearl_qdrant.linking.mention_detection.name_policy import NameCase
+from pearl_qdrant.linking.mention_detection.name_policy import NameCase, can_be_name, is_as_it_stands
 from pearl_qdrant.linking.mention_detection.name_windows import names_in, spelled_in
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
@@ -232,8 +234,18 @@ class LinkerState:
         return names_in(self.collections, names, types)
 
     def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
-        """Those of some strings that are names but for case, spaces and punctuation."""
+        """Those of some strings that are names but for case, spaces, punctuation and spelling variants."""
         return spelled_in(self.collections, self.encoder.info.dim, names, types)
+
+    def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that may be names; see `can_be_name` and `is_as_it_stands` of `name_policy`."""
+        folded = {text: fold_name(text) for text in written}
+        forms = {form for text in folded.values() for word in text.split() for form in other_spellings(word)}
+        frequencies = word_frequencies(self.statistics.targets().all, forms)
+        known = {word for word, frequency in frequencies.items() if frequency > 0}
+        possible = {text for text, words in folded.items() if can_be_name(words, known) or self.learned.has(text)}
+        plain = [text for text in possible if is_as_it_stands(text, folded[text]) and not self.learned.has(text)]
+        return possible.difference(plain) | spelled_in(self.collections, self.encoder.info.dim, plain, types, n_keys=3)
 
     def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
         """The annotations of blocks of texts (`mention_detection.blocks`), in order."""

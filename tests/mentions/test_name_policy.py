@@ -161,6 +161,7 @@ def test_words_of_a_base_are_found_in_all_letters() -> None:
     assert found("Patient has glaucoma and shoulder pain.") == ["glaucoma", "shoulder pain"]
     assert found("GLAUCOMA, SHOULDER PAIN AND NAUSEA") == ["GLAUCOMA", "SHOULDER PAIN", "NAUSEA"]
     assert found("Treatment of Severe Glaucoma") == ["Glaucoma"]
+    assert found("Nausea After Shoulder Pain: A Report") == ["Nausea", "Shoulder Pain"]
     assert found("She works at the Glaucoma Society of Kent.") == []
     assert found("After a TIA he came to.") == ["TIA"]
 
@@ -213,6 +214,13 @@ def test_a_letter_ends_a_name_in_a_text_without_case(linker: EntityLinker) -> No
     """An `a` before a word that no noun follows, or joined to a word, is a letter; else it is an article."""
     assert [a.text for a in linker.annotate("oxalosis a was found, and oxalosis a year later")][:1] == ["oxalosis a"]
     assert "oxalosis a" not in [a.text for a in linker.annotate("she had oxalosis a year later")]
+
+
+def test_what_no_name_can_be_is_not_linked(linker: EntityLinker) -> None:
+    """A known word that is no name, and what has a common word that no name has; in any number and order of words."""
+    possible = {"livers", "liver", "oxalosiss", "liver cells: carcinomas", "Meckel Gruber syndromes"}
+
+    assert linker.state.possible_names({*possible, "letter", "liver letter", "cells of liver disease"}) == possible
 
 
 @pytest.mark.parametrize(

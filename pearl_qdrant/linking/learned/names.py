@@ -219,6 +219,10 @@ class LearnedNames:
                 self._known[at] = self._read(self._collections[at])
             return self._known[at]
 
+    def has(self, mention: str) -> bool:
+        """Whether something was learned of a mention."""
+        return bool(self._evidence(mention))
+
     def _evidence(self, mention: str) -> list[tuple[int, Evidence]]:
         """What each collection learned of a mention, by its position; empty if nothing."""
         found = []

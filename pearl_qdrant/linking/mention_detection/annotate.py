@@ -194,6 +194,7 @@ def _annotate_group(
     linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions, choose: Choose | None
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
+    _drop_impossible(linker, passages, options)
     _add_name_windows(linker, passages, options)
     queries: dict[tuple[str, ...], dict[str, None]] = {}
     for passage in passages:
@@ -225,6 +226,19 @@ def _name_case(linker: BatchLinker) -> NameCase:
     """How the linker's base writes its names; of a linker that does not say, as proper names or in small letters."""
     measured: Callable[[], NameCase] | None = getattr(linker, "name_case", None)
     return NameCase() if measured is None else measured()
+
+
+def _drop_impossible(linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions) -> None:
+    """Drop what cannot be a name of the base, if the linker can say so: most of a text, which is not linked then."""
+    possible_names = getattr(linker, "possible_names", None)
+    if possible_names is None or options.include_nil or options.common_words == "all":
+        return
+    is_open = [passage for passage in passages if not passage.is_given]
+    written = {one.query for passage in is_open for one in passage.lookups if one.span.shape is not Shape.DEFINED}
+    possible = possible_names(written, types=options.types)
+    for passage in is_open:
+        kept = [one for one in passage.lookups if one.span.shape is Shape.DEFINED or one.query in possible]
+        passage.lookups[:] = kept
 
 
 def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions) -> None:

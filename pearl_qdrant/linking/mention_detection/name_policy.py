@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
@@ -35,7 +35,14 @@ from enum import Enum
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.lexical.word_rarity import begins_names, is_common, is_mostly_name, word_rarity
+from pearl_qdrant.lexical.word_rarity import (
+    begins_names,
+    is_common,
+    is_mostly_name,
+    is_word,
+    other_spellings,
+    word_rarity,
+)
 from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
@@ -179,6 +186,9 @@ _ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")
 _BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
 """Words beside a name that do not make it another one: titles, roles and legal forms."""
 
+_NO_MATTER = _BESIDE | CONNECTORS
+"""Words that a mention may have and its name lack."""
+
 _BETWEEN = frozenset("and or as by from to at on".split())
 """Words between two things, where the base has no name with such a word: neurons and glia, cells from the lens."""
 
@@ -188,8 +198,33 @@ _QUALIFYING = CONNECTORS | {"type", "due", "without", "not"}
 _INITIALS = 5
 """A word of so many letters is the initials of several words, at most, and those of others too."""
 
+_SEVERAL = 3
+"""Known words from which a phrase is no other form of a name: none was in 40 abstracts and 5,000 words of Wikipedia."""
+
 _SHORT_CAPITALS = 4
 """A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
+
+
+def is_as_it_stands(written: str, folded: str) -> bool:
+    """Whether a string can be a name only up to its keys (`lexical.keys`): a known word, which is no slip of another
+    one, or several of them that are not all capitalised.
+    """
+    if not folded or not all(is_common(word) or is_word(word) or word in CONNECTORS for word in folded.split()):
+        return False
+    words = [word for word in written.split() if word not in CONNECTORS]
+    return len(words) == 1 or (len(words) >= _SEVERAL and any(word[0].islower() for word in words))
+
+
+def can_be_name(folded: str, known: Container[str]) -> bool:
+    """Whether a string can be a name, or a form of one: names have each of its common words, in some spelling.
+
+    Args:
+        known: The words of the names of a base.
+    """
+    return all(
+        word in _NO_MATTER or not is_common(word) or any(form in known for form in other_spellings(word))
+        for word in folded.split()
+    )
 
 
 def may_mention(

@@ -16,7 +16,7 @@ from unicodedata import is_normalized, normalize
 
 import numpy as np
 
-from pearl_qdrant.lexical.keys import key_rows, name_keys, spelling_key
+from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.word_rarity import is_common as is_frequent
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase
@@ -78,9 +78,9 @@ def names_in(collections: Iterable[Collection], names: Sequence[str], types: Seq
 
 
 def spelled_in(
-    collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = ()
+    collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = (), *, n_keys: int = 2
 ) -> set[str]:
-    """Those of some strings that are, folded, names in one of the collections: the search for a key of spelling.
+    """Those of some strings that share one of the first keys (`lexical.keys`) with a name in one of the collections.
 
     Args:
         collections: Open collections.
@@ -95,7 +95,8 @@ def spelled_in(
             no_vectors = np.zeros((len(some), dim), np.float32)
             hits = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
             for name, key, points in zip(names[start:], some, hits, strict=False):
-                if key[0] and any(spelling_key(fold_name(hit.point.name)) == key[0] for hit in points):
+                others = (name_keys(fold_name(hit.point.name)) for hit in points)
+                if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
                     found.add(name)
     return found
 
@@ -130,8 +131,8 @@ def find_name_windows(
         known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
         without: For each passage the places (start, end) of spans that are known already.
         case: How the base writes its names.
-        known_spellings: Asks the base for names folded. Where a text has no letter case, a name with capitals inside is
-            not known as the text writes it.
+        known_spellings: Asks the base for names in any spelling. Where a text has no letter case, a name with capitals
+            inside is not known as the text writes it.
     """
     found: list[list[Span]] = [[] for _ in texts]
     windows = (
@@ -196,6 +197,7 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
                         forms = (forms[0].upper(),)
                     elif not case.has_case:
                         forms = (forms[0].lower(),)
+                    forms += tuple(form[:-1] for form in forms if form.endswith("s"))
                     if not is_composed:
                         forms += tuple(normalize("NFC", form) for form in forms)
                     yield _Window(number, start, end, i, j, forms)

@@ -9,7 +9,7 @@ Selects mentions among the candidate spans of a passage, by the probability of t
 
 A linker's probability holds for strings that are worth linking. Most spans of running text are not mentions, and their
 share depends on the shape of the span. So the odds of a link are multiplied by a factor of the shape,
-but for several words that are exactly a name of the base:
+but for several words that are exactly a name of the base, and for a name in another spelling or number:
 
     odds = p / (1 - p) * exp(shift[shape]),   probability = odds / (1 + odds)
 
@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.name_policy import Writing, is_date, is_whole
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span
@@ -226,9 +227,15 @@ def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float
     """
     probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
     log_odds = math.log(probability / (1 - probability))
-    if not (is_exact and span.n_words > 1):
+    if not (span.n_words > 1 if is_exact else _is_variant(link)):
         log_odds += SHIFT[span.shape]
     return 1 / (1 + math.exp(-log_odds))
+
+
+def _is_variant(link: Link) -> bool:
+    """Whether the linked string is the best name in another spelling or number: cardiomyopathy, Cardiomyopathies."""
+    names = [link.mention, *(candidate.name for candidate in link.candidates[:1])]
+    return len(names) > 1 and len({name_keys(fold_name(name))[1] for name in names}) == 1
 
 
 def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:

@@ -124,7 +124,8 @@ class SpanFinder:
         text: The text.
         words: Its words.
         lowered: The words in lower case.
-        cased: Whether letter case is informative at each word: not in a text or sentence in capitals or small letters.
+        cased: Whether letter case is informative at each word: not in a text or sentence in capitals or small letters,
+            nor in a title.
         initial: Whether each word starts a sentence.
         capital: Whether each word is capitalised, and not only because it starts a sentence.
     """
@@ -152,9 +153,17 @@ class SpanFinder:
         starts = [i for i, is_first in enumerate(self.initial) if is_first]
         for first, end in zip(starts, [*starts[1:], len(self.words)], strict=False):
             shapes = [self.words[i].shape for i in range(first, end) if set(self.words[i].shape) & {"U", "l"}]
-            if len(shapes) >= LEAST_IN_CAPITALS and not any("l" in shape for shape in shapes):
+            in_capitals = len(shapes) >= LEAST_IN_CAPITALS and not any("l" in shape for shape in shapes)
+            if in_capitals or self._is_title(range(first, end)):
                 cased[first:end] = [False] * (end - first)
         return cased
+
+    def _is_title(self, places: range) -> bool:
+        """Whether a sentence has a capital on all but small words, also where no name has one: Anemia After Surgery."""
+        content = [i for i in places if self.lowered[i] not in CONNECTORS and not self.words[i].is_number]
+        if len(content) < LEAST_IN_CAPITALS or not all(self.words[i].has_capital for i in content):
+            return False
+        return any(self.lowered[i] in STOP_WORDS and self.words[i].shape[1:2] == "l" for i in content[1:])
 
     def _find_capitals(self) -> list[bool]:
         """Whether each word is capitalised as a name; at the start of a sentence also if it is so elsewhere."""
