@@ -215,7 +215,7 @@ def read_task(
     encode = Known(of_linker.encode, str)
     name_vectors = Known(of_linker.name_vectors, lambda point: (point.kb, point.entity_id))
     for document in (*train, *develop):
-        document.compare = Passages(document.text, encode, name_vectors).compare
+        document.compare = Passages(document.text, encode, name_vectors, of_linker.typical).compare
         document.task = name
     scored |= {f"{name}:{query}": one for query, one in of_task.items()}
     return train, develop

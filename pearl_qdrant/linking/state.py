@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from pearl_qdrant.linking.candidates import Exclude, word_frequencies
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.model import FloatArray
-from pearl_qdrant.linking.documents.word_types import Passages
+from pearl_qdrant.linking.documents.word_types import Passages, typical_vectors
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished
@@ -91,6 +92,17 @@ def common_calibration(collections: Sequence[Collection]) -> LinkCalibration | N
         "the collections have different calibrations: the default probabilities, threshold and ranking are used"
     )
     return None
+
+
+def _vectors(encoder: Encoder, texts: Sequence[str]) -> FloatArray:
+    """Vectors of texts, (n, dim), L2-normalised; zeros for one without any known character."""
+    encoded = encoder.encode(list(texts))
+    return np.where(encoded.encodable[:, None], encoded.vectors, 0).astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _typical_vectors(encoder: Encoder) -> FloatArray:
+    return typical_vectors(partial(_vectors, encoder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +221,7 @@ class LinkerState:
 
     def passages(self, text: str) -> Passages:
         """The passages of a text, which are compared with entities."""
-        return Passages(text, self._vectors, self._name_vectors)
-
-    def _vectors(self, texts: Sequence[str]) -> FloatArray:
-        """Vectors of texts, (n, dim), L2-normalised; zeros for one without any known character."""
-        encoded = self.encoder.encode(list(texts))
-        return np.where(encoded.encodable[:, None], encoded.vectors, 0).astype(np.float64)
+        return Passages(text, partial(_vectors, self.encoder), self._name_vectors, _typical_vectors(self.encoder))
 
     def _name_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
         """Vectors of the canonical names of entities, (n, dim); zeros without one."""

@@ -15,7 +15,7 @@ from pearl_qdrant.linking.documents.features import set_learned_names, set_passa
 from pearl_qdrant.linking.documents.linking import set_features
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, shipped_document_model
-from pearl_qdrant.linking.documents.word_types import TYPES, Passages, Words, word_types
+from pearl_qdrant.linking.documents.word_types import TYPES, Passages, Words, typical_vectors, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
@@ -109,13 +109,13 @@ def test_near_mentions_share_a_passage() -> None:
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         encoded.extend(texts)
-        return np.eye(2)[[0, 1, 0][: len(texts)]]
+        return np.eye(2)[[int(one.startswith("w6") or "player" in one) for one in texts]]
 
     read: list[str] = []
 
     def name_vectors(given: Sequence[NamePoint]) -> np.ndarray:
         read.extend(one.entity_id for one in given)
-        return np.eye(2)[[1] * len(given)]
+        return np.eye(2)[[0] * len(given)]
 
     point = candidate("a", "").point
     points = [
@@ -123,14 +123,35 @@ def test_near_mentions_share_a_passage() -> None:
         replace(point, entity_id="none", description=" \n"),
         replace(point, entity_id="river", name="River Jordan", description="a river"),
     ]
-    found = Passages(text, encode, name_vectors).compare([(text.index(word), points) for word in ("w10", "w12", "w80")])
+    requests = [(text.index(word), points) for word in ("w10", "w12", "w80")]
+    found = Passages(text, encode, name_vectors, np.zeros((2, 2))).compare(requests)
 
     assert [one.split()[0] for one in encoded[:2]] == ["w0", "w60"]
-    assert encoded[2:] == ["Jordan, a player"], "of the two with one name, the one that has a description"
+    assert encoded[2] == "Jordan, a player", "of the two with one name, the one that has a description"
+    assert encoded[3:6] == ["w0 w1 w2 w3", "w4 w5 w6 w7", "w8 w9"], "pieces without the mention"
     assert read == ["player", "none", "river"]
-    assert [one.tolist() for one in found] == [[1, 0, 0], [1, 0, 0], [0, 1, 1]]
-    (alone,) = Passages(text, encode, name_vectors).compare([(0, points[::2])])
-    assert alone.tolist() == [0, 0], "an entity that is no namesake there is compared by its name"
+    # The second passage is as near to the player as can be, and one of its pieces to the others.
+    assert [one.tolist() for one in found] == [[0, 2, 2], [0, 2, 2], [2, 1, 1]]
+    (alone,) = Passages(text, encode, name_vectors, np.zeros((2, 2))).compare([(0, points[::2])])
+    assert alone.tolist() == [2, 2], "an entity that is no namesake there is compared by its name"
+
+
+def test_what_any_passage_has_in_common_with_a_name_counts_not() -> None:
+    """The mean vector of typical passages is subtracted from a passage and its pieces."""
+    vectors = {"some words": [0.5, 0.5]}
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        return np.array([vectors.get(one, [0.5, 0.0]) for one in texts])
+
+    def name_vectors(given: Sequence[NamePoint]) -> np.ndarray:
+        return np.eye(2)[: len(given)]
+
+    points = [replace(candidate("a", "").point, name=name, entity_id=name) for name in ("a", "b")]
+    typical = typical_vectors(encode)
+    (found,) = Passages("some words", encode, name_vectors, typical).compare([(0, points)])
+
+    assert typical == pytest.approx(np.array([[0.5, 0.0], [0.5, 0.0]]))
+    assert found == pytest.approx([0.0, 1.0])
 
 
 def test_passages_are_for_open_mentions() -> None:

@@ -9,7 +9,9 @@ English Wikipedia.
 
 Vectors of the passages of a document, compared with those of entities.
 
-A passage is a mention with the words around it. Mentions that are near each other share one.
+A passage is a mention with the words around it; mentions near each other share one. The value of an entity is the
+cosine of its name to the passage, and to the nearest piece of it without the mention. The mean vector of `TYPICAL` is
+subtracted from both: what any passage has in common with a name says nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +150,16 @@ WORDS = 20
 SHARED = 10
 """A mention at most this many words after the one in the middle of a passage shares the passage."""
 
+PIECE = 4
+"""Words of a piece of a passage."""
+
+TYPICAL = (
+    "In this part we describe how the work was done and what came out of it, and compare it with what was known.",
+    "It was the first of several that were made in the following years, and it is still in use today.",
+    "The results of last year show that most of them were better than the others, although there were differences.",
+)
+"""Sentences about nothing in particular."""
+
 _MOST_DESCRIBED = 150
 """Characters of a description that are read: a definition says at its beginning what a thing is."""
 
@@ -159,55 +172,89 @@ NameVectors = Callable[[Sequence[NamePoint]], FloatArray]
 _WORD = re.compile(r"\S+")
 
 
+def typical_vectors(encode: Vectors) -> FloatArray:
+    """The mean vectors of the sentences of `TYPICAL`, and of their pieces: (2, dim)."""
+    parts = [list(TYPICAL), [piece for sentence in TYPICAL for piece in _pieces(sentence.split())]]
+    return np.array([encode(part).mean(axis=0) for part in parts])
+
+
+def _pieces(words: Sequence[str]) -> list[str]:
+    """Some words cut into pieces."""
+    return [" ".join(words[start : start + PIECE]) for start in range(0, len(words), PIECE)]
+
+
 class Passages:
     """The passages of one text.
 
     Attributes:
         encode: Encodes passages and descriptions.
         name_vectors: Reads the vectors of canonical names.
+        typical: As `typical_vectors` gives them.
     """
 
-    def __init__(self, text: str, encode: Vectors, name_vectors: NameVectors) -> None:
+    def __init__(self, text: str, encode: Vectors, name_vectors: NameVectors, typical: FloatArray) -> None:
         self._text = text
         words = [(found.start(), found.end()) for found in _WORD.finditer(text)]
         self._starts = [start for start, _ in words]
         self._ends = [end for _, end in words]
         self.encode = encode
         self.name_vectors = name_vectors
+        self.typical = typical
         self._known: dict[str, FloatArray] = {}  # mentions of one context are compared one by one
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
-        """Cosines of passages to entities. Returns the cosines of the entities of each request.
+        """Cosines of passages to entities, plus those of their nearest pieces: one value in [-2, 2] for each entity.
 
         Args:
             requests: The offset of a mention in characters, and entities; mentions in the order of the text.
         """
         of_request: list[str] = []
+        beside: list[list[str]] = []
         passage, at = "", None
         for start, _ in requests:
             word = max(0, bisect_right(self._starts, start) - 1)
             if at is None or not 0 <= word - at <= SHARED:
                 passage, at = self._around(word), word
             of_request.append(passage)
+            beside.append(self._beside(word))
         described = [dict(_descriptions(candidates)) for _, candidates in requests]
         points = {_key(point): point for _, candidates in requests for point in candidates}
-        of_text, texts = self._known, [*of_request, *(text for told in described for text in told.values())]
+        told_texts = [text for told in described for text in told.values()]
+        of_text, texts = self._known, [*of_request, *told_texts, *(piece for pieces in beside for piece in pieces)]
         if new := [text for text in dict.fromkeys(texts) if text not in of_text]:
             of_text |= zip(new, self.encode(new), strict=True)
         of_name = dict(zip(points, self.name_vectors(list(points.values())), strict=True))
         found = []
-        for passage, told, (_, candidates) in zip(of_request, described, requests, strict=True):
+        for passage, pieces, told, (_, candidates) in zip(of_request, beside, described, requests, strict=True):
             keys = [_key(point) for point in candidates]
             vectors = np.array([of_text[told[key]] if key in told else of_name[key] for key in keys])
-            found.append(vectors @ of_text[passage])
+            cosines = vectors @ _normalised(of_text[passage] - self.typical[0])
+            if pieces:
+                parts = [_normalised(of_text[piece] - self.typical[1]) for piece in pieces]
+                cosines += (vectors @ np.array(parts).T).max(axis=1)
+            found.append(cosines)
         return found
+
+    def _beside(self, word: int) -> list[str]:
+        """Pieces of the words around one of them, without it; pieces of mentions near each other are mostly the same."""
+        first = max(0, word - WORDS) // PIECE * PIECE
+        end = min(len(self._starts), (word + WORDS) // PIECE * PIECE + PIECE)
+        cuts = sorted({*range(first, end, PIECE), word, word + 1, end})
+        return [self._words(start, stop) for start, stop in pairwise(cuts) if start != word]
+
+    def _words(self, first: int, end: int) -> str:
+        return " ".join(self._text[self._starts[first] : self._ends[end - 1]].split())
 
     def _around(self, word: int) -> str:
         """The words around one of them."""
         if not self._starts:
             return self._text
-        first, last = max(0, word - WORDS), min(len(self._starts) - 1, word + WORDS)
-        return " ".join(self._text[self._starts[first] : self._ends[last]].split())
+        return self._words(max(0, word - WORDS), min(len(self._starts), word + WORDS + 1))
+
+
+def _normalised(vector: FloatArray) -> FloatArray:
+    length = float(np.linalg.norm(vector))
+    return vector / length if length else vector
 
 
 def _key(point: NamePoint) -> tuple[str, str]:
