@@ -236,7 +236,7 @@ class Passages:
         return found
 
     def _beside(self, word: int) -> list[str]:
-        """Pieces of the words around one of them, without it; pieces of mentions near each other are mostly the same."""
+        """Pieces of the words around one of them, without it. Mentions near each other share most pieces."""
         first = max(0, word - WORDS) // PIECE * PIECE
         end = min(len(self._starts), (word + WORDS) // PIECE * PIECE + PIECE)
         cuts = sorted({*range(first, end, PIECE), word, word + 1, end})
