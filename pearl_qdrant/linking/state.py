@@ -221,7 +221,8 @@ class LinkerState:
 
     def passages(self, text: str) -> Passages:
         """The passages of a text, which are compared with entities."""
-        return Passages(text, partial(_vectors, self.encoder), self._name_vectors, _typical_vectors(self.encoder))
+        typical = _typical_vectors(self.encoder)  # type: ignore[arg-type] # an encoder can be a key
+        return Passages(text, partial(_vectors, self.encoder), self._name_vectors, typical)
 
     def _name_vectors(self, points: Sequence[NamePoint]) -> FloatArray:
         """Vectors of the canonical names of entities, (n, dim); zeros without one."""
