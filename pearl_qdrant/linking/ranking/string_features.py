@@ -142,6 +142,11 @@ def unshared(a: Sequence[str], b: Sequence[str]) -> tuple[list[str], list[str]]:
     return ours, theirs
 
 
+def are_initials(short: Sequence[str], long: Sequence[str]) -> bool:
+    """Whether one word is the initials of at least two others."""
+    return len(short) == 1 and len(long) > 1 and short[0] == "".join([word[0] for word in long])
+
+
 def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether the two are equal except for brackets, spaces and everything that `fold_name` removes."""
     if not mention.joined or not name.joined:
