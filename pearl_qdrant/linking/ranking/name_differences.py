@@ -381,10 +381,10 @@ def _opposite(a: NameParts, b: NameParts) -> bool:
         mine, other = ours & _GROUPS[group], theirs & _GROUPS[group]
         if mine - other and other - mine:
             return True
-    ours, theirs = unshared(with_prefixes(a.words), with_prefixes(b.words))
-    if any_exclude(ours, theirs) or _are_letters(ours, theirs, a, b):
+    further, lacking = unshared(with_prefixes(a.words), with_prefixes(b.words))
+    if any_exclude(further, lacking) or _are_letters(further, lacking, a, b):
         return True
-    return not _NEGATING.isdisjoint((*ours, *theirs)) and (len(ours) < 2 or len(theirs) < 2)
+    return not _NEGATING.isdisjoint((*further, *lacking)) and (len(further) < 2 or len(lacking) < 2)
 
 
 @lru_cache(maxsize=100)
