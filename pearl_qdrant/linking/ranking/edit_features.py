@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.word_rarity import exclude_each_other, is_word, rarest
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, unshared
+from pearl_qdrant.linking.ranking.string_features import StringFeatures, are_initials, unshared
 
 FAR = 0.5
 """Edit similarity below which two strings are equally unlike."""
@@ -130,6 +130,8 @@ class WordChanges(NamedTuple):
         missing_rare: If so: the rarity of the rarest one.
         any_replaced: Whether both sides have a word without a counterpart; no feature of candidates.
         is_code: Whether a code differs: a number, a single letter, a short word in capitals.
+        is_acronym: Whether one side has the initials of the other's words in their place: `CD Cuenca`, `Club Deportivo
+            Cuenca`; then no word counts as replaced.
     """
 
     replaced: float = 0.0
@@ -140,6 +142,7 @@ class WordChanges(NamedTuple):
     missing_rare: float = 0.0
     any_replaced: float = 0.0
     is_code: bool = False
+    is_acronym: bool = False
 
 
 UNCHANGED = WordChanges()
@@ -159,6 +162,8 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
         return UNCHANGED
     if ours and theirs and "".join(ours) == "".join(theirs):
         return UNCHANGED
+    if are_initials(ours, theirs) or are_initials(theirs, ours):
+        return WordChanges(is_acronym=True)
     is_code = not (mention.codes.isdisjoint(ours) and name.codes.isdisjoint(theirs))
     if ours and theirs:
         ours, theirs = _without_slips(ours, theirs)

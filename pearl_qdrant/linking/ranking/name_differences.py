@@ -426,6 +426,11 @@ def _values(words: Sequence[str], shared: set[str]) -> list[float]:
     table = _added_words()
     known = [i for i, word in enumerate(words) if word in shared]
     first, last = known[0], known[-1]
+    more, is_after = (words[last + 1 :], True) if not first else (words[:first], False)
+    if 1 < len(more) < 4 and len(more) + len(known) == len(words) and all(len(word) > 1 for word in more):
+        value = table.get(("".join([word[0] for word in more]), is_after), 0.0)
+        if value >= _HARMLESS:  # `Football Club` is what `FC` is
+            return [min(1.0, value)]
     values = []
     for i, word in enumerate(words):
         if word not in shared:  # between two shared words it is mostly a middle name

@@ -26,6 +26,9 @@ _LONGEST_CODE = 8
 _CODE = re.compile(r"\b(?=[A-Z0-9-]*[A-Z][A-Z0-9-]*[A-Z0-9])[A-Z0-9][A-Z0-9-]{0,6}[A-Za-z0-9]?\b")
 """A short word in capitals, with digits or not: IMD73B, DFNA13, TBCD."""
 
+_IN_CAPITALS = re.compile("[A-Z]{2} ")
+"""A first word in capitals, which may be initials."""
+
 _NOT_PLAIN = re.compile(r"[0-9]|[^\x00-\x7f]|(?:^| ).(?: |$)")
 """What a folded name with a number or a single letter has; a letter of another script may be a digit, too."""
 
@@ -85,6 +88,8 @@ def new_string_features(text: str, folded: str | None) -> StringFeatures:
     words = folded.split()
     variants = variant_words(words)
     content = tuple([word for word in variants if word not in SMALL_WORDS]) or tuple(variants)
+    if _IN_CAPITALS.match(text) and words[0] in SMALL_WORDS and not text.isupper():
+        content = (words[0], *content)  # no title and no article: `DR Congo`, `LA Lakers`
     if len(words) > 1 and len(words[-1]) == 1 and words[-1] in SMALL_WORDS:
         content += (words[-1],)  # what joins two words is no last one: neuropeptide Y
     # This runs for every name that a search finds: what most names lack is excluded by one test.
@@ -103,11 +108,19 @@ def new_string_features(text: str, folded: str | None) -> StringFeatures:
         word_set,
         numbers,
         _NONE if is_plain and _CAPITAL.search(text) is None else _codes(text, content, numbers),
-        _initials(words) if len(words) > 1 else _NONE,
+        _initials(_upright(text, words)) if len(words) > 1 else _NONE,
     )
 
 
 _cached = lru_cache(maxsize=1000)(new_string_features)  # not larger: garbage collection visits four objects per entry
+
+
+def _upright(text: str, words: Sequence[str]) -> Sequence[str]:
+    """Words in their order, which a comma has inverted where the last word is a small one: `Korea, Republic of`."""
+    if words[-1] not in _SMALL or text.count(",") != 1:
+        return words
+    n_first = len(fold_name(text.partition(",")[0]).split())
+    return [*words[n_first:], *words[:n_first]]
 
 
 def _initials(words: Sequence[str]) -> frozenset[str]:
@@ -139,6 +152,11 @@ def unshared(a: Sequence[str], b: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             ours.append(word)
     return ours, theirs
+
+
+def are_initials(short: Sequence[str], long: Sequence[str]) -> bool:
+    """Whether one word is the initials of at least two others."""
+    return len(short) == 1 and len(long) > 1 and short[0] == "".join([word[0] for word in long])
 
 
 def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
