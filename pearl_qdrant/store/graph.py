@@ -3,7 +3,7 @@
 The table shows how often the nearest name is missed, in percent, compared with exact search. Candidates are found by
 int8 vectors and scored by full vectors. The bases are 30,256 names of the Disease Ontology (1,000 to 1,500 mentions of
 each kind) and 571,074 names of a general base (600). Columns: links (m), candidates while building, candidates of a
-search (ef). Measured by `benchmarks/graph_recall.py`.
+search (ef). Measured: docs/experiments/graph.md.
 
                                     m 16, 100                       m 24, 200
     mentions                        ef 32   64     128    256       ef 128  256    384

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.ranking.features import FEATURES, SIGNS, TABLE
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import string_features
@@ -43,6 +44,10 @@ def differences(mention: str, name: str, *, canonical: str = "", is_person: bool
         ("hernia without obstruction", "hernia with obstruction", {"opposite"}),
         ("non-small cell carcinoma", "small cell carcinoma", {"opposite"}),
         ("nonsmall cell carcinoma", "non-small cell lung carcinoma", set()),
+        ("QRD", "QQRD", {"opposite"}),
+        ("QRD", "qrd", set()),
+        ("QR1", "QXR1", set()),
+        ("Berg kinase kinase 2", "Berg kinase 2", set()),
     ],
 )
 def test_a_difference_has_its_sort(mention: str, name: str, expected: set[str]) -> None:
@@ -75,6 +80,21 @@ def test_first_names_contradict_or_fit(mention: str, name: str, expected: set[st
     words = {"added_apart", "added_same", "missing_same", "added_head"}
     assert set(differences(mention, name, is_person=True)) - words == expected
     assert {"first_name_differs", "last_name_differs"}.isdisjoint(differences(mention, name))
+
+
+def test_initials_stand_for_words() -> None:
+    """The words before a name may be their initials, and the other way round."""
+    names = ["Club Deportivo Lugones", "CD Aller", "Berg Football Club"]
+    with EntityLinker.build([{"id": name, "name": name} for name in names]) as linker:
+        found = {
+            mention: linker.link(mention).entity_id for mention in ("CD Lugones", "Club Deportivo Aller", "Berg FC")
+        }
+
+    assert found == {
+        "CD Lugones": "Club Deportivo Lugones",
+        "Club Deportivo Aller": "CD Aller",
+        "Berg FC": "Berg Football Club",
+    }
 
 
 def test_a_word_more_says_what_it_mostly_makes_of_a_name() -> None:
