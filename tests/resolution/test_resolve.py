@@ -448,6 +448,7 @@ def test_doubts_say_their_reason() -> None:
     assert doubt(form("RFB"), form("RFB Jr."), is_same=False) == "another generation"
     assert doubt(form("cefadroxil"), form("cefradin"), is_same=False) == "no word in common"
     assert doubt(form("Republic of Alder"), form("New Republic of Alder"), is_same=False) == "another republic"
+    assert doubt(form("Bank of Alder"), form("Bank of Southern Alder"), is_same=False) == "another place"
 
 
 def test_types_agree_by_how_much_they_say() -> None:

@@ -82,7 +82,9 @@ _GROUPS_OF: dict[str, frozenset[int]] = {
 _NEGATING = frozenset("not no non without anti former ex".split())
 """Words with which a name is another thing."""
 
-_OTHER_PLACE = ("new north south east west northern southern eastern western upper lower inner outer central").split()
+OTHER_PLACE = frozenset(
+    "new north south east west northern southern eastern western upper lower inner outer central".split()
+)
 """Words before the name of a place that make another place, though a few places have such an alias."""
 
 _GROUP_WORDS = frozenset(_GROUPS_OF)
@@ -236,7 +238,7 @@ def _added_words() -> dict[tuple[str, bool], float]:
     rows = files("pearl_qdrant.lexical").joinpath("added_words.tsv").read_text("utf-8").splitlines()[1:]
     cells = [row.split("\t") for row in rows]
     found = {(word, place == "after"): float(value) / 4 for word, place, value in cells}
-    return found | dict.fromkeys([(word, False) for word in _OTHER_PLACE], -1.0)
+    return found | dict.fromkeys([(word, False) for word in OTHER_PLACE], -1.0)
 
 
 def name_differences(

@@ -32,7 +32,7 @@ from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.spelling_variants import IGNORED
 from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.ranking.edit_features import ONE_EDIT_LETTERS
-from pearl_qdrant.linking.ranking.name_differences import TITLES, is_within
+from pearl_qdrant.linking.ranking.name_differences import OTHER_PLACE, TITLES, is_within
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
 from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, FROM_STRINGS, Form
@@ -191,6 +191,7 @@ DOUBTS = (
     "another generation",
     "no word in common",
     "another republic",
+    "another place",
 )
 """All reasons to ask, by their number; the first is none."""
 
@@ -229,6 +230,8 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
     if not ours or not theirs:
         if "republic" in one.content_set & two.content_set:
             return "another republic"
+        if not OTHER_PLACE.isdisjoint(ours or theirs):
+            return "another place"
         if _are_letters(ours or theirs, one, two):
             return "one has an abbreviation"
         if bool(_DIGIT.search(one.core)) != bool(_DIGIT.search(two.core)):
