@@ -6,6 +6,7 @@ A newer state replaces it as a whole. `Lifetime` says whether the linker is stil
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import numpy as np
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ReadOnlyError
+from pearl_qdrant.lexical.idf import SAMPLE_NAMES
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.word_rarity import other_spellings
 from pearl_qdrant.linking.candidates import Exclude, word_frequencies
@@ -248,10 +250,11 @@ class LinkerState:
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that may be names; see `can_be_name` and `is_as_it_stands` of `name_policy`."""
         folded = {text: fold_name(text) for text in written}
-        forms = {form for text in folded.values() for word in text.split() for form in other_spellings(word)}
-        frequencies = word_frequencies(self.statistics.targets().all, forms)
-        known = {word for word, frequency in frequencies.items() if frequency > 0}
-        possible = {text for text, words in folded.items() if can_be_name(words, known) or self.learned.has(text)}
+        targets, possible = self.statistics.targets(), set(folded)
+        if targets.log_size <= math.log(SAMPLE_NAMES):  # else the tables have seen a sample of the names
+            forms = {form for text in folded.values() for word in text.split() for form in other_spellings(word)}
+            known = {word for word, frequency in word_frequencies(targets.all, forms).items() if frequency > 0}
+            possible = {text for text, words in folded.items() if can_be_name(words, known) or self.learned.has(text)}
         plain = [text for text in possible if is_as_it_stands(text, folded[text]) and not self.learned.has(text)]
         return possible.difference(plain) | spelled_in(self.collections, self.encoder.info.dim, plain, types, n_keys=3)
 

@@ -223,6 +223,16 @@ def test_what_no_name_can_be_is_not_linked(linker: EntityLinker) -> None:
     assert linker.state.possible_names({*possible, "letter", "liver letter", "cells of liver disease"}) == possible
 
 
+def test_a_base_whose_words_were_sampled_excludes_no_words(
+    linker: EntityLinker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a base of more names than were counted, a word that the sample lacks may be in a name."""
+    assert linker.state.possible_names({"liver letter"}) == set()
+    monkeypatch.setattr("pearl_qdrant.linking.state.SAMPLE_NAMES", 1)
+
+    assert linker.state.possible_names({"liver letter"}) == {"liver letter"}
+
+
 @pytest.mark.parametrize(
     "name, written, wanted",
     [
