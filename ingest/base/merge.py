@@ -1,7 +1,7 @@
 """Merge rows into one entity for each id, wherever its rows are in the input.
 
 Adjacent rows are merged while they are read. Ids with scattered rows are known from an earlier pass
-(`ingest.base.scan`): their rows wait in a temporary SQLite database, which spills to disk and is removed with the
+(`ingest.base.reader`): their rows wait in a temporary SQLite database, which spills to disk and is removed with the
 process. They are yielded merged at the end, in the order of their first rows. Memory is bounded by the batch and by
 the largest entity.
 
@@ -17,20 +17,52 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from ingest.base.scan import Hashes, hash_texts, scattered_excess
 from ingest.io import limits
-from ingest.io.report import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport
+from ingest.io.report import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport, make_excerpt
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from typing_extensions import Self
+
+
+Hashes = npt.NDArray[np.uint64]
+"""64-bit hashes of ids or names, sorted."""
+
+
+def name_hash(name: str) -> int:
+    """64-bit hash of a name, the same in every process; one of `ScanResult.repeated_name_hashes`."""
+    return int.from_bytes(digest_of(name), "little")
+
+
+def hash_texts(texts: Sequence[str]) -> Hashes:
+    """`name_hash` of several texts, (n,)."""
+    return np.frombuffer(b"".join(map(digest_of, texts)), dtype="<u8").astype(np.uint64, copy=False)
+
+
+def digest_of(text: str) -> bytes:
+    """The 8 bytes of `name_hash`."""
+    # Text from JSON can have lone surrogates, which plain UTF-8 refuses; they are checked elsewhere.
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def scattered_excess(entity_id: str, reason: str) -> InputError:
+    """The error for an id with more scattered rows than an entity can have.
+
+    Args:
+        reason: `TOO_MANY_NAMES` or `TOO_MANY_ROWS`.
+    """
+    bounds = f"{limits.MAX_NAMES:,} names and {limits.MAX_ROWS:,} rows"
+    message = f"{reason}: the id '{make_excerpt(entity_id)}' occurs in too many of them. An entity has at most {bounds}"
+    return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")
+
 
 BATCH = 1024
 BATCH_BYTES = 1 << 22
@@ -163,7 +195,7 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
 
     Args:
         runs: From `Reader.read_runs`, with the same report.
-        scattered: Sorted hashes of the ids with several runs, from `ingest.base.scan`.
+        scattered: Sorted hashes of the ids with several runs, from `ingest.base.reader`.
         report: Its `entities` and `names` are counted here.
     """
     if not len(scattered):

@@ -18,7 +18,7 @@ from itertools import chain
 
 from ingest.io import limits
 from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
-from ingest.io.source import ByteSource
+from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError, OptionError
 
 HEAD_BYTES = 1 << 16  # bytes examined to tell text from other files

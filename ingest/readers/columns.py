@@ -20,9 +20,14 @@ from typing import Any
 from ingest.base.format import TableColumns
 from ingest.io.encoding import BadLine
 from ingest.io.report import ReadWarning, make_excerpt
-from ingest.readers.cells import shown
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
+
+
+def shown(cell: Any) -> str:
+    """A cell as text, whatever it is."""
+    return "" if cell is None else cell if isinstance(cell, str) else str(cell)
+
 
 HEADERS = {
     "id": "id entity_id cui qid identifier concept_id conceptid concepturi curie code uri iri uid wikidata_id "

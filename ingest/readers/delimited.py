@@ -16,18 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ingest.base.format import TableColumns
+from ingest.base.format import ReadOptions, TableColumns
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
-from ingest.io.source import ByteSource
+from ingest.io.streams import ByteSource
 from ingest.readers.columns import Row, Table
 from pearl_qdrant.errors import FormatError, OptionError
-
-if TYPE_CHECKING:
-    from ingest.formats import ReadOptions
 
 BAD_QUOTING = "bad_quoting"
 COMMENT = "comment"

@@ -16,7 +16,7 @@ import msgspec
 from ingest.io import limits
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
-from ingest.io.source import ByteSource
+from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 
 INVALID_JSON = "invalid_json"

@@ -1,6 +1,6 @@
 """Read any RDF: ontologies in OWL, thesauri in SKOS, YAGO 4 and 4.5, Wikidata's truthy dump, and names in general.
 
-Syntaxes are in `ingest.readers.rdf_syntax`, vocabularies in `ingest.readers.rdf_profiles`, entities in
+Syntaxes are in `ingest.readers.rdf_syntax`, vocabularies in `ingest.readers.rdf_entities`, entities in
 `ingest.readers.rdf_entities`. Files, folders and zips of one base are read together: what several files say of a
 subject is joined.
 
@@ -23,40 +23,37 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from pyoxigraph import Literal, NamedNode, Quad
 
-from ingest.base.format import PathLike
-from ingest.base.merge import RowStore, store_scattered
+from ingest.base.format import PathLike, ReadOptions
+from ingest.base.merge import Hashes, RowStore, store_scattered
 from ingest.base.reader import Reader
-from ingest.base.scan import Hashes
+from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
-from ingest.io.streams import list_inputs
-from ingest.readers import rdf_profiles as known
+from ingest.io.streams import ByteSource, list_inputs
+from ingest.readers import rdf_entities as known
 from ingest.readers.ontology import ClassTree, check_scopes
 from ingest.readers.rdf_entities import (
     EntityMaker,
     Fact,
     ItemMaker,
+    Profile,
     Vocabulary,
+    entity_id,
     is_true,
+    profiles,
+    type_name,
 )
-from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.rdf_syntax import check_syntax, read_triples
 from ingest.readers.signs import RDF_ENDING, find_syntax
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers, item_number
 from pearl_qdrant.errors import FormatError
-
-if TYPE_CHECKING:
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
-    from ingest.io.source import ByteSource
-    from pearl_qdrant.records import Entity
+from pearl_qdrant.records import Entity
 
 BLANK_NODE = "blank_node"
 

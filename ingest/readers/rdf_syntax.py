@@ -12,18 +12,15 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyoxigraph
 
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, byte_lines, check_encoding, check_is_text, describe_text
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, ReadReport
+from ingest.io.streams import ByteSource
 from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_XML, TURTLE, find_root, find_syntax
 from pearl_qdrant.errors import FormatError, OptionError
-
-if TYPE_CHECKING:
-    from ingest.io.source import ByteSource
 
 BAD_TRIPLE = "bad_triple"
 ROW_ABOUT_A_ROW = "row_about_a_row"

@@ -27,24 +27,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ingest.base.ancestors import ClassGraph, nearest_types
+from ingest.base.format import PathLike, ReadOptions
 from ingest.base.reader import Reader
-from ingest.base.type_map import TypeMap
+from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, check_is_text
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
-from ingest.io.source import ByteSource
+from ingest.io.streams import ByteSource
 from ingest.readers.json_records import is_lines, read_records
 from ingest.readers.ontology import clean
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import LINKS_FIELD, Entity
-
-if TYPE_CHECKING:
-    from ingest.base.format import PathLike
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
 
 NOT_AN_ENTITY, NO_SITELINK = "not_an_entity", "no_sitelink"
 

@@ -18,15 +18,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from ingest.base.scan import ScanResult, scan
+from ingest.base.reader import Reader, ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import Loading, finish_load, ingest
-from ingest.load.results import LoadEvents, LoadResult
-from ingest.load.session import is_unchanged, unchanged_result
-from ingest.spread.cutting import CUT_FILES, cut_and_scan
-from ingest.spread.worker import Job, PartBuilder, PartResult, Plan, Work, part_input, part_name
+from ingest.load.pipeline import Loading, finish_load, ingest, is_unchanged, unchanged_result
+from ingest.load.request import LoadEvents, LoadRequest, LoadResult
+from ingest.spread.worker import (
+    CUT_FILES,
+    Job,
+    PartBuilder,
+    PartResult,
+    Plan,
+    Work,
+    cut_and_scan,
+    part_input,
+    part_name,
+)
+from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import CollectionExistsError, OptionError, SettingsError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
@@ -35,14 +44,8 @@ from pearl_qdrant.store.edge.joining import join_parts
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.open import location_of
-from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.store.protocol import Placement, Store
 from pearl_qdrant.store.schema import LoadedInput, Manifest
-
-if TYPE_CHECKING:
-    from ingest.base.reader import Reader
-    from ingest.load.request import LoadRequest
-    from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
-    from pearl_qdrant.store.protocol import Store
 
 WORK_PREFIX = ".parts-"
 """How work folders are called in a store; they are no collections."""

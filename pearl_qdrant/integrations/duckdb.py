@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import duckdb
 import pyarrow as pa
 
-from pearl_qdrant.integrations.tables import DEFAULT_FIELDS, ColumnLinker, Field, check_fields
+from pearl_qdrant.integrations.metadata import DEFAULT_FIELDS, ColumnLinker, Field, check_fields
 from pearl_qdrant.linking.linker import EntityLinker
 
 

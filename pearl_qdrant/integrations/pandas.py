@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pearl_qdrant.integrations.tables import (
+from pearl_qdrant.integrations.metadata import (
     DEFAULT_FIELDS,
     MATCH,
     ColumnLinker,

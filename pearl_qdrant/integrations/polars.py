@@ -13,7 +13,7 @@ from typing import TypeVar
 import polars as pl
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations.tables import (
+from pearl_qdrant.integrations.metadata import (
     DEFAULT_FIELDS,
     MATCH,
     ColumnLinker,

@@ -24,17 +24,17 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.blocks import GivenSpan
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.records import Annotation, Link
-from pearl_qdrant.service.errors import (
+from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
+from pearl_qdrant.service.observing import Metrics, facts
+from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
+from pearl_qdrant.service.settings import (
     InvalidRequestError,
     NoCollectionNamedError,
     NotReadyError,
     ServiceError,
+    ServiceSettings,
     WritingNotAllowedError,
 )
-from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
-from pearl_qdrant.service.observing import Metrics, facts
-from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
-from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections
 from pearl_qdrant.store.open import location_of, open_store

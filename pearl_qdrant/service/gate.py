@@ -24,9 +24,14 @@ from pydantic import SecretStr
 
 from pearl_qdrant.errors import PearlQdrantError, SettingsError
 from pearl_qdrant.service.answers import error_answer, problem
-from pearl_qdrant.service.errors import BodyTooLargeError, HostNotAllowedError, SlowBodyError, UnauthorizedError
 from pearl_qdrant.service.observing import Metrics, describe_request, facts, request_id
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.settings import (
+    BodyTooLargeError,
+    HostNotAllowedError,
+    ServiceSettings,
+    SlowBodyError,
+    UnauthorizedError,
+)
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

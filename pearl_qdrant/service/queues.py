@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
-from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
+from pearl_qdrant.service.settings import ClientGoneError, QueueFullError, TimedOutError
 from pearl_qdrant.store.protocol import Collection, Store
 
 MAX_QUEUED_CALLS = 64

@@ -13,9 +13,7 @@ from urllib.parse import parse_qs
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
-from pearl_qdrant.service.errors import InvalidRequestError, LimitError
-from pearl_qdrant.service.reconcile.evidence import Condition
-from pearl_qdrant.service.settings import ServiceSettings, Texts, check_number
+from pearl_qdrant.service.settings import InvalidRequestError, LimitError, ServiceSettings, Texts, check_number
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 TypeStrict = Literal["any", "should", "all"]
@@ -37,6 +35,19 @@ class BatchTooLargeError(LimitError, status=413, code="batch_too_large"):
 
 class UnsupportedBodyError(InvalidRequestError, status=415, code="unsupported_media_type"):
     """The body is of another media type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A property that a query gives.
+
+    Attributes:
+        property_id: Its id.
+        values: The values, at least one.
+    """
+
+    property_id: str
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
