@@ -129,12 +129,9 @@ FORMAT_NAMES = tuple(one.name for one in FORMATS)
 
 
 def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None) -> str:
-    """The name of the format that the paths show: one of `FORMAT_NAMES` or of `known_bases`; TSV if they show none.
-    Raises FormatError if a folder has no known base or several, or two paths show two formats.
-
-    Args:
-        paths: Files and folders; standard input shows nothing.
-        options: Names of columns in them show a header.
+    """The name of the format that the paths show: one of `FORMAT_NAMES` or of `known_bases`; TSV if they show none, as
+    standard input does. Names of columns in the options show a header. Raises FormatError if a folder has no known base
+    or several, or two paths show two formats.
     """
     options = options or ReadOptions()
     found: dict[str, str] = {}

@@ -55,12 +55,9 @@ def scan_base(
     max_errors: int | None = DEFAULT_MAX_ERRORS,
     events: LoadEvents | None = None,
 ) -> ScanResult:
-    """Read and count a base; needs neither model nor store. Arguments as in `load_base`.
-
-    Raises:
-        InputError: If the input cannot be read, or has too many bad rows.
-        EmptyBaseError: If no entity is left.
-        OptionError: If an option belongs to another format, or its value makes no sense.
+    """Read and count a base; needs neither model nor store. Arguments as in `load_base`. Raises InputError if the input
+    cannot be read, or has too many bad rows; EmptyBaseError if no entity is left; OptionError if an option belongs to
+    another format, or its value makes no sense.
     """
     types, listed = type_map if isinstance(type_map, TypeMap) else TypeMap.load(type_map), listed_paths(paths)
     with open_reader(listed, kind, options, type_map=types) as reader:
@@ -137,11 +134,8 @@ def load_base(  # long: all arguments of a load are named here
 def read_entities(
     paths: Paths, *, kind: str = "auto", options: ReadOptions | None = None, max_errors: int | None = DEFAULT_MAX_ERRORS
 ) -> Iterator[Entity]:
-    """Read the entities of a base, each once; needs no collection of it. Arguments as of `load_base`.
-
-    Raises:
-        InputError: If a file cannot be read.
-        OptionError: If an option belongs to another format.
+    """Read the entities of a base, each once; needs no collection of it. Raises InputError if a file cannot be read;
+    OptionError if an option belongs to another format.
     """
     with open_reader(listed_paths(paths), kind, options) as reader:
         yield from reader.read(ReadReport(max_errors=max_errors))
@@ -199,17 +193,7 @@ smaller than what it corrects."""
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A base and where it goes.
-
-    Attributes:
-        reader: The base.
-        scanned: Its counts.
-        input_name: Its paths.
-        encoder: Encodes its names.
-        store: Open.
-        manifest: Of the collection, if it is new.
-        request: How to load it.
-    """
+    """A base that is read and counted, and where it goes; `manifest` is that of the collection, if it is new."""
 
     reader: Reader
     scanned: ScanResult
@@ -314,17 +298,8 @@ VERSION = "sample"
 
 
 def load_sample(collection: str = "demo", *, store: StoreLike = None) -> CollectionSummary:
-    """Load the sample base, or go on with a load of it; another collection of that name stays as it is.
-
-    Args:
-        collection: The collection.
-        store: As in `load_base`.
-
-    Returns:
-        What the collection holds now.
-
-    Raises:
-        StoreError: If the store fails, or the collection is another one that cannot be used.
+    """Load the sample base, 1,227 well-known entities, or go on with a load of it; returns what the collection holds
+    now. Raises StoreError if the store fails, or the collection is another one that cannot be used.
     """
     here = _find(collection, store)
     if here is not None and here.problem is not None and here.state != "no_graph" and here.kb_version != VERSION:

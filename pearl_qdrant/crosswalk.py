@@ -1,25 +1,18 @@
-"""`crosswalk`: the entities of one base that another one has, too.
+"""Which entities of two bases are the same: a crosswalk, one to one where asked, with probabilities and NIL.
 
-One to one: the matches of the highest sum of probabilities in which no entity of either base occurs twice.
+from pearl_qdrant.crosswalk import crosswalk
 
-An entity may stay without a partner, which is worth nothing.
+    found = crosswalk("doid", "mondo", one_to_one=True)
+    found.write_sssom("doid-mondo.sssom.tsv")
 
-Source: Jonker and Volgenant 1987, "A shortest augmenting path algorithm for dense and sparse linear assignment
-problems", as scipy has it.
+Each name of an entity is linked. A logistic model adds up, for each candidate: the `best` probability that a name gives
+it, the `mean` over the names, that of the `canonical` name, log(1 + names that are `agreeing` with at least `AGREES`),
+the `margin` of its mean above the next one, and whether the entity has a `lone` name. Its coefficients are set by hand:
+those that `runs/resolution/crosswalk.py` fits count names that agree against a match.
 
-What the links of an entity's names say of the entities of the other base.
-
-Each name of the entity is linked. For each entity of the other base that is a candidate:
-
-    best        the highest probability that a name gives it
-    mean        the mean over the names; 0 for a name that does not find it
-    canonical   the probability that the canonical name gives it
-    agreeing    log(1 + names that give it at least `AGREES`)
-    margin      its mean above that of the next entity
-    lone        1 for an entity with a single name
-
-A logistic model adds them up. Its coefficients are set by hand: those that `runs/resolution/crosswalk.py` fits to
-entities whose canonical names are hidden count names that agree against a match (docs/experiments/resolution.md).
+One to one are the matches of the highest sum of probabilities (Jonker and Volgenant 1987, as scipy has it). The SSSOM
+TSV (https://w3id.org/sssom) has a `skos:exactMatch` where entities have a name in common and a probability of at least
+`CERTAIN`, else a `skos:closeMatch` for review.
 """
 
 from __future__ import annotations
@@ -60,10 +53,8 @@ _NOTHING = 1e-9
 
 
 def assign(candidates: Mapping[A, Mapping[B, float]]) -> dict[A, B]:
-    """Choose partners. Returns the partner of each subject that has one. Raises OptionError if scipy is not installed.
-
-    Args:
-        candidates: Probabilities of the possible partners of each subject, > 0.
+    """The partner of each subject that has one, by the probabilities, > 0, of its possible ones. Raises OptionError if
+    scipy is not installed.
     """
     try:
         from scipy.sparse import csr_array
@@ -102,14 +93,8 @@ _NO_TYPE = "OTHER"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for an entity of the other base.
-
-    Attributes:
-        candidate: The entity, as the name that fits best found it.
-        name: That name.
-        features: In the order of `FEATURES`.
-        probability: In [0, 1].
-        is_exact: Whether a name is that of the other entity, up to case, accents and spaces.
+    """What speaks for an entity of the other base: the name that fits best, features in the order of `FEATURES`, and
+    whether a name is that of the other entity, up to case, accents and spaces.
     """
 
     candidate: Candidate
@@ -128,12 +113,8 @@ def names_to_link(entity: Entity) -> list[str]:
 
 
 def evidence_of(entity: Entity, links: Sequence[Link]) -> list[Evidence]:
-    """The entities of the other base that the names of an entity find, the most probable first.
-
-    Entities whose coarse types have nothing in common with the entity's are left out.
-
-    Args:
-        links: Of `names_to_link(entity)`, in order.
+    """The entities of the other base that the links of `names_to_link(entity)` find, the most probable first; without
+    those whose coarse types have nothing in common with the entity's.
     """
     found: dict[tuple[str, str], list[tuple[float, Candidate, Link]]] = {}
     for link in links:
@@ -208,12 +189,8 @@ class Crosswalk:
     def write_sssom(
         self, path: str | os.PathLike[str], *, prefixes: Mapping[str, str] | None = None, license_url: str | None = None
     ) -> None:
-        """Write the matches that are not NIL as SSSOM TSV.
-
-        Args:
-            path: The file.
-            prefixes: Further prefixes of ids with their IRIs.
-            license_url: Licence of the mappings; default is unspecified.
+        """Write the matches that are not NIL as SSSOM TSV; `prefixes` of ids with their IRIs are added to the known
+        ones.
         """
         lines = sssom_lines(
             *(self.found, self.subject_source, self.object_source), prefixes=prefixes or {}, license_url=license_url
@@ -246,7 +223,8 @@ def crosswalk(
     """Find each entity of one base in another.
 
     All names of an entity are linked to the other base, and what their links say is added up. Coarse types that have
-    nothing in common forbid a match.
+    nothing in common forbid a match. Raises CollectionNotFoundError if a collection does not exist; OptionError if
+    `one_to_one` is set, and scipy is not installed; ValueError if the threshold is not in [0, 1].
 
     Args:
         a: Name of a collection, or entities, as `ingest.read_entities` reads them from a file.
@@ -258,11 +236,6 @@ def crosswalk(
         model: The encoder, in place of the collection's own.
         device: Device of the encoder.
         source: Short name of the base `a`; default is that of the collection.
-
-    Raises:
-        CollectionNotFoundError: If a collection does not exist.
-        OptionError: If `one_to_one` is set, and scipy is not installed.
-        ValueError: If the threshold is not in [0, 1].
     """
     check_threshold(threshold)
     with ExitStack() as stack:
@@ -419,13 +392,8 @@ def sssom_lines(
     prefixes: Mapping[str, str],
     license_url: str | None,
 ) -> Iterator[str]:
-    """The lines of the file, without their ends.
-
-    Args:
-        matches: Matches that are not NIL.
-        subject_source, object_source: Short names of the bases.
-        prefixes: Prefixes of ids with their IRIs; others are guessed (OBO's for ids such as MONDO:1).
-        license_url: Licence of the mappings; None for unspecified.
+    """The lines of the file for matches that are not NIL; prefixes that are not given are guessed (OBO's for ids such
+    as MONDO:1).
     """
     rows, used = [], dict(PREFIXES)
     for one in matches:

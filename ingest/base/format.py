@@ -1,4 +1,10 @@
-"""What a format declares about itself: its name, its files, its options, and the module that reads it."""
+"""What formats and bases that ship as tables declare about themselves: names, files, options, columns.
+
+`bases.json` in `ingest/readers` is the table of the bases that are known, with a shape for each kind of file. A shape
+names the columns that a header must have, or all columns and patterns of some of them; columns by meaning; and, if rows
+are names of an entity rather than entities, the column that tells what a row gives (`roles`). Reading, options, notes
+and `ingest --formats` follow from the table. `read_bases` reads another such file.
+"""
 
 from __future__ import annotations
 
@@ -73,12 +79,8 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The beginning of an input, by which its format is recognised.
-
-    Attributes:
-        path: As given.
-        name: File name in lower case, without the ending of a compression (".gz", ".bz2", ".xz", ".zst").
-        data: First bytes, decompressed, at most `HEAD_BYTES` (65,536), without a byte order mark.
+    """The beginning of an input: its path, its file name in lower case without the ending of a compression, and its
+    first bytes, decompressed, at most `HEAD_BYTES`, without a byte order mark.
     """
 
     path: str
@@ -218,11 +220,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     marked_column: str | None = None
 
     def fits(self, header: Sequence[str] | None, sample: Sequence[Sequence[Any]]) -> bool:
-        """Whether a file has this shape.
-
-        Args:
-            header: Its header or keys; None if it has none.
-        """
+        """Whether a file with this header or keys has this shape."""
         if header is not None:
             return bool(self.header) and self.header <= {name.casefold() for name in header}
         if not self.names or not sample:
@@ -238,13 +236,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A base that ships as tables.
-
-    Attributes:
-        name: The value of ``--format``.
-        title: For people.
-        shapes: Its files.
-        files: Names of the files that are read of a folder or zip of it: a regular expression.
+    """A base that ships as tables: the value of ``--format``, a title, its kinds of files, and a regular expression for
+    the names of the files that are read of a folder or zip of it.
     """
 
     name: str

@@ -1,12 +1,11 @@
 """Open inputs: plain, compressed or in a zip archive, from a file, a pipe or standard input.
 
-Members of archives are read in place; nothing is unpacked under a name from the archive.
+Members of archives are read in place: ``base.zip!folder/names.tsv`` names one. The first bytes of a file show its
+compression, not its name. A `Source` can be read any number of times: standard input and pipes are copied once to an
+unnamed temporary file.
 
-A path such as ``base.zip!folder/names.tsv`` names a member. An archive inside an archive is not opened.
-
-The first bytes of a file show its compression, not its name. A `Source` can be read any number of times: standard
-input and pipes are copied once to an unnamed temporary file, which the operating system removes even if the process is
-killed.
+The decoders of the standard library and of zstandard decompress, within a budget; not their file classes: those stop
+without an error at bytes after a stream that are not another stream, and zstandard's at a truncated file.
 """
 
 from __future__ import annotations
@@ -51,11 +50,8 @@ Read = Callable[[int], bytes]  # gives at most so many bytes, none at the end
 
 
 class ByteSource(ABC):
-    """Input that can be read from its start any number of times, also by several threads at once.
-
-    Attributes:
-        path: Its name in errors; ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive.
-        size: In bytes, as stored (compressed).
+    """Input that can be read from its start any number of times, also by several threads at once. `path` is its name in
+    errors: ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive; `size` is in bytes, as stored.
     """
 
     path: str
@@ -160,13 +156,8 @@ def _new_decoder(compression: str) -> Any:
 
 
 def check_expansion(path: str, n_stored: int, n_written: int, kind: str) -> None:
-    """Refuse a decompression bomb: one rule for every container. Raises FormatError if the ratio of the two is over
-    `MAX_RATIO`.
-
-    Args:
-        path, kind: For the error.
-        n_stored: Bytes in the file.
-        n_written: Bytes that these become, decompressed or declared.
+    """Refuse a decompression bomb: one rule for every container. Raises FormatError if the bytes that `n_stored`
+    become, decompressed or declared, are over `MAX_RATIO` times as many.
     """
     if n_written > RATIO_GRACE and n_written > MAX_RATIO * n_stored:
         message = (
@@ -283,12 +274,7 @@ _log = logging.getLogger(__name__)
 
 
 class Source(ByteSource):
-    """A file, a pipe or standard input.
-
-    Attributes:
-        path: As given; ``-`` is standard input.
-        size: In bytes, as stored (compressed).
-    """
+    """A file, a pipe or standard input (``-``)."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Check the path, and copy it to a temporary file if it can be read only once. Raises FormatError if it does
@@ -421,12 +407,8 @@ def is_folder(path: str) -> bool:
 
 
 def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
-    """The files that a path means, sorted: those in a folder, the members of an archive that may hold data, or itself.
-    Raises FormatError if an archive is damaged.
-
-    Args:
-        path: As given.
-        n_levels: Levels of a folder that are searched; at most 1,000 entries of each.
+    """The files that a path means, sorted: those in a folder (at most 1,000 entries of each of `n_levels`), the members
+    of an archive that may hold data, or itself. Raises FormatError if an archive is damaged.
     """
     if path != STDIN and is_folder(path):
         levels = (islice(Path(path).glob("/".join("*" * (n + 1))), _MAX_ENTRIES) for n in range(n_levels))

@@ -1,4 +1,9 @@
-"""`LoadRequest`, all that `load_base` can be told, each with its default and its text."""
+"""All that `load_base` can be told, what it tells meanwhile, and what a load or an update did, in counts that add up.
+
+rows     skipped ones by reason, and those that the options leave out, are of all rows that were read
+points   = names + other_names = with_vector + without_vector
+seconds  = load_seconds + graph_seconds
+"""
 
 from __future__ import annotations
 

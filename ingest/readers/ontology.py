@@ -47,12 +47,8 @@ def clean(text: str) -> str:
 
 
 class ClassTree:
-    """Parents by class and ids that were replaced: 12 bytes an edge, and the ids of the parents.
-
-    A class is known by a 64-bit hash of Python, with a new seed in each process, so that nobody can make two collide.
-
-    Attributes:
-        replaced: Obsolete ids by the id that replaces them.
+    """Parents by class, and obsolete ids by the id that replaces them: 12 bytes an edge, and the ids of the parents. A
+    class is known by a 64-bit hash of Python, with a new seed in each process, so that nobody can make two collide.
     """
 
     def __init__(self) -> None:
@@ -87,18 +83,9 @@ class ClassTree:
 
 @dataclass(slots=True)
 class Term:
-    """A term of an ontology.
-
-    Attributes:
-        id: As OBO writes it.
-        names: The canonical name first.
-        namespace: A last type; may be empty.
-        description: Its definition.
-        parents: Ids of its direct parents.
-        alt_ids: Other ids that it had.
-        xrefs: Ids in other bases.
-        extra: Further fields.
-        languages: The languages of names, as in `Entity`.
+    """A term of an ontology: its id as OBO writes it, its names (the canonical one first), a namespace as last type,
+    its definition, direct parents, other ids that it had, ids in other bases, further fields, and the languages of
+    names.
     """
 
     id: str
@@ -136,20 +123,11 @@ def check_scopes(scopes: Sequence[str]) -> frozenset[str]:
 
 
 class OntologyReader(Reader):
-    """What the readers of OBO and of OBO Graph JSON share.
-
-    Attributes:
-        scopes: Of the synonyms that are names.
-        sources: The files.
-    """
+    """What the readers of OBO and of OBO Graph JSON share: the files, and the scopes of the synonyms that are names."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files. Raises FormatError if a file does not exist, is a directory, or may not be read.
-
-        Args:
-            paths: Files to read one after the other; ``-`` is standard input.
-            options: `limit`, `scopes` of synonyms that are aliases (EXACT by default), and `links`.
-            type_map: From ids and namespaces to coarse types; the shipped one by default.
+        """Open the files; ``-`` is standard input. Raises FormatError if a file does not exist, is a directory, or may
+        not be read.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self.scopes, self._links = check_scopes(options.scopes), options.links
@@ -202,12 +180,8 @@ _SPACE = re.compile(r"[\t ]+")
 
 @dataclass(slots=True)
 class Stanza:
-    """One block of a file.
-
-    Attributes:
-        kind: The text in the brackets, such as ``Term``; empty for the header.
-        line: Number of its first line.
-        tags: Its lines with a requested tag: number, tag, and value as written.
+    """One block of a file: the text in the brackets (empty for the header), its first line, and its lines with a
+    requested tag: number, tag, and value as written.
     """
 
     kind: str
@@ -297,12 +271,9 @@ class OboReader(OntologyReader):
 
 
 def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport) -> Iterator[Stanza]:
-    """The header and all stanzas of a file, with the requested tags only.
-
-    Raises:
-        FormatError: If the file is damaged, or does not begin like OBO.
-        InputError: If it cannot be read.
-        TooManyErrorsError: If there are more bad lines than the report allows.
+    """The header and all stanzas of a file, with the requested tags only. Raises FormatError if the file is damaged, or
+    does not begin like OBO; InputError if it cannot be read; TooManyErrorsError if there are more bad lines than the
+    report allows.
     """
     stanza, is_begun = Stanza("", 1), False
     for number, line in _whole_lines(source, report):

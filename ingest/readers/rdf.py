@@ -73,13 +73,8 @@ class RdfReader(Reader):
     """A base in RDF, in one or several files; a `Reader`. A row of its report is a statement that matters."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files and find their syntaxes. Raises FormatError if a path cannot be opened, or a file is not RDF;
-        ValueError if an option makes no sense.
-
-        Args:
-            paths: Files, folders and zips; ``-`` is standard input.
-            options: `limit`, `languages`, `links`, `scopes`, `classes`, and properties of labels, aliases and types.
-            type_map: From types to coarse types; the shipped one by default.
+        """Open the files, folders and zips, and find their syntaxes; ``-`` is standard input. Raises FormatError if a
+        path cannot be opened, or a file is not RDF; ValueError if an option makes no sense.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -202,12 +197,8 @@ class RdfReader(Reader):
 def _read_runs(
     source: ByteSource, syntax: str, wanted: frozenset[str], report: ReadReport, survey: _Survey | None
 ) -> Iterator[Run]:
-    """Statements with the wanted properties, those of one subject together as long as they are adjacent.
-
-    Args:
-        wanted: Properties.
-        report: `rows` counts these statements; those beyond the limits of an entity are skipped.
-        survey: Sees the other statements.
+    """Statements with the wanted properties, those of one subject together as long as they are adjacent; `rows` of the
+    report counts them, and those beyond the limits of an entity are skipped. The survey sees the other statements.
     """
     last, facts = "", list[Fact]()
     for quad, line in read_triples(source, syntax, report):
@@ -248,12 +239,8 @@ def _language_of(target: NamedNode | Literal) -> str | None:
 
 
 class _Survey:
-    """The first pass.
-
-    Attributes:
-        known: What it finds.
-        seen: Statements by property, of the first properties that no vocabulary knows.
-        lower, upper: Edges between the classes of Wikidata.
+    """The first pass: what it finds, statements of the first properties that no vocabulary knows, and edges between the
+    classes of Wikidata.
     """
 
     def __init__(self) -> None:

@@ -52,15 +52,9 @@ whether it is taken as an alias, and its text."""
 
 @dataclass(slots=True)
 class Vocabulary:
-    """What a first pass finds.
-
-    Attributes:
-        profile: The properties that are looked at.
-        counts: Statements by property, of those that some profile knows.
-        has_classes: Some class of an ontology has a label.
-        tree: Classes and those above them, and ids that were replaced.
-        finder: Types of the classes of Wikidata.
-        labels: Text and language of labels that are nodes of their own (SKOS-XL), by IRI.
+    """What a first pass finds: the properties that are looked at, statements by property of those that some profile
+    knows, whether some class of an ontology has a label, classes and those above them, types of the classes of
+    Wikidata, and text and language of labels that are nodes of their own (SKOS-XL), by IRI.
     """
 
     profile: Profile = field(default_factory=lambda: profiles()["names"])

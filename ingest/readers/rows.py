@@ -1,4 +1,8 @@
-"""Rows of a table to entities: checks, names, types, and rows that are names put together."""
+"""Cells and rows of a table to entities: checks, lists, names, types, marks for nothing, and rows that are names put
+together.
+
+A cell is text in delimited files; in JSON, Parquet, Arrow and workbooks it may be a number, a date, a list or None.
+"""
 
 from __future__ import annotations
 
@@ -91,14 +95,8 @@ class RowReader:
         marks: Mapping[str, Ids],
         types_of: TypesOf,
     ) -> None:
-        """Prepare to read.
-
-        Args:
-            table, layout: The table and what its columns are.
-            shape: The file of a known base that it is, or an empty one.
-            report: Counts rows; its `place` is that of the row that was given out last.
-            marks: Ids that other files of the base give (`Shape.gives`).
-            types_of: From native types to those of an entity.
+        """Prepare to read a table that is a file of a known base (or an empty `shape`); `marks`: ids that other files
+        of the base give (`Shape.gives`); `types_of`: from native types to those of an entity.
         """
         self._table, self._layout, self._report, self._types_of = table, layout, report, types_of
         self._shape, self._marks = shape, marks
@@ -247,11 +245,8 @@ class RowReader:
 
     def gather(self, store: RowStore, languages: Sequence[str], *, has_own_name: bool) -> None:
         """Put what the rows give, a name, a type or a description each, into a store on disk; see `gathered`.
-
-        Args:
-            store: Of all such files of the base.
-            languages: That are read, the preferred one first; empty: all, English preferred.
-            has_own_name: An option names the column of names.
+        `languages` are those that are read, the preferred one first, all if empty; `has_own_name`: an option names the
+        column of names.
         """
         facts = self._facts([language.casefold() for language in languages], has_own_name)
         for batch in batches(facts, lambda fact: len(fact[1])):
@@ -365,11 +360,7 @@ _GROUPED = re.compile(r"\d{1,3}(?:[,  '’_]\d{3})+(?:\.\d+)?")
 
 
 class NotTextError(ValueError):
-    """A list, an object, or bytes that are no text, stand where a text is expected.
-
-    Attributes:
-        reason: Why the row is skipped.
-    """
+    """A list, an object, or bytes that are no text, stand where a text is expected."""
 
     def __init__(self, reason: str = NOT_TEXT) -> None:
         super().__init__(reason)
@@ -427,11 +418,9 @@ def field_text(value: Any) -> str:
 
 
 def split_items(value: Any, separator: str) -> tuple[str, ...]:
-    """The items of a cell of aliases or types, each once, without marks for nothing. Raises NotTextError if an item is
-    a list or an object.
-
-    Args:
-        separator: `LISTS`, `ONE`, or the text between two items; ``|`` may be escaped as in `split_list`.
+    """The items of a cell of aliases or types, each once, without marks for nothing; `separator` is `LISTS`, `ONE`, or
+    the text between two items; ``|`` may be escaped as in `split_list`. Raises NotTextError if an item is a list or an
+    object.
     """
     if isinstance(value, (list, tuple, set)):
         items: Iterable[str] = map(_item_text, value)
@@ -494,16 +483,9 @@ def number_of(value: Any) -> float | None:
 
 
 def guess_separator(cells: Sequence[Any], *, is_list_column: bool = False) -> str:
-    """What separates the items in the cells of a column.
-
-    Args:
-        cells: Some of its cells.
-        is_list_column: The column is known to join its items by commas.
-
-    Returns:
-        `LISTS` if each cell that says something is a list; ``|`` if any has a bar; ``;`` if any has a semicolon; a
-        comma if the column is known for it, or no comma is beside a space or a digit and no item is one letter; else
-        ``|``.
+    """What separates the items in the cells of a column: `LISTS` if each cell that says something is a list; ``|`` if
+    any has a bar; ``;`` if any has a semicolon; a comma if the column is known for it, or no comma is beside a space or
+    a digit and no item is one letter; else ``|``.
     """
     texts = [text for cell in cells if isinstance(cell, str) and (text := cell.strip()) and text not in NOTHING]
     if texts and all(_parse_list(text) is not None for text in texts):
@@ -520,10 +502,8 @@ def guess_separator(cells: Sequence[Any], *, is_list_column: bool = False) -> st
 
 
 def find_path(record: Any, path: Sequence[str]) -> Any:
-    """The value at a path of keys in an object; over a list, the values of all its items.
-
-    Args:
-        path: From `parse_path`: keys, positions from 0, ``*``, and conditions ``key=value``.
+    """The value at a path of keys in an object; over a list, the values of all its items. `parse_path` makes a path:
+    keys, positions from 0, ``*``, and conditions ``key=value``.
     """
     for place, step in enumerate(path):
         if isinstance(record, dict):

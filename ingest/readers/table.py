@@ -202,14 +202,10 @@ class TableReader(Reader):
     def __init__(
         self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None, *, kind: str = "auto"
     ) -> None:
-        """Open the files; standard input and pipes are copied to a temporary file now. Raises FormatError if a file
-        does not exist, is a directory, or may not be read; OptionError if an option makes no sense.
-
-        Args:
-            paths: Files, and folders and zips of a known base; ``-`` is standard input.
-            options: Which column is what, and how the files are written.
-            type_map: From types in the file to coarse types; the shipped one by default.
-            kind: tsv, csv, jsonl, parquet, xlsx, or the name of a known base; ``auto``: some text.
+        """Open the files, and folders and zips of a known base; standard input and pipes are copied to a temporary file
+        now. `kind`: tsv, csv, jsonl, parquet, xlsx, or the name of a known base; ``auto``: some text. Raises
+        FormatError if a file does not exist, is a directory, or may not be read; OptionError if an option makes no
+        sense.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -406,12 +402,8 @@ def find_container(path: str) -> str | None:
 
 
 def read_workbook(path: str, sheet: str | None, notes: list[str]) -> Iterator[list[Any]]:
-    """Rows of a sheet: the one that is named, else the first that has cells. Raises FormatError if it is damaged, a
-    bomb, or has no such sheet.
-
-    Args:
-        sheet: Name of the sheet, or None.
-        notes: Gets a line about the sheets.
+    """Rows of a sheet: the one that is named, else the first that has cells; `notes` gets a line about the sheets.
+    Raises FormatError if it is damaged, a bomb, or has no such sheet.
     """
     from python_calamine import CalamineError, CalamineWorkbook
 

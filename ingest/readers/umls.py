@@ -55,14 +55,8 @@ _N_NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class SemanticType:
-    """One semantic type.
-
-    Attributes:
-        tui: Such as ``T047``.
-        name: Such as ``Disease or Syndrome``.
-        tree_number: Such as ``B2.2.1.2.1``; empty if unknown.
-        group: Such as ``DISO``; empty if unknown.
-        group_name: Such as ``Disorders``.
+    """One semantic type: TUI such as ``T047``, name, tree number such as ``B2.2.1.2.1``, group such as ``DISO``, and
+    its name.
     """
 
     tui: str
@@ -98,11 +92,8 @@ def semantic_types() -> Mapping[str, SemanticType]:
 
 
 def resolve_types(wanted: Iterable[str]) -> frozenset[str]:
-    """Requested semantic types, as values of `SemanticType.kb_types`. Raises SettingsError if one of them is unknown;
-    lists similar ones.
-
-    Args:
-        wanted: TUIs, type names, tree numbers, groups or their names; case does not matter.
+    """Requested semantic types (TUIs, type names, tree numbers, groups or their names; case does not matter), as values
+    of `SemanticType.kb_types`. Raises SettingsError if one of them is unknown; lists similar ones.
     """
     types = semantic_types().values()
     known = {found.group_name.casefold(): found.group for found in types}  # points have the abbreviation
@@ -178,16 +169,9 @@ class UmlsReader(Reader):
     """A release; a `Reader`."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Find and open the files. Raises FormatError if a file is missing, damaged, or not of the format;
-        SettingsError if an option makes no sense, or a semantic type is not known.
-
-        Args:
-            paths: The META folder or one above it, a zip archive, or files: MRCONSO.RRF, and MRSTY.RRF and others with
-                it.
-            options: `limit`; `languages` as `umls_language` takes them (English by default); `sabs`, of which the first
-                one's definition is preferred; `srl_max`, where 0 allows only sources without extra terms; and
-                `semantic_types`, see `resolve_types`.
-            type_map: From native types to coarse ones; the shipped one by default.
+        """Find and open the files: the META folder or one above it, a zip archive, or MRCONSO.RRF and others with it.
+        Raises FormatError if a file is missing, damaged, or not of the format; SettingsError if an option makes no
+        sense, or a semantic type is not known.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._languages = tuple(dict.fromkeys(map(umls_language, options.languages or ("en",))))

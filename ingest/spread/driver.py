@@ -59,11 +59,7 @@ LEAST_NAMES = 25_000
 
 
 class Runner(Protocol):
-    """Builds parts.
-
-    Attributes:
-        workers: How many it builds at once.
-    """
+    """Builds parts, so many `workers` at once."""
 
     workers: int
 
@@ -162,18 +158,8 @@ def work_folder(given: str | os.PathLike[str] | None, store: Store, name: str) -
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A load over several workers, with all that does not change while it runs.
-
-    Attributes:
-        reader: The base.
-        input_name: Its paths.
-        encoder: Of this process, for what is left when the workers are done.
-        store: Where the collection goes.
-        manifest: Of the new collection.
-        request: How to load it.
-        work: The work folder.
-        runner: Builds the parts.
-        check: Called with the counts of the base; refuses an empty one.
+    """A load over several workers, with all that does not change while it runs; `encoder` is for what is left when they
+    are done, `check` refuses an empty base.
     """
 
     reader: Reader

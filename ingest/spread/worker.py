@@ -1,4 +1,4 @@
-"""A worker of a load in parts, and the folder that all workers share.
+"""A worker of a load in parts, the folder that all workers share, and the cut of a base.
 
     WORK/.lock            locked while a driver works
     WORK/plan.json        what is built; written when the cut is complete
@@ -7,12 +7,11 @@
     WORK/done/PART.json   the counts of a part that is built
     WORK/joined/          an embedded store with the collection that is joined of the parts
 
-Everything is kept until the collection is complete, so that the same command goes on after any kill. Machines of a
-cluster share it.
+Everything is kept until the collection is complete, so that the same command goes on after any kill. A part is loaded
+as any base is (`ingest.load.pipeline`), so that a worker that takes the place of a killed one writes what lacks.
 
-A worker takes one part of a base from its files to a finished embedded collection, or to a server. Nothing here knows
-Ray. A part is loaded as any base is (`ingest.load.pipeline`), so that a worker that takes the place
-of a killed one writes what lacks.
+A base is cut by the hash of the entity while it is scanned: all runs of an entity go into one of 256 files of JSON
+Lines, in their order. A part of the base is every n-th file.
 """
 
 from __future__ import annotations
@@ -51,16 +50,8 @@ _T = TypeVar("_T")
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is built. A command with another plan starts over.
-
-    Attributes:
-        digest: Of the base, as in `ScanResult`.
-        input: Its paths.
-        parts: Parts of the base.
-        location, collection: Where it goes.
-        kb: As in `Manifest`.
-        model: Hash of the weights, width, pooling and prefix.
-        quantization: As in `Manifest`.
+    """What is built: a command with another plan starts over. `digest` is that of the base, `input` its paths, `model`
+    the hash of the weights, width, pooling and prefix.
     """
 
     digest: str
@@ -74,15 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class PartResult(msgspec.Struct, frozen=True):
-    """The counts of a part that is built.
-
-    Attributes:
-        part: Its number.
-        entities, names: Entities and names of the part; each is a point.
-        encode_seconds: Time in the encoder.
-        graph_seconds: Time of building its graph.
-        device: Where the encoder ran.
-    """
+    """The counts of a part that is built, and where the encoder ran."""
 
     part: int
     entities: int = 0
@@ -93,12 +76,7 @@ class PartResult(msgspec.Struct, frozen=True):
 
 
 class Work:
-    """A work folder.
-
-    Attributes:
-        path: The folder.
-        cut, parts, joined: Its folders; `joined` may lie elsewhere, on the disk of the store.
-    """
+    """A work folder; `joined` may lie elsewhere, on the disk of the store."""
 
     def __init__(self, path: Path, joined: Path | None = None) -> None:
         self.path = path
@@ -163,16 +141,8 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every worker knows.
-
-    Attributes:
-        work: The work folder, which all machines see at this path.
-        plan: As it is in the work folder.
-        manifest: Of the whole collection.
-        model: Name or folder of the model, or an encoder for workers in this process.
-        device, pooling, prefix: As in `load_encoder`.
-        access: Key and certificates of a server; never written to a file.
-        wait_s: How long to wait for a server that does not answer.
+    """What every worker knows: the work folder, which all machines see at this path, a model's name (or an encoder for
+    workers in this process), and key and certificates of a server, which are never written to a file.
     """
 
     work: str
@@ -190,15 +160,9 @@ class PartBuilder:
     """Builds parts, one after the other, with one encoder."""
 
     def __init__(self, job: Job, *, threads: int | None = None) -> None:
-        """Load the encoder.
-
-        Args:
-            threads: Batches that the encoder runs at once; None: one a core.
-
-        Raises:
-            StoreError: If this machine does not see the work folder.
-            ModelError: If the model cannot be loaded.
-            ModelMismatchError: If it is another model than that of the plan.
+        """Load the encoder, which runs `threads` batches at once; None: one a core. Raises StoreError if this machine
+        does not see the work folder; ModelError if the model cannot be loaded; ModelMismatchError if it is another
+        model than that of the plan.
         """
         self._job = job
         self._work = Work(Path(job.work))

@@ -79,7 +79,10 @@ def load_encoder(
     precision: Precision = "auto",
     arena: bool = True,
 ) -> Encoder:
-    """Load a model.
+    """Load a model. Raises ModelNotFoundError if the model does not exist; CheckpointError if one of its files is
+    missing, truncated, changed, or belongs to another model; DeviceError if the device does not exist, or torch is not
+    installed for it; ModelError if the model cannot run with these options; ValueError if an argument has an invalid
+    value.
 
     Args:
         model: A shipped name, a folder, or a hub id such as `owner/name[@revision]`.
@@ -93,13 +96,6 @@ def load_encoder(
             (see `torch_runtime.encoding_precision`).
         arena: Whether ONNX keeps the memory of its largest batches for the next ones; a service that runs for weeks
             gives it back.
-
-    Raises:
-        ModelNotFoundError: If the model does not exist.
-        CheckpointError: If one of its files is missing, truncated, changed, or belongs to another model.
-        DeviceError: If the device does not exist, or torch is not installed for it.
-        ModelError: If the model cannot run with these options.
-        ValueError: If an argument has an invalid value.
     """
     options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
     found = find_model(model)
@@ -231,13 +227,6 @@ def check_device(device: str) -> None:
 def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> DevicePlan:
     """Choose runtime and device for a model. Raises DeviceError if the device does not exist, or torch is not installed
     for it; ModelError if the model has no weights for that runtime, or torch is not installed.
-
-    Args:
-        name: The model's name, for messages.
-        device: "cpu", "cuda", "cuda:N", or "auto".
-        runtime: The requested runtime; "auto" is ONNX on a CPU if the model has it, else torch.
-        has_onnx: Whether the model has an ONNX graph.
-        has_torch: Whether it has safetensors.
     """
     if device.startswith("cuda"):
         return _on_gpu(name, device, runtime, has_torch)
@@ -341,11 +330,7 @@ class FoundModel:
 
 
 def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig]:
-    """The shipped models, sorted by name; reads only their pearl.json.
-
-    Raises:
-        CheckpointError: If one of them is broken.
-    """
+    """The shipped models, sorted by name; reads only their pearl.json. Raises CheckpointError if one of them is broken."""
     return [read_config(models_dir / name) for name in shipped_names(models_dir)]
 
 
@@ -449,14 +434,8 @@ class ModelDescription:
 
 
 def describe_model(model: str) -> ModelDescription:
-    """Load a model, verify its files, and return its facts.
-
-    Args:
-        model: A shipped name, a folder, or a hub id as `owner/name[@revision]`.
-
-    Raises:
-        ModelNotFoundError: If there is no such model.
-        CheckpointError: If a file is missing or damaged.
+    """A model's facts, its files verified. Raises ModelNotFoundError if there is no such model; CheckpointError if a
+    file is damaged.
     """
     folder = find_model(model).folder
     if not is_checkpoint(folder):

@@ -76,10 +76,8 @@ class Encoder(Protocol):
         ...
 
     def encode(self, names: Sequence[str]) -> Encoded:
-        """Encode names. The vector of a name does not depend on the other names or on their order.
-
-        Raises:
-            ValueError: If a name has a lone surrogate, which is not valid Unicode.
+        """Encode names. The vector of a name does not depend on the other names or on their order. Raises ValueError if
+        a name has a lone surrogate, which is not valid Unicode.
         """
         ...
 

@@ -5,7 +5,7 @@
 
 Tools: `link`, `annotate`, `entity`, `search`; with `writable=True` also `add` and `delete`. The argument `collection`
 is one of the names that are served, and may be left out where there is one. The prompt `find_entities` completes types.
-Answers are typed (`structured_content`). Needs the extra `mcp`. What the tools do is in `mcp_tools.py`.
+Arguments have the limits of the service (`service.settings`). Needs the extra `mcp`.
 """
 
 from __future__ import annotations
@@ -299,15 +299,9 @@ _WRITING = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempote
 def make_server(
     collections: Sequence[str], *, store: str | None = None, writable: bool = False, name: str = "pearl-qdrant"
 ) -> MCPServer:
-    """Make a server; it opens a collection with the first call that needs it.
-
-    `MCPServer.run("stdio")` and `MCPServer.run("streamable-http", host=..., port=...)` serve it. Raises ValueError if
-    no collection is given.
-
-    Args:
-        collections: Names of at least one collection.
-        store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
-        writable: Whether there are tools that add and delete entities. Then the collections are opened for writing.
+    """Make a server; it opens a collection with the first call that needs it. `MCPServer.run("stdio")` and
+    `MCPServer.run("streamable-http", host=..., port=...)` serve it. With `writable` there are tools that add and delete
+    entities. Raises ValueError if no collection is given.
     """
     return _server_of(LinkerTools.over(collections, store, read_only=not writable), name)
 
@@ -321,16 +315,9 @@ def serve(
     host: str = DEFAULT_HOST,
     port: int = DEFAULT_PORT,
 ) -> None:
-    """Serve until the client goes away or the process is interrupted, then close the collections.
-
-    Args:
-        collections, store, writable: As for `make_server`.
-        transport: "stdio" over the standard streams; "http" is streamable HTTP at `http://HOST:PORT/mcp`.
-        host, port: Where to listen for HTTP. There is no authentication: do not listen beyond this machine without a
-            proxy that has it.
-
-    Raises:
-        ValueError: If no collection is given.
+    """Serve until the client goes away or the process is interrupted, then close the collections. `transport` "http" is
+    streamable HTTP at `http://HOST:PORT/mcp`, without authentication: do not listen beyond this machine without a proxy
+    that has it. Raises ValueError if no collection is given.
     """
     tools = LinkerTools.over(collections, store, read_only=not writable)
     try:

@@ -1,4 +1,4 @@
-"""What all connectors write beside a document: plain values that every framework can store, filter and serialise."""
+"""What connectors share: plain values to write beside a document, and values of columns that are linked once each."""
 
 from __future__ import annotations
 
@@ -29,12 +29,8 @@ MENTIONS = "entity_mentions"
 def document_metadata(
     annotations: Iterable[Annotation], *, mentions: bool = False, existing: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What to store with a document. Returns `ENTITY_IDS` and `ENTITY_NAMES`; with `mentions` also `MENTIONS`.
-
-    Args:
-        annotations: The mentions of its text, as `EntityLinker.annotate` returns them.
-        mentions: Whether to list the mentions, too.
-        existing: The document's metadata. The entities that another tagger wrote there stay, before the found ones.
+    """What to store with a document: `ENTITY_IDS` and `ENTITY_NAMES` of its annotations; with `mentions` also
+    `MENTIONS`. What another tagger wrote into `existing` stays, before the found ones.
     """
     linked = [one for one in annotations if one.link.entity_id is not None]
     before = existing or {}
@@ -111,15 +107,7 @@ MOST_KEPT = 200_000
 
 @dataclass(slots=True)
 class ColumnLinker:
-    """Links values of a column, each distinct one once.
-
-    Attributes:
-        linker: An open linker.
-        types: Entity types; empty for all.
-        threshold: Least probability of a link; None for the linker's own.
-        nil_bias: Added to the logit of NIL, by `adapt`.
-        known: Links of values so far.
-    """
+    """Links values of a column, each distinct one once; `known` has the links so far."""
 
     linker: EntityLinker
     types: Sequence[str] = ()
@@ -128,10 +116,8 @@ class ColumnLinker:
     known: dict[str, Link] = field(default_factory=dict)
 
     def adapt(self, values: Iterable[object]) -> None:
-        """Estimate from the values how much of the column is in the base (`EntityLinker.adapt`).
-
-        Raises:
-            CalibrationError: If there are fewer than 200 distinct ones.
+        """Estimate from the values how much of the column is in the base. Raises CalibrationError if there are fewer
+        than 200 distinct ones.
         """
         texts = [text for value in values if (text := as_text(value)) is not None]
         self.nil_bias = self.linker.adapt(texts, types=self.types, threshold=self.threshold).nil_bias
@@ -208,15 +194,8 @@ def join_keys(on: str | None, left_on: str | None, right_on: str | None, how: st
 def match_values(
     left: Sequence[object], right: Sequence[object], *, threshold: float | None, model: str | None, device: str
 ) -> tuple[list[str | None], list[float | None]]:
-    """For each cell of the left side the value of the right side that means the same, and the probability; or None.
-
-    The distinct values of the right side become a collection in memory, and those of the left one are linked to it.
-
-    Args:
-        left, right: Cells.
-        threshold: Least probability; None for the default of links.
-        model: Shipped name, folder or hub id of the encoder; None for the default.
-        device: Device of the encoder.
+    """For each cell of the left side the value of the right side that means the same, and the probability; or None. The
+    distinct values of the right side become a collection in memory.
     """
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.settings import DEFAULT_MODEL

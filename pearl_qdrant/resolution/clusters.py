@@ -1,4 +1,4 @@
-"""Clusters of names from the probabilities of pairs: average linkage, without chains.
+"""Clusters of the forms that no collection knows: average linkage of the probabilities of pairs, without chains.
 
     linkage         mean probability over all pairs of a name of one cluster and a name of the other, and that of each
                     name and its nearest one: half of each; that of the nearest pair, if it is certain
@@ -7,8 +7,8 @@
     representative  the name of a cluster that the others agree with most; a name that does not agree with it, nor is
                     certainly the same as one that does, leaves
 
-So a wrong pair joins nothing by itself, as it does where clusters are connected components: all pairs count. Pairs that
-the search did not find are scored when two clusters that need them are about to merge.
+So a wrong pair joins nothing by itself. Pairs that the search did not find are scored when two clusters that need them
+are about to merge.
 """
 
 from __future__ import annotations
@@ -53,12 +53,8 @@ Prefer = Callable[[Sequence[int]], Mapping[int, float]]
 
 @dataclass(slots=True)
 class Cluster:
-    """Names of one entity.
-
-    Attributes:
-        members: Numbers of names.
-        representative: One of them.
-        agreement: Probability that a member and the representative are the same, by member; 1 for itself.
+    """Names of one entity by their numbers, one of them the representative; `agreement`: the probability that a member
+    and the representative are the same, 1 for itself.
     """
 
     members: list[int]
@@ -68,11 +64,8 @@ class Cluster:
 
 @dataclass(slots=True)
 class Group:
-    """Names that are one cluster from the start.
-
-    Attributes:
-        members: Numbers of names.
-        founder: The representative, which does not change; None for a group of a new cluster.
+    """Names that are one cluster from the start; `founder`: the representative, which does not change, None in a new
+    cluster.
     """
 
     members: list[int]
@@ -80,13 +73,8 @@ class Group:
 
 
 class PairTable:
-    """Probabilities of pairs, with those that are missing scored on demand.
-
-    Args:
-        keys: (p,), known pairs by `pack_pairs`, ascending and distinct.
-        probabilities: (p,), of the known pairs.
-        doubts: (p,), of the known pairs.
-        score: Scores other pairs.
+    """Probabilities and doubts of known pairs, (p,), by `pack_pairs`, ascending and distinct; those that are missing
+    are scored on demand.
     """
 
     def __init__(self, keys: IntArray, probabilities: FloatArray, doubts: CodeArray, score: ScorePairs) -> None:
@@ -161,13 +149,9 @@ def _key(a: int, b: int) -> int:
 
 @dataclass(slots=True)
 class _State:
-    """Clusters while they merge, by the number of one of their names.
-
-    Attributes:
-        members: Names of each cluster.
-        near: Clusters that have a probable pair with it.
-        version: Changes with each merge, so that old entries of the queue are recognised.
-        fixed: Clusters that have a founder.
+    """Clusters while they merge, by the number of one of their names: their names, the clusters that have a probable
+    pair with each, a version that changes with each merge (so that old entries of the queue are recognised), and those
+    that have a founder.
     """
 
     members: dict[int, list[int]] = field(default_factory=dict)
@@ -177,14 +161,13 @@ class _State:
 
 
 def cluster_names(table: PairTable, threshold: float, *, prefer: Prefer, groups: Sequence[Group] = ()) -> list[Cluster]:
-    """Merge names. Returns clusters of at least two names, and those of groups.
+    """Merge names into clusters of at least two, and those of groups.
 
     Args:
         table: Probabilities of pairs.
         threshold: Least linkage of a merge, and least probability of a member and its representative, in [0, 1].
         prefer: Says which name a cluster is called by, of those that the others agree with about as well.
-        groups: Names that are together whatever their probability, without common members. Two groups that have
-            founders do not merge.
+        groups: Names that are together whatever their probability, without common members. Two with founders do not merge.
     """
     state = _start(table, threshold, groups)
     queue = [entry for cluster in state.members for entry in _entries(table, state, cluster, threshold, once=True)]
@@ -208,12 +191,8 @@ def cluster_names(table: PairTable, threshold: float, *, prefer: Prefer, groups:
 
 
 def attach(of_name: dict[int, Cluster], short: int, long: int, probability: float, founders: Collection[int]) -> None:
-    """Put the cluster of one name into that of another one, unless both have founders.
-
-    Args:
-        of_name: The clusters by their members, which change; names without one have none.
-        probability: That both are the same.
-        founders: Representatives that do not change.
+    """Put the cluster of one name into that of another one, unless both have founders; `of_name` has the clusters by
+    their members, `probability` is that both are the same.
     """
     gone, kept = (of_name.get(one) or Cluster([one], one, {one: 1.0}) for one in (short, long))
     if gone.representative in founders:
@@ -347,13 +326,7 @@ _BLOCK = 32_768
 
 @dataclass(frozen=True, slots=True)
 class NearPair:
-    """Two forms with a probability in the band for review, or with a doubt.
-
-    Attributes:
-        a, b: Forms.
-        probability: In [0, 1].
-        reason: Why they were not merged.
-    """
+    """Two forms with a probability in the band for review, or with a doubt; and why they were not merged."""
 
     a: int
     b: int
@@ -362,13 +335,8 @@ class NearPair:
 
 
 class Measured(NamedTuple):
-    """What is measured of p pairs, whatever the list is like; every field is (p,).
-
-    Attributes:
-        logits: By the model.
-        is_possible: Whether nothing contradicts.
-        sameness: `same_words.SAME`, `PART`, or 0.
-        is_longer: Whether one has all words of the other, and more.
+    """What is measured of p pairs, each (p,): logits by the model, whether nothing contradicts, `same_words.SAME`,
+    `PART` or 0, and whether one has all words of the other, and more.
     """
 
     logits: npt.NDArray[np.float32]
@@ -381,16 +349,7 @@ _NOTHING_MEASURED = Measured(np.empty(0, np.float32), np.empty(0, bool), np.empt
 
 
 class NilClusters:
-    """Clusters forms.
-
-    Args:
-        forms: All of them; at least one.
-        encoder: Makes their vectors.
-        model: Scores pairs.
-        apart: Pairs that a person decided to be different.
-        threshold: Least probability of a merge.
-        asked_from: Least probability of a pair that is asked.
-    """
+    """Clusters at least one form; pairs of `apart` stay apart, merges need `threshold`, questions `asked_from`."""
 
     def __init__(
         self,

@@ -1,4 +1,12 @@
-"""What goes into `resolve` and what comes out: names, decisions, and the node of each name."""
+"""What goes into `resolve` and what comes out: names, decisions, the node of each name, and their files (UTF-8, TSV, no
+quoting).
+
+names     one name a line; or a table with a header (TSV) that has a column `name`, and may have `type`, `source` and
+          `context`; or JSON Lines with these fields
+nodes     one row for each distinct name and type, see `ResolvedName`; it is all that a later run needs. The column
+          `inputs` of the first row has the digests of the files of names that were counted
+review    one row for each pair, see `ReviewPair`; a person writes `same` or `different` into the column `decision`
+"""
 
 from __future__ import annotations
 
@@ -125,14 +133,8 @@ VERDICTS: dict[str, Verdict] = {
 
 
 def read_names(file: BinaryIO, name: str) -> Iterator[NameRecord]:
-    """Read a file of names, in constant memory; the form is recognised by its first line.
-
-    Args:
-        file: An open binary file.
-        name: Its path, for errors.
-
-    Raises:
-        FormatError: At a line that is not UTF-8, or no JSON object with a name, where the first one is.
+    """Read a file of names, in constant memory; the form is recognised by its first line, `name` is its path. Raises
+    FormatError at a line that is not UTF-8, or no JSON object with a name, where the first one is.
     """
     lines = read_text_lines(file, name)
     first = next(lines, None)
@@ -233,10 +235,8 @@ def review_lines(pairs: Iterable[ReviewPair]) -> Iterator[str]:
 
 
 def read_decisions(path: Path) -> list[Decision]:
-    """Read the decided rows of a review.
-
-    Raises:
-        FormatError: If a column is missing, or a decision is neither `same` nor `different`.
+    """Read the decided rows of a review. Raises FormatError if a column is missing, or a decision is neither `same` nor
+    `different`.
     """
     decisions = []
     for number, row in _read(path, ("decision", "name", "other")):

@@ -1,4 +1,8 @@
-"""`Resolution`: the node of each name, pairs for review, and undoing."""
+"""`Resolution`: the node of each name, pairs for review, undoing; and a judge of pairs, a function of the user's.
+
+The function gets a batch of questions and returns "same", "different" or None for each. Answers are kept by the content
+of their question, in a file if one is given: a question that was answered costs nothing again.
+"""
 
 from __future__ import annotations
 
@@ -63,10 +67,8 @@ class Resolution:
         return None if found is None else found.node_id
 
     def write(self, nodes: str | os.PathLike[str], *, review: str | os.PathLike[str] | None = None) -> None:
-        """Write the nodes, and before them the pairs for review where a path is given (`resolution.files`).
-
-        A run that was killed can be repeated with the nodes that it has written, if any, as `previous`: both files are
-        then those of one whole run. So the pairs of a run that is repeated stay as they are.
+        """Write the nodes, and before them the pairs for review where a path is given. A run that was killed can be
+        repeated with the nodes that it has written as `previous`: the pairs of a run that is repeated stay as they are.
         """
         if review is not None and not (self.is_repeated and Path(review).exists()):
             self.write_review(review)
@@ -78,21 +80,14 @@ class Resolution:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Resolution:
-        """Read what `write` wrote, without pairs for review.
-
-        Raises:
-            FormatError: If it is not such a file.
-        """
+        """Read what `write` wrote, without pairs for review. Raises FormatError if it is not such a file."""
         names, inputs = read_nodes(Path(path))
         return cls(tuple(names), inputs=inputs)
 
     def undo(self, names: Iterable[str | NameRecord]) -> Resolution:
         """Take names out of their nodes: each founds a node of its own, and later runs keep it apart from the former.
-
-        Names that are equal but for case and spaces leave together. All other ids stay.
-
-        Raises:
-            OptionError: If a name is unknown, or alone in its node.
+        Names that are equal but for case and spaces leave together. Raises OptionError if a name is unknown, or alone
+        in its node.
         """
         current = {(one.name, one.type): one for one in self.names}
         taken = {one.node_id for one in self.names}
@@ -118,10 +113,8 @@ class Resolution:
         return replace(self, names=tuple(current.values()))
 
     def proposed(self, earlier: Iterable[ResolvedName] = ()) -> Resolution:
-        """The names with their merges undone, and each merge among the pairs for review.
-
-        Args:
-            earlier: Names of an earlier run, which keep their nodes.
+        """The names with their merges undone, and each merge among the pairs for review; names of `earlier` keep their
+        nodes.
         """
         held = {(one.name, one.type) for one in earlier}
         founders = {one.node_id: one for one in self.names if one.founded}
@@ -257,12 +250,7 @@ DEFAULT_BUDGET = 1000
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether two names mean the same.
-
-    Attributes:
-        pair: The names with their types, the probability, and why they were not merged.
-        description, other_description: What the graph says of each, or "".
-    """
+    """Whether two names mean the same: the pair, why it was not merged, and what the graph says of each, or ""."""
 
     pair: ReviewPair
     description: str = ""
@@ -290,13 +278,11 @@ def apply_judge(
     cache: str | os.PathLike[str] | None = None,
     descriptions: Mapping[tuple[str, str], str] | None = None,
 ) -> Resolution:
-    """Ask the judge about the pairs for review, in their order, and do what it decides. Raises ValueError if the judge
-    returns another number of answers than it got questions, or another answer.
+    """Ask the judge about the pairs for review, in their order, and do what it decides. Raises ValueError if it returns
+    another number of answers than it got questions, or another answer.
 
     Args:
-        found: A resolution with pairs for review.
-        judge: Gets at most `BATCH` questions at once.
-        budget: Questions that it gets, at most.
+        judge: Gets at most `BATCH` questions at once, and `budget` in all.
         cache: File of earlier answers (JSON Lines), to which new ones are added as they come.
         descriptions: What is known of names, by name and type.
     """

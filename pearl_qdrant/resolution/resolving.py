@@ -1,4 +1,4 @@
-"""`resolve`: names of a graph or table to nodes, with the ids of a collection where it knows them."""
+"""`resolve`: names of a graph or table to nodes: earlier ones, entities of collections, clusters of the rest."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def resolve(  # long: each of its arguments has its line and its text
 
     Names that a collection knows get the id of its entity. The others are clustered among themselves: average linkage
     of the probabilities of pairs, where types, numbers, opposites and decisions forbid merges, and every name agrees
-    with the name that its node is called by. The result does not depend on the order of the names.
+    with the name that its node is called by. The result does not depend on the order of the names. Raises FormatError
+    if a file cannot be read as what it should be; ValueError if `precision` or a threshold is not in [0, 1], both
+    `linker` and `collection` are given, or the judge gives another answer than it should.
 
     Args:
         names: Strings or records, as any iterable; or a file, see `files.read_names`.
@@ -89,11 +91,6 @@ def resolve(  # long: each of its arguments has its line and its text
         judge: A function that decides the pairs for review, in batches (`judging.py`); a language model can do so.
         judge_budget: Pairs that it gets, at most.
         judge_cache: File of its answers, by the content of the questions.
-
-    Raises:
-        FormatError: If a file cannot be read as what it should be.
-        ValueError: If `precision` or a threshold is not in [0, 1], both `linker` and `collection` are given, or the
-            judge gives another answer than it should.
     """
     check_threshold(precision)
     check_threshold(link_threshold)
@@ -178,12 +175,7 @@ ASKED_FROM = 0.5
 
 
 class Assignment:
-    """The names of one run, while they get their nodes.
-
-    Args:
-        forms: All names, those of the earlier run among them.
-        earlier: Names with their nodes.
-    """
+    """The names of one run, those of the earlier one among them, while they get their nodes."""
 
     def __init__(self, forms: Forms, earlier: Sequence[ResolvedName], decisions: Sequence[Decision]) -> None:
         self._forms = forms
@@ -249,11 +241,8 @@ class Assignment:
         return found
 
     def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
-        """Cluster what has no entity, and return all names with their nodes.
-
-        Args:
-            encoder: Loads the encoder, if there is something to cluster.
-            precision: Share of the merges that should be right.
+        """Cluster what has no entity, and return all names with their nodes; the encoder is loaded if there is
+        something to cluster.
         """
         known = self._of_form
         together = self._together_with_entities()
@@ -396,14 +385,8 @@ class Assignment:
 
 
 def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
-    """Pairs in two nodes that may be one, those whose decision changes most first.
-
-    Of two nodes only their most probable pair is listed.
-
-    Args:
-        forms: All names.
-        names: With their nodes.
-        near: Pairs of forms with their probabilities.
+    """Pairs in two nodes that may be one, those whose decision changes most first; of two nodes only their most
+    probable pair.
     """
     by_name = {(one.name, one.type): one for one in names}
     given = Counter[str]()

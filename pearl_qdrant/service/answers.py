@@ -143,11 +143,7 @@ def problem(
 
 
 def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Every error of the application is answered as `ErrorAnswer`.
-
-    Args:
-        routers: All that it has.
-    """
+    """Answer every error of the application as `ErrorAnswer`; `routers` are all that it has."""
 
     def methods(request: Request) -> list[str]:
         """The methods of all routes of a path; Starlette names those of one of them."""
@@ -195,12 +191,8 @@ LARGE = 1 << 14
 
 
 async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
-    """The result of a function that takes a large body or makes a large answer, called in a thread.
-
-    What is small is not worth a change of threads.
-
-    Args:
-        size: About how many bytes it is.
+    """The result of a function that takes or makes about `size` bytes; in a thread if they are worth the change of
+    threads.
     """
     return function(*given) if size < LARGE else await asyncio.to_thread(function, *given)
 

@@ -1,4 +1,4 @@
-"""`create_app` puts the service together."""
+"""The service: `create_app` puts it together, `serve` runs it in one process or in several."""
 
 from __future__ import annotations
 
@@ -45,15 +45,8 @@ _SCHEMES = {
 
 
 def create_app(settings: ServiceSettings | None = None) -> FastAPI:
-    """Make the ASGI application.
-
-    Nothing is opened before it starts; then all collections are opened in the background.
-
-    Args:
-        settings: By default those of `ServiceSettings`.
-
-    Raises:
-        OptionError: If settings exclude each other; see `check_settings`.
+    """Make the ASGI application. When it starts, all collections are opened in the background. Raises OptionError if
+    settings exclude each other; see `check_settings`.
     """
     settings = settings or ServiceSettings()
     check_settings(settings)
@@ -126,17 +119,9 @@ class ServeError(PearlQdrantError):
 
 
 def serve(settings: ServiceSettings | None = None) -> None:
-    """Run the service until SIGTERM or Ctrl-C; what was accepted by then is answered.
-
-    Logging is configured for the whole process.
-
-    Args:
-        settings: By default those of `ServiceSettings`.
-
-    Raises:
-        OptionError: If settings exclude each other; see `check_settings`.
-        CollectionNotFoundError: If a collection that is to be served does not exist.
-        ServeError: If the address is in use, or the service ends with an error.
+    """Run the service until SIGTERM or Ctrl-C; what was accepted by then is answered. Logging is configured for the
+    whole process. Raises OptionError if settings exclude each other; CollectionNotFoundError if a collection that is to
+    be served does not exist; ServeError if the address is in use, or the service ends with an error.
     """
     settings = settings or ServiceSettings()
     check_settings(settings)
@@ -161,11 +146,7 @@ def serve(settings: ServiceSettings | None = None) -> None:
 
 
 def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvicorn.Config:
-    """How uvicorn runs the service, with a bound on connections.
-
-    Args:
-        make: Makes the application.
-    """
+    """How uvicorn runs the service, with a bound on connections; `make` makes the application."""
     return uvicorn.Config(
         make,
         factory=True,

@@ -169,12 +169,8 @@ class Limit:
 
 
 def check_number(number: int, limit: str, settings: ServiceSettings, where: str) -> None:
-    """Refuse a number over a limit. Raises LimitError if it is more than allowed.
-
-    Args:
-        number: What a request has, or asks for.
-        limit: Name of the limit, a field of `ServiceSettings`.
-        where: The field of the request.
+    """Refuse a number over a limit, a field of `ServiceSettings`. Raises LimitError with the limit, and what was found
+    where.
     """
     if number > (allowed := getattr(settings, limit)):
         raise LimitError(limit, allowed=allowed, found=number, where=where)
@@ -209,10 +205,8 @@ LIMITS = (
 
 
 class Body(Strict):
-    """A body that a client sends, with the `LIMITS` of its fields.
-
-    Attributes:
-        linked: The field whose items get up to `limit` candidates each; None: no field.
+    """A body that a client sends, with the `LIMITS` of its fields; the items of the field `linked` get up to `limit`
+    candidates each.
     """
 
     linked: ClassVar[str | None] = None
@@ -240,13 +234,8 @@ def show_limits(fields: Mapping[str, dict[str, Any]], settings: ServiceSettings)
 
 
 class ServiceError(PearlQdrantError):
-    """A request that the service does not answer.
-
-    Attributes:
-        status: HTTP status.
-        code: What happened, in one word for programs.
-        facts: Further fields of the answer, such as the name of a limit.
-        retry_after_s: After how many seconds it may be sent again; None: never.
+    """A request that the service does not answer, with its HTTP status, a code for programs, further fields of the
+    answer, and after how many seconds it may be sent again.
     """
 
     status = 500
@@ -266,12 +255,8 @@ _LARGEST = 2**53
 
 
 class LimitError(ServiceError, status=422, code="over_limit"):
-    """Something in a request is over a limit.
-
-    Args:
-        limit: Name of the limit, a field of `ServiceSettings`.
-        found: What the request has; numbers over 2**53 are shown as that.
-        where: The field of the body, as in ``mentions``.
+    """Something in a request is over a limit, a field of `ServiceSettings`; `where` is the field of the body. Numbers
+    over 2**53 are shown as that.
     """
 
     def __init__(self, limit: str, *, allowed: int, found: int, where: str) -> None:

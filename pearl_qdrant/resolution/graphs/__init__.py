@@ -70,18 +70,15 @@ def resolve_graph(
     The formats are GraphML, a list of edges (TSV or CSV), a working folder of LightRAG or nano-graphrag, the output
     folder of GraphRAG, and a database of Neo4j (`neo4j.py`, with user and password of the environment). Beside the
     merged graph come `nodes.tsv`, `review.tsv` and `report.json`: in the folder that is written, or with the name of
-    the file before theirs. The input is not changed.
+    the file before theirs. The input is not changed. Raises FormatError if the graph is in none of the formats, or
+    damaged; OptionError if the output is the input, or a folder or database that this did not write; or if a database
+    does not answer.
 
     Args:
         graph: The file or folder, or the address of a database: `neo4j://localhost:7687/movies`.
         resolve_names: `resolve`, or with its options: `functools.partial(resolve, precision=0.99)`.
         out: The file or folder to write; default is the input's name with `.resolved` in it. For a database it is a
             GraphML file in the current folder, by default, or the address of an empty database.
-
-    Raises:
-        FormatError: If the graph is in none of the formats, or damaged.
-        OptionError: If the output is the input, or a folder or database that this did not write; or if a database does
-            not answer.
     """
     is_database, to_database = is_neo4j(graph), is_neo4j(out)
     if to_database and not is_database:

@@ -1,15 +1,16 @@
-"""Working folders of LightRAG and nano-graphrag: the graph, and what else has names of its nodes.
+"""Working folders of LightRAG, nano-graphrag and GraphRAG: the graph, and what else has names or ids of its nodes.
 
     graph_chunk_entity_relation.graphml     the graph
-    vdb_entities.json                       a vector for each entity (nano-vectordb): `entity_name`
-    vdb_relationships.json                  a vector for each edge: `src_id`, `tgt_id`
+    vdb_entities.json, vdb_relationships.json   a vector for each (nano-vectordb): `entity_name`; `src_id`, `tgt_id`
     kv_store_full_entities.json, kv_store_full_relations.json, kv_store_entity_chunks.json,
     kv_store_relation_chunks.json           which names a document has, and which chunks a name has
+    entities.parquet, relationships.parquet     of GraphRAG; text_units.parquet and communities.parquet have their ids
 
-Of merged entities the vector of the one that gives the name is kept; those of its other names go, since LightRAG looks
-a name up in the graph. All other files, reports of communities and cached answers among them, are copied as they are.
+Of merged entities the vector or id of the one that gives the name is kept. Other files, reports of communities and
+cached answers among them, are copied as they are.
 
-Sources: github.com/HKUDS/LightRAG (operate.py, kg/nano_vector_db_impl.py), github.com/gusye1234/nano-graphrag.
+Sources: github.com/HKUDS/LightRAG (operate.py, kg/nano_vector_db_impl.py), github.com/gusye1234/nano-graphrag,
+microsoft.github.io/graphrag/index/outputs.
 """
 
 from __future__ import annotations
@@ -39,12 +40,8 @@ def read_folder(folder: Path) -> Graph:
 
 
 def write_folder(folder: Path, out: Path, merge: Merge) -> None:
-    """Copy a working folder with the merged graph, and with the new names in what is kept by name.
-
-    Args:
-        folder: The folder that was read.
-        out: A folder that does not exist.
-        merge: What became of its graph.
+    """Copy a working folder to one that does not exist, with the merged graph and the new names in what is kept by
+    name.
     """
     shutil.copytree(folder, out)
     write_graphml(folder, out / GRAPH_FILE, merge)
@@ -199,12 +196,8 @@ def _parquet(path: Path) -> Any:
 
 
 def write_graphrag(folder: Path, out: Path, merge: Merge) -> None:
-    """Copy the output of GraphRAG with the merged tables, and with the ids of those that are left.
-
-    Args:
-        folder: The folder that was read.
-        out: A folder that does not exist.
-        merge: What became of its graph.
+    """Copy the output of GraphRAG to a folder that does not exist, with the merged tables, and the ids of those that
+    are left.
     """
     shutil.copytree(folder, out)
     graph, before, new_keys = merge.graph, merge.before, merge.new_keys

@@ -1,7 +1,8 @@
 """The forms of names as arrays, the pairs of them that may mean the same, and the features of pairs.
 
 Vectors are half floats in a temporary file, which is mapped. N-grams, neighbours and types are in memory, about 500
-bytes a name.
+bytes a name. Both searches for pairs are near-linear: vectors are compared in blocks, beyond `EXACT_NAMES` within cells
+around random names; n-grams are looked up in lists of the names that have them.
 """
 
 from __future__ import annotations
@@ -77,12 +78,7 @@ HalfArray = npt.NDArray[np.float16]
 
 
 class Comparison:
-    """Compares the forms of names.
-
-    Args:
-        forms: At least one form.
-        encoder: Makes their vectors.
-    """
+    """Compares the forms of names, at least one."""
 
     def __init__(self, forms: Forms, encoder: Encoder) -> None:
         self.forms = forms
@@ -258,11 +254,8 @@ class Comparison:
         return np.concatenate([np.empty((0, len(FEATURES)), np.float32), *blocks])
 
     def scores(self, pairs: IntArray, *, with_words: bool = True) -> dict[str, npt.NDArray[np.floating]]:
-        """The features `FROM_SCORES` of at most `_COMPARED` pairs, sorted by the first name.
-
-        Args:
-            pairs: (p, 2).
-            with_words: Whether to compare the vectors of replaced words, too.
+        """The features `FROM_SCORES` of at most `_COMPARED` pairs, (p, 2), sorted by the first name; `with_words`:
+        those of the vectors of replaced words, too.
         """
         a, b = pairs[:, 0], pairs[:, 1]
         cosines = np.einsum(
@@ -365,24 +358,15 @@ _CELLS = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The nearest names of each name by vector, the nearest first.
-
-    Attributes:
-        names: (n, k), numbers of names; -1 where there are fewer.
-        cosines: (n, k); -1 where there are fewer.
-    """
+    """The nearest names of each name by vector, nearest first, and their cosines, (n, k); -1 where there are fewer."""
 
     names: npt.NDArray[np.int32]
     cosines: FloatArray
 
 
 def nearest_names(vectors: npt.NDArray[np.float16] | FloatArray, k: int, rng: np.random.Generator) -> Nearest:
-    """Find the nearest names by cosine.
-
-    Args:
-        vectors: (n, dim), of unit length or zero; may be mapped from a file.
-        k: Neighbours of each name, without itself.
-        rng: Chooses the centres of cells.
+    """Find the `k` nearest names of each by cosine; `vectors`, (n, dim), of unit length or zero, may be mapped from a
+    file.
     """
     n = len(vectors)
     found = Nearest(np.full((n, k), -1, np.int32), np.full((n, k), -1, np.float32))
@@ -457,15 +441,8 @@ def weighted_rows(folded: Sequence[str], idf: IdfTable) -> SparseRows:
 
 
 def ngram_pairs(weighted: SparseRows, *, features: int, k: int) -> Iterator[IntArray]:
-    """Pairs of names that share rare n-grams: of each name the `k` with the highest sum of shared weights.
-
-    Args:
-        weighted: N-grams of n names by their rarity (`weighted_rows`).
-        features: N-grams of each name that are looked up, the rarest.
-        k: Pairs of each name, at most.
-
-    Yields:
-        (p, 2), numbers of names, block by block; a pair may come twice, in either order.
+    """Pairs of names that share rare n-grams, (p, 2), block by block: of each name the `k` with the highest sum of
+    shared weights, by its `features` rarest n-grams; a pair may come twice, in either order.
     """
     n = len(weighted)
     blocks = [range(i, min(i + _FOLDED, n)) for i in range(0, n, _FOLDED)]

@@ -39,7 +39,6 @@ def lay_out(vectors: FloatArray) -> FloatArray:
 
 def principal_components(vectors: FloatArray, count: int) -> FloatArray:
     """Coordinates along the `count` directions in which vectors differ most, (n, count); directions that lack are 0.
-
     The sign of a direction is the one that makes its largest coordinate positive.
     """
     found = np.zeros((len(vectors), count), dtype=np.float32)
@@ -89,9 +88,8 @@ def _state(linker: EntityLinker) -> object:
 
 
 def sample(linker: EntityLinker, size: int) -> list[NamePoint]:
-    """Canonical names of a collection, at most `size`.
-
-    Points are ordered by id, which is a hash of the name: the first ones are a random sample.
+    """Canonical names of a collection, at most `size`: points are ordered by a hash of the name, so the first are a
+    random sample.
     """
     read = islice(linker.collections[0].scroll(), size * _NAMES_AN_ENTITY)
     return list(islice((point for point in read if point.is_canonical), size))

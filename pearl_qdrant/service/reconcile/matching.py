@@ -36,13 +36,8 @@ _TIE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A candidate of a query.
-
-    Attributes:
-        candidate: As linked by the name.
-        probability: With the evidence of the properties.
-        is_match: Whether it is good enough to be chosen without a person.
-        levels: How well the entity agrees with each property of the query, by its id.
+    """A candidate as linked by the name, its probability with the evidence of the properties, whether it is good enough
+    to be chosen without a person, and how well it agrees with each property.
     """
 
     candidate: Candidate
@@ -58,10 +53,7 @@ Answer = Sequence[Scored] | BadQuery
 async def match(
     handle: CollectionHandle, queries: Sequence[Query | BadQuery], catalogue: Catalogue, *, is_gone: IsGone
 ) -> list[Answer]:
-    """The answers of some queries, in their order.
-
-    Queries of equal types are linked together; an error of theirs is the answer of each.
-    """
+    """The answers of some queries, in their order; those of equal types are linked together."""
     groups: dict[LinkOptions, list[Query]] = {}
     for query in queries:
         if isinstance(query, Query):
@@ -221,11 +213,8 @@ def compare(given: str, has: str) -> Level:
 
 
 def agreement(given: Sequence[str], has: Sequence[str]) -> Level:
-    """How well an entity's values agree with those that a client gives, of which one must agree.
-
-    Args:
-        given: At least one.
-        has: Of the entity; empty: nothing is known.
+    """How well an entity's values agree with those that a client gives, of which one must agree; if it has none,
+    nothing is known.
     """
     return max((_best(one, has) for one in given), key=lambda level: level.value) if has else Level.MISSING
 
@@ -313,10 +302,8 @@ def level_of(condition: Condition, has: Sequence[str]) -> Level:
 
 
 def chances(condition: Condition, sample: Sequence[Sequence[str]]) -> dict[Level, float]:
-    """How often an entity that is not the right one agrees so well.
-
-    Args:
-        sample: The values of entities of the base that have the property.
+    """How often an entity that is not the right one agrees so well; `sample` has the values of entities that have the
+    property.
     """
     counts = Counter(level_of(condition, has) for has in sample)
     n = len(sample) - counts[Level.MISSING]
@@ -330,11 +317,8 @@ def factor(level: Level, chance: Mapping[Level, float]) -> float:
 
 
 def updated(probabilities: Sequence[float], factors: Sequence[float]) -> list[float]:
-    """The probabilities after the evidence.
-
-    Args:
-        probabilities: Of the candidates by their names; what is missing to 1 is that of NIL.
-        factors: The product of the factors of each.
+    """The probabilities after the evidence; `probabilities` are those by the names, where what is missing to 1 is that
+    of NIL.
     """
     nil = max(0.0, 1.0 - math.fsum(probabilities))
     bounded = [min(max(one, 1 / HIGHEST_FACTOR), HIGHEST_FACTOR) for one in factors]

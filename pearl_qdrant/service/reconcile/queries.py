@@ -39,12 +39,7 @@ class UnsupportedBodyError(InvalidRequestError, status=415, code="unsupported_me
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A property that a query gives.
-
-    Attributes:
-        property_id: Its id.
-        values: The values, at least one.
-    """
+    """A property that a query gives, with at least one value."""
 
     property_id: str
     values: tuple[str, ...]
@@ -52,14 +47,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query.
-
-    Attributes:
-        names: Names to look for; the best of them counts.
-        types: Only entities of these types, or preferably.
-        type_strict: "any": entities of one of the types; "all": of all; "should": those of one of them first.
-        limit: Most candidates.
-        conditions: The properties.
+    """A query: the best of its names counts; `type_strict` as the specification has it: entities of any of the types,
+    of all, or those of one of them first.
     """
 
     names: tuple[str, ...]
@@ -71,12 +60,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class BadQuery:
-    """A query that cannot be answered.
-
-    Attributes:
-        code: What is wrong, for programs.
-        message: What is wrong and what to do, for people.
-    """
+    """A query that cannot be answered: a code for programs, a message for people."""
 
     code: str
     message: str
@@ -84,12 +68,7 @@ class BadQuery:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Which values a client asks for.
-
-    Attributes:
-        ids: Of entities.
-        limits: Most values of each property, by its id.
-    """
+    """Which values a client asks for: most values of each property, by its id."""
 
     ids: Sequence[str]
     limits: Mapping[str, int]

@@ -335,10 +335,8 @@ async def _entity_page(place: Place, entity_id: str, *, is_preview: bool) -> HTM
 def manifest(
     base_url: str, handle: CollectionHandle, catalogue: Catalogue, settings: ServiceSettings
 ) -> dict[str, Any]:
-    """The service manifest of version 0.2: what the service offers for a collection, and where.
-
-    Args:
-        base_url: Address of the service, without a slash at its end.
+    """The service manifest of version 0.2: what the service offers for a collection, and where; `base_url` without a
+    slash at its end.
     """
     endpoint = f"{base_url}/reconcile/{quote(handle.name, safe='')}"
     is_wikidata = handle.kb.casefold() == _WIKIDATA
@@ -490,13 +488,7 @@ def _policy() -> str:
 
 
 def page(title: str, body: str, status: int = 200) -> HTMLResponse:
-    """A page without scripts; any site may show it in a frame, as previews are.
-
-    Args:
-        title: Plain text.
-        body: HTML, with all text escaped.
-        status: HTTP status.
-    """
+    """A page without scripts; any site may show it in a frame, as previews are. All text of `body` is escaped."""
     text = (
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>{escape(title)}</title><style>{_STYLE}</style></head>'
