@@ -26,89 +26,36 @@ if TYPE_CHECKING:
 
 _TABLE = ("columns", "list_separators")
 
-FORMATS: tuple[Format, ...] = (
-    Format(
-        "umls",
-        "UMLS",
-        "umls.UmlsReader",
-        "MRCONSO.RRF with MRSTY.RRF and others beside it, RXNCONSO.RRF (RxNorm), or their folder or zip",
-        ("languages", "sabs", "srl_max", "semantic_types"),
-        folder_sign="MRCONSO.RRF",
-        endings=("rrf",),
-    ),
-    Format("mesh", "MeSH", "umls.MeshReader", "desc*.xml, supp*.xml", endings=("xml",)),
-    Format(
-        "wikidata",
-        "Wikidata",
-        "wikidata.WikidataReader",
-        "JSON dumps of any year, answers of the API, single and simplified items",
-        ("languages", "classes", "require_sitelink", "links"),
-        endings=("json", "ndjson"),
-    ),
-    Format(
-        "obograph",
-        "OBO Graph",
-        "ontology.OboGraphReader",
-        "ontologies in OBO Graph JSON",
-        ("scopes", "links"),
-        endings=("json",),
-    ),
-    Format(
-        "rdf",
-        "RDF",
-        "rdf.RdfReader",
-        "Turtle, TriG, N-Triples, N-Quads, RDF/XML, JSON-LD: SKOS, OWL, YAGO 4 and 4.5, Wikidata truthy, DBpedia",
-        ("languages", "label_properties", "alias_properties", "type_properties", "scopes", "classes", "links"),
-        folder_sign="RDF files",
-        endings=("ttl", "trig", "nt", "nq", "rdf", "owl", "jsonld", "xml"),
-    ),
-    Format("obo", "OBO", "ontology.OboReader", "ontologies in OBO 1.2 and 1.4", ("scopes", "links"), endings=("obo",)),
-    Format(
-        "parquet",
-        "Parquet",
-        "table.TableReader",
-        "Parquet, Arrow (Feather) and Arrow streams",
-        _TABLE,
-        is_table=True,
-        endings=("parquet", "arrow", "feather"),
-    ),
-    Format(
-        "xlsx",
-        "workbook",
-        "table.TableReader",
-        "xlsx, xlsb, xls, ods",
-        (*_TABLE, "skip_lines", "sheet"),
-        is_table=True,
-        endings=("xlsx", "xlsm", "xlsb", "xls", "ods"),
-    ),
-    Format(
-        "jsonl",
-        "JSON",
-        "table.TableReader",
-        "objects, one a line (JSON Lines), in an array, or in a wrapping object",
-        (*_TABLE, "encoding"),
-        is_table=True,
-        endings=("jsonl", "ndjson", "json"),
-    ),
-    Format(
-        "csv",
-        "CSV",
-        "table.TableReader",
-        "text with quoted cells: commas, semicolons, tabs, bars",
-        (*_TABLE, "encoding", "skip_lines", "delimiter"),
-        is_table=True,
-        endings=("csv",),
-    ),
-    Format(
-        "tsv",
-        "TSV",
-        "table.TableReader",
-        "text with tabs",
-        (*_TABLE, "encoding", "skip_lines"),
-        is_table=True,
-        endings=("tsv", "tab", "txt", "dat"),
-    ),
-)
+FORMATS: tuple[Format, ...] = tuple(
+    Format(name, title, reader, what, options, reader == "table.TableReader", sign, tuple(endings.split()))
+    for name, title, reader, what, options, sign, endings in (
+        ("umls", "UMLS", "umls.UmlsReader",
+         "MRCONSO.RRF with MRSTY.RRF and others beside it, RXNCONSO.RRF (RxNorm), or their folder or zip",
+         ("languages", "sabs", "srl_max", "semantic_types"), "MRCONSO.RRF", "rrf"),
+        ("mesh", "MeSH", "umls.MeshReader", "desc*.xml, supp*.xml", (), "", "xml"),
+        ("wikidata", "Wikidata", "wikidata.WikidataReader",
+         "JSON dumps of any year, answers of the API, single and simplified items",
+         ("languages", "classes", "require_sitelink", "links"), "", "json ndjson"),
+        ("obograph", "OBO Graph", "ontology.OboGraphReader", "ontologies in OBO Graph JSON", ("scopes", "links"), "",
+         "json"),
+        ("rdf", "RDF", "rdf.RdfReader",
+         "Turtle, TriG, N-Triples, N-Quads, RDF/XML, JSON-LD: SKOS, OWL, YAGO 4 and 4.5, Wikidata truthy, DBpedia",
+         ("languages", "label_properties", "alias_properties", "type_properties", "scopes", "classes", "links"),
+         "RDF files", "ttl trig nt nq rdf owl jsonld xml"),
+        ("obo", "OBO", "ontology.OboReader", "ontologies in OBO 1.2 and 1.4", ("scopes", "links"), "", "obo"),
+        ("parquet", "Parquet", "table.TableReader", "Parquet, Arrow (Feather) and Arrow streams", _TABLE, "",
+         "parquet arrow feather"),
+        ("xlsx", "workbook", "table.TableReader", "xlsx, xlsb, xls, ods", (*_TABLE, "skip_lines", "sheet"), "",
+         "xlsx xlsm xlsb xls ods"),
+        ("jsonl", "JSON", "table.TableReader",
+         "objects, one a line (JSON Lines), in an array, or in a wrapping object", (*_TABLE, "encoding"), "",
+         "jsonl ndjson json"),
+        ("csv", "CSV", "table.TableReader", "text with quoted cells: commas, semicolons, tabs, bars",
+         (*_TABLE, "encoding", "skip_lines", "delimiter"), "", "csv"),
+        ("tsv", "TSV", "table.TableReader", "text with tabs", (*_TABLE, "encoding", "skip_lines"), "",
+         "tsv tab txt dat"),
+    )
+)  # fmt: skip
 """In the order in which an input is compared with them."""
 
 _OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "sheet", "delimiter", "languages")
@@ -135,11 +82,8 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
     """
     options = options or ReadOptions()
     found: dict[str, str] = {}
-    for path in (os.fspath(one) for one in paths):
-        if path == "-":  # standard input can be read only once
-            continue
-        shown = _detect_path(path, options)
-        if shown is not None:
+    for path in map(os.fspath, paths):  # standard input can be read only once
+        if path != "-" and (shown := _detect_path(path, options)) is not None:
             found.setdefault(shown, path)
     if len(found) > 1:
         listed = ", ".join(f"{path} is {name}" for name, path in found.items())

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,17 +95,18 @@ def load_base(  # long: all arguments of a load are named here
         CollectionNotFoundError: If there is no collection to update.
         StoreError: If the store fails after all retries. What is stored is kept; the same call goes on.
     """
-    request = replace(request or LoadRequest(), **keywords)
-    name, listed = checked_name(collection, paths), listed_paths(paths)
+    request, listed = replace(request or LoadRequest(), **keywords), listed_paths(paths)
+    if not listed:
+        raise OptionError("paths", "No file is given: name at least one.")
+    name = collection or collection_name(listed[0])
+    check_name(name)  # before anything is read
     if request.update and request.is_limited:
         raise OptionError("limit", "An update compares with the whole of the new release, so it takes no limit.")
     if request.in_parts and request.update is not False:
         raise OptionError("update", "A load in parts makes a new collection, and updates none.")
     types = request.type_map if isinstance(request.type_map, TypeMap) else TypeMap.load(request.type_map)
 
-    def check(scanned: ScanResult) -> ScanResult:
-        return _report_scan(scanned, listed, request.events)
-
+    check = partial(_report_scan, paths=listed, events=request.events)
     with ExitStack() as held:
         runner = held.enter_context(closing(start_runner(request))) if request.in_parts else None
         reader = held.enter_context(open_reader(listed, request.kind, request.options, type_map=types))
@@ -161,16 +163,6 @@ def listed_paths(paths: Paths) -> list[str]:
     return [os.fspath(path) for path in many]
 
 
-def checked_name(collection: str | None, paths: Paths) -> str:
-    """The collection's name. One that the store would refuse is refused before anything is read."""
-    listed = listed_paths(paths)
-    if not listed:
-        raise OptionError("paths", "No file is given: name at least one.")
-    name = collection or collection_name(listed[0])
-    check_name(name)
-    return name
-
-
 def _report_scan(scanned: ScanResult, paths: Sequence[str], events: LoadEvents) -> ScanResult:
     """Report what was counted, and return it. Raises EmptyBaseError if no entity is left; TooManyErrorsError if too
     large a share of the rows is bad (`ReadReport.check_share`).
@@ -205,7 +197,6 @@ class Session:
 
     @property
     def name(self) -> str:
-        """The collection."""
         return self.manifest.collection
 
     def run(self) -> LoadResult:
@@ -267,7 +258,6 @@ class Session:
             return len(stored_points(target, ids)) >= MOSTLY * len(ids)
 
     def _check_new(self, target: Collection) -> None:
-        """Refuse options of a new collection for one that exists."""
         kept, wanted = target.manifest.quantization, self.request.quantization
         if wanted not in (None, kept):
             raise OptionError("quantization", f"Collection '{self.name}' keeps its vectors as {kept}, not {wanted}.")
@@ -293,8 +283,7 @@ def _is_equal(target: Collection, scanned: ScanResult) -> bool:
 
 
 SAMPLE_BASE = Path(__file__).with_name("sample_base.tsv")
-VERSION = "sample"
-"""Release that a collection of it names; tells it from another one of that name."""
+VERSION = "sample"  # Release that a collection of it names; tells it from another one of that name
 
 
 def load_sample(collection: str = "demo", *, store: StoreLike = None) -> CollectionSummary:

@@ -48,8 +48,7 @@ from pearl_qdrant.store.schema import NamePoint
 A = TypeVar("A")
 B = TypeVar("B")
 
-_NOTHING = 1e-9
-"""The worth of no partner; a zero would be no edge."""
+_NOTHING = 1e-9  # The worth of no partner; a zero would be no edge
 
 
 def assign(candidates: Mapping[A, Mapping[B, float]]) -> dict[A, B]:
@@ -82,11 +81,8 @@ FEATURES = ("best", "mean", "canonical", "agreeing", "margin", "lone")
 WEIGHTS = {"best": 4.0, "mean": 2.0, "canonical": 0.5, "agreeing": 1.0, "margin": 1.5, "lone": 0.5}
 BIAS = -4.0
 
-AGREES = 0.9
-"""Probability from which a name agrees."""
-
-MOST_NAMES = 30
-"""Names of an entity that are linked; more say the same again."""
+AGREES = 0.9  # Probability from which a name agrees
+MOST_NAMES = 30  # Names of an entity that are linked; more say the same again
 
 _NO_TYPE = "OTHER"
 
@@ -159,8 +155,7 @@ def _types_agree(ours: Sequence[str], theirs: Sequence[str]) -> bool:
 DEFAULT_CROSSWALK_THRESHOLD = 0.9
 """Least probability of a match, set by hand; docs/crosswalk.md has the precision of several."""
 
-CONSIDERED = 0.05
-"""Least probability of a candidate for the assignment."""
+CONSIDERED = 0.05  # Least probability of a candidate for the assignment
 
 _COLUMNS = ("subject_id", "subject_name", "object_id", "object_name", "object_kb", "probability", "reason")
 
@@ -336,8 +331,7 @@ class EntityMatch:
     is_exact: bool = False
 
 
-CERTAIN = 0.9
-"""Probability from which a match with a name in common is an exact one."""
+CERTAIN = 0.9  # Probability from which a match with a name in common is an exact one
 
 UNSPECIFIED_LICENSE = "https://w3id.org/sssom/license/unspecified"
 
@@ -355,8 +349,7 @@ KNOWN_PREFIXES = {
 }
 """IRIs of prefixes beyond OBO's."""
 
-MAPPINGS = "https://w3id.org/sssom/mappings/pearl-qdrant/"
-"""Put before ids that have no IRI."""
+MAPPINGS = "https://w3id.org/sssom/mappings/pearl-qdrant/"  # Put before ids that have no IRI
 
 OBO = "http://purl.obolibrary.org/obo/"
 

@@ -101,8 +101,7 @@ def read_head(path: str) -> Head:
     return Head(path, re.sub(r"\.(?:gz|bz2|xz|zst)$", "", name), data)
 
 
-Scope = Literal["EXACT", "NARROW", "BROAD", "RELATED"]
-"""Scopes of synonyms in ontologies."""
+Scope = Literal["EXACT", "NARROW", "BROAD", "RELATED"]  # Scopes of synonyms in ontologies
 
 
 @dataclass(frozen=True, slots=True)

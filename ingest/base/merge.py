@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-Hashes = npt.NDArray[np.uint64]
-"""64-bit hashes of ids or names, sorted."""
+Hashes = npt.NDArray[np.uint64]  # 64-bit hashes of ids or names, sorted
 
 
 def name_hash(name: str) -> int:

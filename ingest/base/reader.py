@@ -132,8 +132,8 @@ def scan(reader: Reader, report: ReadReport | None = None, *, cutter: Reader | N
         result, pairs = _count(content.hexdigest(), report, _as_hashes(ids), _as_hashes(names), counts)
     except _ScatteredExcessError as excess:
         runs = reader.read_runs(ReadReport(max_errors=None))
-        entity_id = next(run.entity_id for run in runs if name_hash(run.entity_id) == excess.id_hash)
-        raise scattered_excess(entity_id, excess.reason) from None
+        entity_id = next(run.entity_id for run in runs if name_hash(run.entity_id) == excess.args[0])
+        raise scattered_excess(entity_id, excess.args[1]) from None
     if len(report.conflicts) < (wanted := min(MAX_EXAMPLES, report.conflicting_names)):
         report.conflicts = _find_conflicts(reader, pairs, wanted)
     return result
@@ -231,11 +231,7 @@ def _merge_names(
 
 
 class _ScatteredExcessError(Exception):
-    """An id has more scattered rows or names than an entity can have; it is known by its hash."""
-
-    def __init__(self, id_hash: int, reason: str) -> None:
-        super().__init__(id_hash, reason)
-        self.id_hash, self.reason = id_hash, reason
+    """An id, known by its hash, has more scattered rows or names than an entity can have; and which of both."""
 
 
 def _check_excess(ordered_ids: Hashes, most: int, reason: str) -> None:

@@ -30,8 +30,7 @@ from pearl_qdrant.records import Entity
 
 SHIPPED = "type_map.tsv"
 
-MAX_BYTES = 1 << 22
-"""Bytes of a table; one with a row for each of 100,000 classes has half as many."""
+MAX_BYTES = 1 << 22  # Bytes of a table; one with a row for each of 100,000 classes has half as many
 
 _VERSION_MARK = "# version:"
 _CACHED = 1 << 16

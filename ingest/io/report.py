@@ -24,8 +24,7 @@ TOO_MANY_ROWS = "too_many_rows"
 OTHER_LANGUAGE = "other_language"
 
 MAX_BAD_SHARE = 0.01  # of the rows, that may be bad by default
-MAX_EXAMPLES = 5
-"""Skipped rows kept for the report."""
+MAX_EXAMPLES = 5  # Skipped rows kept for the report
 
 _EXCERPT_LENGTH = 60
 

@@ -15,14 +15,13 @@ the last one to finish builds the graph.
 
 from __future__ import annotations
 
-import queue
 import tempfile
 import threading
 import time
-import weakref
 from array import array
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -35,7 +34,7 @@ from ingest.base.merge import Hashes, hash_texts
 from ingest.base.reader import Reader, ScanResult
 from ingest.io.report import ReadReport
 from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import InputError, StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.linking.learned.aliases import alias_point_ids
@@ -90,130 +89,75 @@ class RepeatedNames:
         self._encoder = encoder
         self._repeated = repeated_name_hashes
         self._capacity = capacity
-        self._kept: OrderedDict[str, tuple[FloatArray, bool, FloatArray | None]] = OrderedDict()
+        self._kept: OrderedDict[str, Encoded] = OrderedDict()
 
     def encode(self, names: Sequence[str]) -> Encoded:
         """As `Encoder.encode`; remembered names are not encoded again."""
-        new = list(dict.fromkeys(name for name in names if name not in self._kept))
-        fresh = self._encoder.encode(new)
-        whole = fresh if len(new) == len(names) else self._combine(names, new, fresh)
-        self._remember(new, fresh)
+        distinct = list(dict.fromkeys(names))
+        new = [name for name in distinct if name not in self._kept]
+        found = self._encoder.encode(new)
+        if len(new) < len(names):
+            kept = [name for name in distinct if name in self._kept]
+            place = {name: i for i, name in enumerate((*new, *kept))}
+            whole = joined([found, *(self._kept[name] for name in kept)]).take([place[name] for name in names])
+        else:
+            kept, whole = [], found
+        for name in kept:
+            self._kept.move_to_end(name)
+        self._remember(new, found)
         return whole
 
     def forget(self) -> None:
         """Free the memory, after the last name."""
         self._kept.clear()
 
-    def _combine(self, names: Sequence[str], new: Sequence[str], fresh: Encoded) -> Encoded:
-        """New and remembered vectors, in the order of the names."""
-        row = {name: i for i, name in enumerate(new)}
-        rows = np.fromiter((row.get(name, -1) for name in names), dtype=np.int64, count=len(names))
-        is_new = rows >= 0
-        rows = rows[is_new]
-        types = fresh.type_probabilities
-        vectors = np.empty((len(names), fresh.vectors.shape[1]), dtype=np.float32)
-        encodable = np.empty(len(names), dtype=np.bool_)
-        probabilities = None if types is None else np.empty((len(names), types.shape[1]), dtype=np.float32)
-        vectors[is_new], encodable[is_new] = fresh.vectors[rows], fresh.encodable[rows]
-        if probabilities is not None and types is not None:
-            probabilities[is_new] = types[rows]
-        for i in np.flatnonzero(~is_new).tolist():
-            self._kept.move_to_end(names[i])
-            vectors[i], encodable[i], kinds = self._kept[names[i]]
-            if probabilities is not None and kinds is not None:
-                probabilities[i] = kinds
-        return Encoded(vectors, encodable, probabilities)
-
     def _remember(self, names: Sequence[str], encoded: Encoded) -> None:
         """Keep the vectors of the names that the scan found more than once."""
-        if not len(self._repeated) or not names:
-            return
-        hashes = hash_texts(names)
-        at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
-        types = encoded.type_probabilities
-        for i in np.flatnonzero(self._repeated[at] == hashes).tolist():
-            kinds = None if types is None else types[i].copy()
-            self._kept[names[i]] = (encoded.vectors[i].copy(), bool(encoded.encodable[i]), kinds)
+        if len(self._repeated) and names:
+            hashes = hash_texts(names)
+            at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
+            for i in np.flatnonzero(self._repeated[at] == hashes).tolist():
+                self._kept[names[i]] = encoded.take([i])
         while len(self._kept) > self._capacity:
             self._kept.popitem(last=False)
+
+
+def joined(parts: Sequence[Encoded]) -> Encoded:
+    """Rows of all parts, one after the other."""
+    types = [one.type_probabilities for one in parts if one.type_probabilities is not None]
+    vectors, encodable = (np.concatenate([getattr(one, name) for one in parts]) for name in ("vectors", "encodable"))
+    return Encoded(vectors, encodable, np.concatenate(types) if types else None)
 
 
 T = TypeVar("T")
 
 _END = object()
-_POLL_S = 0.02
-
-
-class _Failure:
-    """An exception on its way to the consumer."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-class _Consumer:
-    """Lives as long as the consumer's side of a generator. Ctrl-C may end that side before it sets `stopped`."""
 
 
 def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
-    """The same items, produced in another thread, at most `ahead` of the consumer.
-
-    An error of the producer is raised here, in place of its next item. If the consumer stops early, the producer stops
-    at its next item, and this function waits for it.
+    """The same items, produced in another thread, at most `ahead` of the consumer, where errors are raised, too. If the
+    consumer stops early, the producer stops at its next item, and closes what it holds in its own thread.
     """
-    # Not `queue.Queue`: Ctrl-C between its lines leaves its lock taken, and the producer waits forever.
-    handed: queue.SimpleQueue[object] = queue.SimpleQueue()
-    stopped = threading.Event()
-    consumer = _Consumer()
-    alive = weakref.ref(consumer)
-
-    def offer(item: object) -> bool:
-        """Hand an item over; returns whether the consumer wants more."""
-        while handed.qsize() >= ahead:
-            if stopped.wait(_POLL_S) or alive() is None:
-                return False
-        handed.put(item)
-        return not stopped.is_set()
-
-    def produce() -> None:
-        iterator = iter(items)
-        try:
-            for item in iterator:
-                if not offer(item):
-                    return
-            offer(_END)
-        except BaseException as error:  # noqa: BLE001 - it is raised again in the consumer
-            offer(_Failure(error))
-        finally:
-            # An unfinished generator closes its files and threads here, in its own thread.
-            close = getattr(iterator, "close", None)
-            if close is not None:
-                close()
-
-    thread = threading.Thread(target=produce, name="overlap", daemon=True)
-    thread.start()
+    iterator, waiting = iter(items), deque[Future[object]]()
+    name = f"overlap-{id(iterator)}"
+    producer = ThreadPoolExecutor(1, name)
     try:
-        while (item := handed.get()) is not _END:
-            if isinstance(item, _Failure):
-                raise item.error
+        waiting.extend(producer.submit(next, iterator, _END) for _ in range(ahead))
+        while (item := waiting.popleft().result()) is not _END:
+            waiting.append(producer.submit(next, iterator, _END))
             yield cast(T, item)
     finally:
-        stopped.set()
-        if threading.current_thread() is not thread:  # garbage of an error may be collected in the producer itself
-            thread.join()
+        for one in waiting:
+            one.cancel()
+        producer.submit(getattr(iterator, "close", lambda: None))
+        # Garbage of an error may be collected in the producer itself, which cannot wait for its own end.
+        producer.shutdown(wait=not threading.current_thread().name.startswith(name))
 
 
-QUEUE = 2
-"""Windows that can wait between two stages."""
-
-WINDOW = 4096
-"""Names encoded together: enough to sort by length with little padding, and one or two seconds' work."""
-
-FLUSH_S = 10.0
-"""Seconds between two flushes, which take a fraction of a second."""
-
-_Window = tuple[int, list[tuple[Entity, str]]]
-"""Entities, and their names with the entity of each."""
+QUEUE = 2  # Windows that can wait between two stages
+WINDOW = 4096  # Names encoded together: enough to sort by length with little padding, and one or two seconds' work
+FLUSH_S = 10.0  # Seconds between two flushes, which take a fraction of a second
+_Window = tuple[int, list[tuple[Entity, str]]]  # Entities, and their names with the entity of each
 
 
 @dataclass(slots=True)
@@ -441,8 +385,7 @@ def _check_count(collection: Collection, scan: ScanResult) -> None:
         )
 
 
-BATCH = 1000
-"""Points looked up, replaced or deleted at a time."""
+BATCH = 1000  # Points looked up, replaced or deleted at a time
 
 
 class Named(msgspec.Struct, array_like=True):
@@ -491,7 +434,7 @@ class Inventory:
     def _compare_one(
         self, entity: Entity, points: Sequence[tuple[NamePoint, NamePoint | None]], changed: list[NamePoint]
     ) -> None:
-        lacking, n_before = [], len(changed)
+        lacking, n_before = list[str](), len(changed)
         for point, stored in points:
             if stored is None:
                 self.added += 1

@@ -100,11 +100,9 @@ class LoadResult:
 
     @property
     def seconds(self) -> float:
-        """Time of all."""
         return self.load_seconds + self.graph_seconds
 
     def to_json(self) -> dict[str, Any]:
-        """The report of the command line."""
         return {
             "collection": self.collection,
             **reading_counts(self.report),
@@ -249,12 +247,10 @@ class LoadRequest:
 
     @property
     def is_limited(self) -> bool:
-        """Whether only a part of the base is read."""
         return self.options is not None and self.options.limit is not None
 
     @property
     def in_parts(self) -> bool:
-        """Whether the collection is built in parts."""
         return self.ray is not None or self.parts is not None
 
 

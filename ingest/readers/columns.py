@@ -45,8 +45,7 @@ HEADERS = {
 RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 """Names that an extra column must not have in the payload."""
 
-MAX_COLUMNS = 4_096
-"""Columns of a table. The time for each row grows with them."""
+MAX_COLUMNS = 4_096  # Columns of a table. The time for each row grows with them.
 
 _LOWER_WORD = re.compile(r"[a-z][a-z0-9_ ]*")
 _EXTRA_PREFIX = "column_"
@@ -113,7 +112,6 @@ class Layout:
         return 1 + max(self.used())
 
     def used(self) -> set[int]:
-        """The columns that have a meaning."""
         some = (self.id, self.name, self.description, self.popularity)
         return {i for i in (*some, *self.types, *self.aliases, *self.alias_names) if i is not None}
 

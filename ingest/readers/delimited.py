@@ -54,7 +54,6 @@ class TextTable(Table):
     n_columns: int = 0
 
     def describe(self) -> str:
-        """One line for the user."""
         kind = "tab-separated" if self.delimiter == "\t" else f"delimiter '{self.delimiter.strip()}'"
         skipped = self.n_skipped - bool(self.header_line)
         more = f", {skipped} lines before the header skipped" if skipped > 0 else ""

@@ -209,7 +209,6 @@ class _Stream:
         self._place += 1
 
     def _value(self) -> Any:
-        """The next value, whole."""
         self.peek()
         while True:
             try:
@@ -251,7 +250,6 @@ class _Stream:
         return size > 0
 
     def _count_lines(self) -> int:
-        """The line that was reached."""
         self._line += self._text.count("\n", self._counted, self._place)
         self._counted = self._place
         return self._line

@@ -58,7 +58,6 @@ class ClassTree:
         self._graph = ClassGraph[str]((), (), ())
 
     def add(self, child: str, parent: str) -> None:
-        """Add an edge."""
         self._children.append(hash(child))
         self._parents.append(self._numbers.setdefault(parent, len(self._numbers)))
 
@@ -73,7 +72,6 @@ class ClassTree:
         return self
 
     def parents(self, child: str) -> tuple[str, ...]:
-        """Direct parents."""
         return self._graph.parents(child)
 
     def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
@@ -143,7 +141,6 @@ class OntologyReader(Reader):
         """The terms of a file; None for one that is bad or excluded, which is counted. Raises as `read`."""
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """One entity for each good term."""
         tree = self._tree = self._tree or self.read_tree()
         for source in self.sources:
             for term in self.read_terms(source, tree, report):
@@ -193,7 +190,6 @@ class OboReader(OntologyReader):
     """An ontology in one or several OBO files; a `Reader`. A row of its report is a stanza."""
 
     def read_tree(self) -> ClassTree:
-        """Ancestors and replaced ids of all files."""
         tree = ClassTree()
         for source in self.sources:
             for stanza in read_stanzas(source, _TREE_TAGS, ReadReport(max_errors=None)):
@@ -208,7 +204,6 @@ class OboReader(OntologyReader):
         return tree.finish()
 
     def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
-        """The terms of a file."""
         namespace, n_terms = "", 0
         for stanza in read_stanzas(source, _TAGS, report):
             if not stanza.kind:
@@ -254,7 +249,6 @@ class OboReader(OntologyReader):
         )
 
     def _read_synonyms(self, path: str, stanza: Stanza, report: ReadReport) -> Iterator[str]:
-        """Synonyms with the requested scopes; the others are counted."""
         for number, tag, value in stanza.tags:
             if tag == "synonym" or tag in _OLD_SYNONYMS:
                 parsed = quoted_value(value)
@@ -322,7 +316,6 @@ def _whole_lines(source: ByteSource, report: ReadReport) -> Iterator[tuple[int, 
 
 
 def _is_obsolete(stanza: Stanza) -> bool:
-    """Whether the term of a stanza is marked as obsolete."""
     return any(tag == "is_obsolete" and first_id(value).lower() == "true" for _, tag, value in stanza.tags)
 
 
@@ -386,7 +379,6 @@ class OboGraphReader(OntologyReader):
     _kinds = ("",)  # of nodes that are terms; early files do not tell
 
     def read_tree(self) -> ClassTree:
-        """Ancestors and replaced ids of all files."""
         tree = ClassTree()
         for source in self.sources:
             for _, path, _, found in read_values(source, *_NODES, *_EDGES):
@@ -404,7 +396,6 @@ class OboGraphReader(OntologyReader):
         return tree.finish()
 
     def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
-        """The terms of a file."""
         n_before = report.rows
         for line, _, _, node in read_values(source, *_NODES):
             report.rows += 1
@@ -442,7 +433,6 @@ class OboGraphReader(OntologyReader):
         return None
 
     def _read_synonyms(self, meta: dict[str, Any], report: ReadReport) -> Iterator[str]:
-        """Synonyms with the requested scopes; the others are counted."""
         for pred in dict.fromkeys(_text(one, "pred") for one in _list(meta, "synonyms")):
             scope = _SCOPE_OF.get(pred.rpartition("#")[2], "RELATED")
             found = list(_values(meta, "synonyms", pred))

@@ -110,7 +110,6 @@ def _parse(rows: bytes) -> list[pyoxigraph.Quad]:
 
 
 def _read_stream(source: ByteSource, syntax: str) -> Iterator[tuple[pyoxigraph.Quad, int]]:
-    """Triples of the other syntaxes."""
     formats = pyoxigraph.RdfFormat
     form = {TURTLE: formats.TRIG, RDF_XML: formats.RDF_XML, JSON_LD: formats.JSON_LD}[syntax]
     feed = _Feed(source, syntax)
@@ -130,7 +129,6 @@ def _read_stream(source: ByteSource, syntax: str) -> Iterator[tuple[pyoxigraph.Q
 
 
 def _explain(path: str, syntax: str, error: SyntaxError, feed: _Feed) -> FormatError:
-    """The error of a parser in our words."""
     if "LoadDocumentCallback" in str(error.msg):
         return FormatError(path, None, _REMOTE)
     message = re.sub(r"^Parser error (?:at|between) .*?: ", "", str(error.msg))

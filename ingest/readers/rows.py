@@ -64,7 +64,6 @@ class Ids:
         self._n_sorted = 0
 
     def add(self, id_: str) -> None:
-        """Add an id."""
         self._hashes.append(name_hash(id_))
 
     def __contains__(self, id_: str) -> bool:
@@ -76,7 +75,6 @@ class Ids:
         return place < self._n_sorted and self._hashes[place] == found
 
     def collect(self, entities: Iterator[Entity]) -> Iterator[Entity]:
-        """The entities; their ids are added."""
         for entity in entities:
             self.add(entity.entity_id)
             yield entity
@@ -177,7 +175,6 @@ class RowReader:
     # One row, one entity
 
     def entities(self) -> Iterator[Entity]:
-        """One entity for each good row."""
         layout, report, n_known = self._layout, self._report, len(self._layout.header or ())
         for row, id_, name in self.good_rows():
             if layout.header is not None and len(layout.header) > n_known:
@@ -253,7 +250,6 @@ class RowReader:
             store.add(batch)
 
     def gathered(self, store: RowStore) -> Iterator[Entity]:
-        """One entity for each id of a store."""
         for id_, facts in groupby(map(_decoder.decode, store.rows()), itemgetter(0)):
             entity = self._put_together(id_, islice(facts, limits.MAX_ROWS))
             if entity is None:

@@ -186,8 +186,6 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
 
 
 class _Beginning(ByteSource):
-    """The first bytes of a file as a source."""
-
     def __init__(self, path: str, data: bytes) -> None:
         self.path, self.size, self._data = path, len(data), data
 

@@ -193,7 +193,6 @@ class UmlsReader(Reader):
             raise
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """One entity for each run of atoms of one id."""
         path = self._sources["MRCONSO"].path
         others = ", ".join(sorted(set(self._sources) - {"MRCONSO"})) or "nothing"
         report.notes.append(f"{path}: UMLS, languages: {', '.join(self._languages)}; with it: {others}")
@@ -279,7 +278,6 @@ class UmlsReader(Reader):
         return min((row for row in rows if not row[-1] or row[-1] in auis), default=[None, None])[-2]
 
     def _find_types(self, tuis: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native and coarse types of a combination of semantic types."""
         native = dict.fromkeys(one for tui in tuis for one in self._kb_types_of[tui])
         kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
         return kb_types, self.type_map.map_types(kb_types)
@@ -394,7 +392,6 @@ def _tables_in(path: str) -> list[tuple[str, str]]:
 
 
 def _refuse_split(path: str, names: Sequence[str]) -> None:
-    """Refuse the packed form of older releases, which has no plain MRCONSO.RRF."""
     packed = next((name for name in map(last_part, names) if UMLS_PACKED.fullmatch(name)), None)
     if packed is not None and "MRCONSO" not in map(umls_table_of, names):
         message = (
@@ -415,7 +412,6 @@ class MeshReader(Reader):
         self._sources = self.open_sources(paths)
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """One entity for each record of all files."""
         for source in self._sources:
             before = report.rows
             for line, record in _records(source):

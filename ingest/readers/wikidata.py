@@ -228,8 +228,7 @@ WIKIMEDIA_INTERNAL = "wikimedia_internal"
 MULTILINGUAL, FALLBACK = "mul", "en"
 """The language code of names that are the same in all languages, and the last language that is tried."""
 
-MAX_KB_TYPES = 64
-"""Native types kept of an entity. Farther ancestors are abstract ones that nearly every entity has."""
+MAX_KB_TYPES = 64  # Native types kept of an entity. Farther ancestors are abstract ones that nearly every entity has.
 
 INTERNAL_CLASSES = frozenset(
     {
@@ -281,7 +280,9 @@ class ClassTypeFinder:
         self._wanted = wanted
         # Most items share their classes with many others.
         self.find = lru_cache(maxsize=_CACHED)(self._find)
-        self._find_coarse = lru_cache(maxsize=_CACHED)(self._find_coarse_types)
+        self._find_coarse = lru_cache(maxsize=_CACHED)(
+            lambda number: nearest_types(*self._graph.walk_up((number,), limits.MAX_ANCESTORS), self._type_of)
+        )
         self._name = lru_cache(maxsize=_CACHED)("Q{}".format)
         self._type_of = lru_cache(maxsize=_CACHED)(lambda number: type_map.coarse_type(f"Q{number}"))
 
@@ -299,9 +300,6 @@ class ClassTypeFinder:
         else:
             types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own[:MAX_KB_TYPES]))))
         return ClassTypes(kb_types, types, reason)
-
-    def _find_coarse_types(self, number: int) -> tuple[str, ...]:
-        return nearest_types(*self._graph.walk_up((number,), limits.MAX_ANCESTORS), self._type_of)
 
 
 def check_languages(languages: Sequence[str]) -> tuple[str, ...]:

@@ -26,16 +26,17 @@ from ingest.load.pipeline import Loading, finish_load, ingest, is_unchanged, unc
 from ingest.load.request import LoadEvents, LoadRequest, LoadResult
 from ingest.spread.worker import (
     CUT_FILES,
+    JOINED,
+    Cutter,
     Job,
     PartBuilder,
     PartResult,
     Plan,
     Work,
-    cut_and_scan,
     part_input,
     part_name,
 )
-from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionExistsError, OptionError, SettingsError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
@@ -47,8 +48,7 @@ from pearl_qdrant.store.open import location_of
 from pearl_qdrant.store.protocol import Placement, Store
 from pearl_qdrant.store.schema import LoadedInput, Manifest
 
-WORK_PREFIX = ".parts-"
-"""How work folders are called in a store; they are no collections."""
+WORK_PREFIX = ".parts-"  # How work folders are called in a store; they are no collections
 
 NAMES_PER_PART = 2_000_000
 """Names of a part, at most, unless told: its graph takes 2 GB of memory to build. More parts are more graphs, and each
@@ -67,9 +67,7 @@ class Runner(Protocol):
         """Yield the counts of each part when it is built; `on_names` is called with the names just done."""
         ...
 
-    def close(self) -> None:
-        """End the workers."""
-        ...
+    def close(self) -> None: ...
 
 
 class RunnerHere:
@@ -78,23 +76,13 @@ class RunnerHere:
     workers = 1
 
     def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
-        """Build the parts."""
-        builder = PartBuilder(job)
+        builder, events = PartBuilder(job), LoadEvents()
+        events.names_done = on_names  # type: ignore[method-assign]  # and nothing else of a part
         for part in parts:
-            yield builder.build(part, _NamesDone(on_names))
+            yield builder.build(part, events)
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-class _NamesDone(LoadEvents):
-    """Passes on how many names are done, and nothing else of a part."""
-
-    def __init__(self, on_names: Callable[[int], None]) -> None:
-        self._on_names = on_names
-
-    def names_done(self, names: int) -> None:
-        self._on_names(names)
 
 
 def count_parts(names: int, workers: int) -> int:
@@ -174,16 +162,13 @@ class Spread:
 
     @property
     def name(self) -> str:
-        """The collection."""
         return self.manifest.collection
 
     @property
     def is_remote(self) -> bool:
-        """Whether the collection is on a server."""
         return is_url(self.store.location)
 
     def run(self) -> LoadResult:
-        """Load the base."""
         scanned, plan = self._prepare()
         if plan is None:
             with closing(self.store.open(self.name, read_only=True)) as target:
@@ -225,7 +210,8 @@ class Spread:
                 self.work.clear()
                 return scanned, None
         self.work.clear()
-        cut = cut_and_scan(self.reader, ReadReport(max_errors=self.request.max_errors), self.work.cut)
+        with Cutter(self.reader, self.work.cut) as cutter:
+            cut = scan(self.reader, ReadReport(max_errors=self.request.max_errors), cutter=cutter)
         scanned = self.check(cut) if scanned is None else cut
         plan = self._plan(scanned, self.request.parts or count_parts(scanned.names, self.runner.workers))
         if self.is_remote:
@@ -236,6 +222,7 @@ class Spread:
         return scanned, plan
 
     def _plan(self, scanned: ScanResult, parts: int) -> Plan:
+        info = self.encoder.info
         return Plan(
             digest=scanned.digest,
             input=self.input_name,
@@ -243,7 +230,7 @@ class Spread:
             location=self.store.location,
             collection=self.name,
             kb=self.manifest.kb,
-            model=_model_of(self.encoder.info),
+            model=" ".join((info.weights_hash, str(info.dim), info.pooling, repr(info.prefix))),
             quantization=self.manifest.quantization,
         )
 
@@ -312,10 +299,10 @@ class Spread:
         """Join the parts beside the store, and move the collection into it when it is complete."""
         joined, target = self.work.joined / self.name, Path(self.store.location) / self.name
         is_moved = self.name in self.store.collections() and not joined.exists()
-        if not (self.work.is_joined() and (joined.exists() or is_moved)):
+        if not (self.work.read_done(JOINED) and (joined.exists() or is_moved)):
             shutil.rmtree(self.work.joined, ignore_errors=True)
             self._join_in(EdgeStore(self.work.joined), joined, scanned, plan)
-            self.work.write_joined()
+            self.work.write_done(PartResult(JOINED))
             is_moved = False
         if not is_moved:  # else a driver was killed just after it had moved it
             self._move(joined, target)
@@ -324,7 +311,6 @@ class Spread:
         return 0
 
     def _move(self, joined: Path, target: Path) -> None:
-        """Put the joined collection in its place."""
         if self.name in self.store.collections():
             if not self.request.restart:  # somebody made one meanwhile
                 raise CollectionExistsError(self.name)
@@ -354,8 +340,3 @@ class Spread:
                     collection.finalize(self.request.events.graph_built)
                 loaded = LoadedInput(input=self.input_name, digest=scanned.digest)
                 finish_load(collection, scanned, [loaded], points)
-
-
-def _model_of(info: ModelInfo) -> str:
-    """What the vectors depend on, as text."""
-    return " ".join((info.weights_hash, str(info.dim), info.pooling, repr(info.prefix)))

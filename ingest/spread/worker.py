@@ -23,16 +23,16 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from ingest.base.merge import entity_from_json, entity_to_json
-from ingest.base.reader import Reader, ScanResult, scan
+from ingest.base.reader import Reader, scan
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import Loading, ingest
-from ingest.load.request import LoadEvents, LoadResult
+from ingest.load.request import LoadEvents
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError, StoreError, StoreLockedError
@@ -75,6 +75,9 @@ class PartResult(msgspec.Struct, frozen=True):
     device: str = ""
 
 
+JOINED = -1
+
+
 class Work:
     """A work folder; `joined` may lie elsewhere, on the disk of the store."""
 
@@ -88,24 +91,14 @@ class Work:
         return _read(self.path / "plan.json", Plan)
 
     def write_plan(self, plan: Plan) -> None:
-        """Write the plan: the cut is complete."""
         _write(self.path / "plan.json", plan)
 
     def read_done(self, part: int) -> PartResult | None:
-        """The counts of a part; None if it is not built."""
+        """The counts of a part; None if it is not built. `JOINED` stands for the joined collection, wherever it is."""
         return _read(self._done / f"{part:04d}.json", PartResult)
 
     def write_done(self, result: PartResult) -> None:
-        """Note that a part is built."""
         _write(self._done / f"{result.part:04d}.json", result)
-
-    def is_joined(self) -> bool:
-        """Whether the joined collection is complete; it may have been moved to its place."""
-        return (self._done / "joined.json").exists()
-
-    def write_joined(self) -> None:
-        """Note that the joined collection is complete."""
-        _write(self._done / "joined.json", PartResult(-1))
 
     def clear(self) -> None:
         """Remove all but the lock; the plan first, so that a kill leaves no plan without its files."""
@@ -133,8 +126,7 @@ def _read(path: Path, kind: type[_T]) -> _T | None:
         return None
 
 
-_LOCK_S = 60.0
-"""How long a worker waits for the lock of a part: the worker before it may be ending."""
+_LOCK_S = 60.0  # How long a worker waits for the lock of a part: the worker before it may be ending
 
 _POLL_S = 0.5
 
@@ -186,7 +178,7 @@ class PartBuilder:
         if done is not None:
             return done
         job = self._job
-        with CutReader(self._work.cut, cut_files_of(part, job.plan.parts)) as reader:
+        with CutReader(self._work.cut, range(part, CUT_FILES, job.plan.parts)) as reader:
             scanned = scan(reader, ReadReport(max_errors=None))
             result = None
             if scanned.names:  # by chance a part of a small base has no entity
@@ -202,9 +194,6 @@ class PartBuilder:
                         ),
                         events=events,
                     )
-        return self._finish(part, result)
-
-    def _finish(self, part: int, result: LoadResult | None) -> PartResult:
         done = PartResult(part, device=self._encoder.info.device)
         if result is not None:
             seconds = result.encode_seconds, result.graph_seconds
@@ -225,7 +214,6 @@ class PartBuilder:
             yield target
 
     def _open_part(self, store: EdgeStore, part: int) -> Collection:
-        """Open or create the collection of a part."""
         name = part_name(part)
         deadline = time.monotonic() + _LOCK_S
         while True:
@@ -252,8 +240,7 @@ def part_input(plan: Plan, part: int) -> str:
 _ADVICE = "Free some space, or choose a work folder on a larger disk"
 
 
-CUT_FILES = 256
-"""Files of a cut, and the most parts that a base can have; a part is every n-th of them."""
+CUT_FILES = 256  # Files of a cut, and the most parts that a base can have; a part is every n-th of them
 
 
 def cut_file_of(entity_id: str) -> int:
@@ -261,19 +248,6 @@ def cut_file_of(entity_id: str) -> int:
     # Text from JSON can have lone surrogates, which plain UTF-8 refuses; they are checked elsewhere.
     digest = blake2b(entity_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") % CUT_FILES
-
-
-def cut_files_of(part: int, n_parts: int) -> range:
-    """The files of a part."""
-    return range(part, CUT_FILES, n_parts)
-
-
-def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult:
-    """Read a base once: count it as `scan` does, and write its files into a folder. Raises InputError as `scan`, and
-    if the files cannot be written.
-    """
-    with Cutter(reader, folder) as cutter:
-        return scan(reader, report, cutter=cutter)
 
 
 class CutReader(Reader):
@@ -285,11 +259,9 @@ class CutReader(Reader):
         self._files = files
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        """Entities in the order of the input; those of a file are runs already."""
         return self.read_rows(report)
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """The lines of the files."""
         for path in (_path(self._folder, number) for number in self._files):
             try:
                 with path.open(encoding="ascii") as lines:
@@ -301,42 +273,33 @@ class CutReader(Reader):
 
 
 class Cutter(CutReader):
-    """A reader that writes what it yields into the files of a cut."""
+    """A reader that writes what it yields into the files of a cut; raises InputError, too, if that fails."""
 
     def __init__(self, reader: Reader, folder: Path) -> None:
         super().__init__(folder, range(CUT_FILES))
         self._reader = reader
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        """The runs of the reader, each also written to its file."""
         with ExitStack() as held:
-            files = self._open(held)
+            with self._as_input_error():
+                self._folder.mkdir(parents=True, exist_ok=True)
+                paths = [_path(self._folder, number) for number in self._files]
+                files = [held.enter_context(path.open("w", encoding="ascii")) for path in paths]
             for run in self._reader.read_runs(report):
-                line = entity_to_json(run) + "\n"
-                try:
-                    files[cut_file_of(run.entity_id)].write(line)
-                except OSError as error:
-                    raise self._error(error) from error
+                with self._as_input_error():
+                    files[cut_file_of(run.entity_id)].write(entity_to_json(run) + "\n")
                 yield run
-            try:
+            with self._as_input_error():
                 for file in files:
                     file.close()
-            except OSError as error:
-                raise self._error(error) from error
 
-    def _open(self, held: ExitStack) -> list[IO[str]]:
+    @contextmanager
+    def _as_input_error(self) -> Iterator[None]:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            return [
-                held.enter_context(_path(self._folder, number).open("w", encoding="ascii"))
-                for number in range(CUT_FILES)
-            ]
+            yield
         except OSError as error:
-            raise self._error(error) from error
-
-    def _error(self, error: OSError) -> InputError:
-        message = f"parts of the base cannot be written: {error.strerror or error}. {_ADVICE}"
-        return InputError(str(self._folder), None, message, option="work")
+            message = f"parts of the base cannot be written: {error.strerror or error}. {_ADVICE}"
+            raise InputError(str(self._folder), None, message, option="work") from error
 
 
 def _path(folder: Path, number: int) -> Path:

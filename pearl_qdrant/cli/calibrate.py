@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.options import (
-    Target,
-    check_folder_of,
-    json_option,
-    target_options,
-)
+from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.shared import Target
 from pearl_qdrant.cli.terminal import ask as ask_line
 from pearl_qdrant.cli.terminal import echo, echo_json, table_lines
 from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
@@ -44,12 +40,9 @@ if TYPE_CHECKING:
     help="Ask for the right entities of so many of --mentions, those that would tell most, and add them to --pairs.",
 )
 @click.option("--learned", is_flag=True, help="Use mentions that the collection learned or accepted as pairs, too.")
-@click.option(
-    "--precision",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    show_default=f"with --pairs: most right answers, else {DEFAULT_PRECISION}",
-    help="Share of links that shall be right.",
-)
+@click.option("--precision", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+              show_default=f"with --pairs: most right answers, else {DEFAULT_PRECISION}",
+              help="Share of links that shall be right.")  # fmt: skip
 @click.option(
     "--nil-share",
     type=click.FloatRange(0, 1, max_open=True),
@@ -61,8 +54,8 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the result without storing it.")
 @click.option("--force", is_flag=True, help="Store it even if it makes right links fewer or loses exact names.")
 @click.option("--reset", is_flag=True, help="Remove the stored calibration: the defaults count again.")
-@target_options()
-@json_option
+@shared.target_options()
+@shared.json_option
 def calibrate(
     target: Target,
     pairs: Path | None,
@@ -86,7 +79,11 @@ def calibrate(
     pearl-qdrant calibrate --collection umls --mentions column.txt
     pearl-qdrant calibrate --collection umls --mentions column.txt --ask 30 --pairs labelled.tsv
     """
-    from pearl_qdrant.linking.calibration.calibrate import WorseCalibrationError, calibrate_collection
+    from pearl_qdrant.linking.calibration.calibrate import (
+        WorseCalibrationError,
+        calibrate_collection,
+        reset_calibration,
+    )
 
     of_a_fit = pairs or figure or given["learned"] or given["force"]
     if reset and (of_a_fit or mentions or ask or given["dry_run"]):
@@ -97,7 +94,12 @@ def calibrate(
         raise click.UsageError("--mentions has no labels, and takes no option of a fit to labels.")
     (name,) = target.names
     if reset:
-        _reset(name, target.store, as_json=as_json)
+        removed = reset_calibration(name, store=target.store) is not None
+        text = "the calibration was removed" if removed else "there was no calibration"
+        if as_json:
+            echo_json({"collection": name, "removed": removed})
+        else:
+            echo(f"{name}: {text}; the defaults count")
         return
     if ask is not None and mentions is not None and pairs is not None:
         _ask(ask, target, mentions, pairs)
@@ -105,8 +107,11 @@ def calibrate(
     if mentions is not None:
         _adapt(target, mentions, dry_run=given["dry_run"], as_json=as_json)
         return
-    if figure is not None:
-        _check_figure(figure)
+    if figure is not None:  # what would keep it from being drawn is reported before the fit
+        from training.evaluation.figures import check_matplotlib
+
+        check_matplotlib()
+        shared.check_folder_of(figure, "figure")
     labels = None if pairs is None else _read_labels(pairs)
     try:
         found = calibrate_collection(
@@ -149,18 +154,6 @@ def _ask(n: int, target: Target, mentions: Path, pairs: Path) -> None:
     echo(f"{pairs} has {n_pairs:,} pairs; with {MIN_PAIRS} of them: {command}")
 
 
-def _reset(name: str, store: str, *, as_json: bool) -> None:
-    """Remove the calibration of a collection, and print whether there was one."""
-    from pearl_qdrant.linking.calibration.calibrate import reset_calibration
-
-    removed = reset_calibration(name, store=store)
-    if as_json:
-        echo_json({"collection": name, "removed": removed is not None})
-    else:
-        text = "the calibration was removed" if removed else "there was no calibration"
-        echo(f"{name}: {text}; the defaults count")
-
-
 def _adapt(target: Target, mentions: Path, *, dry_run: bool, as_json: bool) -> None:
     """Adapt a collection to mentions without labels, and print what that assumes."""
     from pearl_qdrant.linking.calibration.calibrate import adapt_collection
@@ -174,14 +167,6 @@ def _adapt(target: Target, mentions: Path, *, dry_run: bool, as_json: bool) -> N
         echo_json({"collection": name, **shown, "stored": not dry_run})
     else:
         echo(f"{name}: {found}" + ("" if dry_run else "; stored"))
-
-
-def _check_figure(figure: Path) -> None:
-    """Report what would keep the figure from being drawn, before the fit."""
-    from training.evaluation.figures import check_matplotlib
-
-    check_matplotlib()
-    check_folder_of(figure, "figure")
 
 
 def _print(name: str, found: CollectionFit, *, stored: bool, as_json: bool) -> None:
@@ -210,7 +195,6 @@ def _read_labels(pairs: Path) -> list[Label]:
 
 
 def _draw(path: Path, name: str, found: CollectionFit) -> None:
-    """Draw the answers before and after the fit."""
     from training.evaluation.figures import draw_reliability
 
     answers = {"before": found.fit.answers_before, "after, cross-fitted": found.fit.answers_after}
@@ -219,7 +203,6 @@ def _draw(path: Path, name: str, found: CollectionFit) -> None:
 
 
 def _as_record(name: str, found: CollectionFit, *, stored: bool) -> dict[str, Any]:
-    """The JSON record of a fit."""
     fitted = found.fit.calibration
     return {
         "collection": name,
@@ -322,8 +305,8 @@ def _cell(figures: dict[str, Any], key: str) -> str:
 @click.option("--again", is_flag=True, help="Learn mentions that were learned already, too.")
 @click.option("--list", "is_list", is_flag=True, help="List what was learned, one batch a line.")
 @click.option("--undo", metavar="BATCH", help="Undo a batch, by its number in the list.")
-@target_options()
-@json_option
+@shared.target_options()
+@shared.json_option
 def learn(
     labelled: Path | None,
     add_aliases: int | None,

@@ -14,20 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import click
 from click.core import ParameterSource
 
-from pearl_qdrant.cli.options import (
-    InputFile,
-    Target,
-    check_folder_of,
-    json_option,
-    name_of,
-    on_tie_option,
-    progress_bar,
-    report_newer_state,
-    store_option,
-    target_options,
-    type_option,
-    workers_option,
-)
+from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import ask, echo, echo_json, table_lines, visible
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD, DEFAULT_THRESHOLD
 
@@ -36,7 +24,6 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat
     from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
     from pearl_qdrant.records import Annotation, Candidate, Link
-    from pearl_qdrant.report import LinkReport
 
 
 @click.command()
@@ -44,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--file",
     "file",
-    type=InputFile(),
+    type=shared.InputFile(),
     help="File with one mention per line, UTF-8; - is stdin. An empty line gets an empty answer.",
 )
 @click.option(
@@ -56,8 +43,8 @@ if TYPE_CHECKING:
     "(jsonl): the mentions of a document are linked together.",
 )
 @click.option("--context", metavar="TEXT", help="Text around the mentions; chooses between their candidates.")
-@target_options(many=True)
-@type_option
+@shared.target_options(many=True)
+@shared.type_option
 @click.option(
     "--name-language",
     "languages",
@@ -72,20 +59,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="hard: only entities of the types; soft: prefer them; off: ignore types, the predicted ones too.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    show_default=f"those that the answer needs, at most {DEFAULT_LIMIT}",
-    help="Maximum number of candidates.",
-)
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    show_default=f"the calibrated one, or {DEFAULT_THRESHOLD}",
-    help="Minimum probability of a link; below it a mention is NIL.",
-)
-@on_tie_option
-@workers_option
+@click.option("--limit", type=click.IntRange(1, 1000),
+              show_default=f"those that the answer needs, at most {DEFAULT_LIMIT}",
+              help="Maximum number of candidates.")  # fmt: skip
+@click.option("--threshold", type=click.FloatRange(0, 1), show_default=f"the calibrated one, or {DEFAULT_THRESHOLD}",
+              help="Minimum probability of a link; below it a mention is NIL.")  # fmt: skip
+@shared.on_tie_option
+@shared.workers_option
 @click.option(
     "--adapt",
     is_flag=True,
@@ -100,7 +80,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="With --file: also write a report to this HTML file: shares, reasons of NIL, doubtful mentions, types.",
 )
-@json_option
+@shared.json_option
 def link(  # long: help has its examples
     mentions: tuple[str, ...],
     file: BinaryIO | None,
@@ -129,14 +109,19 @@ def link(  # long: help has its examples
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
     """
     workers, explain = given.pop("workers"), given.pop("explain")
-    has_documents = file is not None and (kind or _kind_of(name_of(file))) == "jsonl"
+    has_documents = file is not None and (kind or shared.name_of(file).rpartition(".")[2].lower()) in (
+        "jsonl",
+        "ndjson",
+    )
     _check_usage(
         {"mentions": mentions, "file": file, "format": kind, "workers": workers, "adapt": adapt, "report": report},
         given["context"],
         has_documents=has_documents,
     )
+    from pearl_qdrant.linking.mentions import read_text_lines
     from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
+    from pearl_qdrant.report import LinkReport
 
     options = LinkOptions(**given)
     if explain:
@@ -145,11 +130,13 @@ def link(  # long: help has its examples
         if file is not None and has_documents:
             found_links = _in_documents(linker, file, options)
         else:
-            listed: Iterable[str] = mentions if file is None else _read_mentions(file)
+            listed: Iterable[str] = mentions
+            if file is not None:  # an empty line is an empty mention, so that answers match lines
+                listed = (line for _, line in read_text_lines(file, shared.name_of(file)))
             listed, options = _adapted(linker, listed, options) if adapt else (listed, options)
             found_links = (({}, one) for one in linker.link_batch(listed, options, workers=workers))
         calibration = linker.calibration.with_bias(options.nil_bias)
-        counts = None if report is None else _new_report(calibration.threshold)
+        counts = None if report is None else LinkReport(threshold=calibration.threshold)
         for key, found in found_links:
             if counts is not None:
                 counts.add(found)
@@ -161,19 +148,12 @@ def link(  # long: help has its examples
             if explain and found.mention.strip():
                 echo(*(f"    {line}" for line in explain_link(found, calibration, linker.model)))
         if file is not None:
-            report_newer_state(linker)
+            shared.report_newer_state(linker)
             if counts is not None and report is not None:
-                counts.write(report, title=Path(name_of(file)).name)
-
-
-def _new_report(threshold: float) -> LinkReport:
-    from pearl_qdrant.report import LinkReport
-
-    return LinkReport(threshold=threshold)
+                counts.write(report, title=Path(shared.name_of(file)).name)
 
 
 def _check_usage(given: Mapping[str, object], context: str | None, *, has_documents: bool) -> None:
-    """Raise for options that do not go together."""
     if bool(given["mentions"]) == bool(given["file"]):
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
     for name in ("format", "workers", "adapt", "report"):
@@ -186,7 +166,7 @@ def _check_usage(given: Mapping[str, object], context: str | None, *, has_docume
         )
     report = cast("Path | None", given["report"])
     if report is not None:
-        check_folder_of(report, "report")
+        shared.check_folder_of(report, "report")
     for name in ("workers", "adapt"):
         if given[name] and has_documents:
             raise click.UsageError(f"--{name} is for mentions, one a line; documents are linked one after the other.")
@@ -200,8 +180,9 @@ def _adapted(linker: EntityLinker, mentions: Iterable[str], options: LinkOptions
     return given, options.updated(nil_bias=adaptation.nil_bias)
 
 
-def _kind_of(name: str) -> str:
-    return "jsonl" if name.lower().endswith((".jsonl", ".ndjson")) else "lines"
+def key_of(passage: Passage) -> dict[str, object]:
+    """What names a passage in output: its id, or else its line."""
+    return {"line": passage.line} if passage.id is None else {"id": passage.id}
 
 
 def _in_documents(
@@ -210,23 +191,14 @@ def _in_documents(
     """The links of all mentions of the documents of a file, with the id or line of the document and the place."""
     from pearl_qdrant.linking.documents.mentions import read_document_lines
 
-    for passage in read_document_lines(file, name_of(file)):
-        document: dict[str, object] = {"line": passage.line} if passage.id is None else {"id": passage.id}
+    for passage in read_document_lines(file, shared.name_of(file)):
+        document = key_of(passage)
         for found in linker.link_document(passage.text, passage.ents, options):
             yield {**document, "start": found.start, "end": found.end}, found.link
 
 
 _WIDEST = 80  # characters of a name in the table; --json prints the whole name
 _LONGEST_MENTION = 1000  # characters of a mention in text output; --json prints all
-
-
-def _read_mentions(file: BinaryIO) -> Iterator[str]:
-    """The mentions of a file, one for each line; an empty line is an empty mention, so that answers match lines. Raises
-    FormatError at a line that is not UTF-8 or too long; the batches of mentions before it are printed by then.
-    """
-    from pearl_qdrant.linking.mentions import read_text_lines
-
-    return (line for _, line in read_text_lines(file, name_of(file)))
 
 
 def _as_record(found: Link, explain: bool) -> dict[str, object]:
@@ -261,7 +233,6 @@ def link_lines(found: Link, *, with_base: bool = False) -> list[str]:
 
 
 def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
-    """The cells of a candidate in the table."""
     shown = candidate.canonical_name
     if candidate.name != candidate.canonical_name:
         shown += f' ("{candidate.name}")'
@@ -276,7 +247,7 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--file", "file", type=InputFile(), help="File with passages, UTF-8; - is stdin.")
+@click.option("--file", "file", type=shared.InputFile(), help="File with passages, UTF-8; - is stdin.")
 @click.option(
     "--format",
     "kind",
@@ -285,16 +256,11 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
     help="Passages of the file: one a line (lines); JSON objects with text and maybe id, one a line (jsonl); the whole "
     "file is one passage (whole).",
 )
-@target_options(many=True)
-@type_option
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    default=DEFAULT_PASSAGE_THRESHOLD,
-    show_default=True,
-    help="Minimum probability of a mention.",
-)
-@on_tie_option
+@shared.target_options(many=True)
+@shared.type_option
+@click.option("--threshold", type=click.FloatRange(0, 1), default=DEFAULT_PASSAGE_THRESHOLD, show_default=True,
+              help="Minimum probability of a mention.")  # fmt: skip
+@shared.on_tie_option
 @click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities with the same name.")
 @click.option("--nil", "include_nil", is_flag=True, help="Also print spans that look like mentions but have no entity.")
 @click.option("--nested", is_flag=True, help="Also print mentions inside other mentions.")
@@ -311,24 +277,15 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
     help="Frequent words that are also names, such as Reading: never mentions if they stand alone; mentions where they "
     "are written as names; or always, whatever their case.",
 )
-@click.option(
-    "--assertion",
-    "assertions",
-    multiple=True,
-    type=click.Choice(["affirmed", "negated", "possible", "historical", "other_person"]),
-    help="Only mentions of which the text says this; may be repeated.",
-)
+@click.option("--assertion", "assertions", multiple=True,
+              type=click.Choice(["affirmed", "negated", "possible", "historical", "other_person"]),
+              help="Only mentions of which the text says this; may be repeated.")  # fmt: skip
 @click.option(
     "--triggers", metavar="FILE", help="Table of words that negate a mention and the like, in place of the English one."
 )
 @click.option("--markup", type=click.Choice(["html", "markdown"]), help="How the text is written: tags are no text.")
-@click.option(
-    "--offsets",
-    type=click.Choice(["characters", "utf-16"]),
-    default="characters",
-    show_default=True,
-    help="What offsets count: characters, or UTF-16 code units, as in JavaScript.",
-)
+@click.option("--offsets", type=click.Choice(["characters", "utf-16"]), default="characters", show_default=True,
+              help="What offsets count: characters, or UTF-16 code units, as in JavaScript.")  # fmt: skip
 @click.option(
     "--label-type",
     "label_types",
@@ -336,8 +293,8 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
     metavar="LABEL=TYPE",
     help="For spans of a file: what a label of a recogniser means, such as Drug=drug; may be repeated.",
 )
-@workers_option
-@json_option
+@shared.workers_option
+@shared.json_option
 def annotate(
     text: str | None,
     file: BinaryIO | None,
@@ -386,7 +343,7 @@ def annotate(
                 for line in _annotation_lines(found, key, with_base=target.has_several):
                     echo(line)
         if file is not None:
-            report_newer_state(linker)
+            shared.report_newer_state(linker)
 
 
 def _annotated(
@@ -404,17 +361,16 @@ def _annotated(
         yield {}, linker.annotate(text or "", options)
         return
     # `tee` keeps the few passages that were read and are not annotated yet.
-    keyed, passages = tee(read_passages(file, name_of(file), kind, offsets=options.offsets))
+    keyed, passages = tee(read_passages(file, shared.name_of(file), kind, offsets=options.offsets))
     with progress_bar("annotate", " bytes") as on_progress:
         size = _size_of(file)
         report = None if sys.stdout.isatty() else lambda done: on_progress(done, max(done, size))
         batches = linker.annotate_batch(passages, options, workers=workers, on_progress=report)
         for passage, found in zip(keyed, batches, strict=True):
-            yield {} if kind == "whole" else _name_of_passage(passage), found
+            yield {} if kind == "whole" else key_of(passage), found
 
 
 def _size_of(file: BinaryIO) -> int:
-    """The bytes of a file; 0 of a stream."""
     try:
         return os.fstat(file.fileno()).st_size
     except (OSError, AttributeError):
@@ -430,10 +386,6 @@ def _label_types(given: Sequence[str]) -> dict[str, list[str]]:
             raise click.BadParameter(f"{one!r} is not LABEL=TYPE.", param_hint="--label-type")
         table.setdefault(label, []).append(name)
     return table
-
-
-def _name_of_passage(passage: Passage) -> dict[str, object]:
-    return {"line": passage.line} if passage.id is None else {"id": passage.id}
 
 
 def _annotation_record(found: Annotation, key: dict[str, object]) -> dict[str, object]:
@@ -492,7 +444,7 @@ SHOWN = (
 
 @click.command()
 @click.option("--collection", default="demo", show_default=True, metavar="NAME", help="Collection of the sample base.")
-@store_option
+@shared.store_option
 @click.pass_context
 def demo(context: click.Context, collection: str, store: str) -> None:
     """Load a sample base of well-known entities, and link a few mentions to it.

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.options import (
-    device_option,
-    json_option,
-    needs_extra,
-    progress_bar,
-    shipped_model_option,
-    store_option,
-    wait_option,
-)
+from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.records import options_of, taken
+from pearl_qdrant.cli.shared import progress_bar
 from pearl_qdrant.cli.terminal import echo, echo_json
 from training.options import EvaluationOptions
 
@@ -32,7 +25,7 @@ def models() -> None:
 
 
 @models.command("list")
-@json_option
+@shared.json_option
 def list_models(as_json: bool) -> None:
     """List the models that ship with this package."""
     from pearl_qdrant.encoder.loading import list_models as shipped
@@ -48,7 +41,7 @@ def list_models(as_json: bool) -> None:
 
 @models.command("show")
 @click.argument("model")
-@json_option
+@shared.json_option
 def show(model: str, as_json: bool) -> None:
     """Load a model, verify its files, and show its facts."""
     from pearl_qdrant.encoder.loading import describe_model
@@ -70,7 +63,7 @@ def show(model: str, as_json: bool) -> None:
 @click.option(
     "--torch", "for_torch", is_flag=True, help="Rebuild model.safetensors from the 8-bit weights of the graph."
 )
-@json_option
+@shared.json_option
 def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
     """Write a model into a folder in a form that torch and sentence-transformers can load too.
 
@@ -81,7 +74,7 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
     """
     if not for_torch:
         raise click.UsageError("Choose the form to write: --torch. The ONNX form is the model's own folder.")
-    with needs_extra("train"):
+    with shared.needs_extra("train"):
         from training.export.export_checkpoint import rebuild_for_torch
 
         parity = rebuild_for_torch(model, out)
@@ -92,9 +85,9 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
 
 
 @click.command()
-@store_option
-@shipped_model_option("The model to check.")
-@json_option
+@shared.store_option
+@shared.shipped_model_option("The model to check.")
+@shared.json_option
 @click.pass_context
 def doctor(context: click.Context, store: str, model: str, as_json: bool) -> None:
     """Check versions, devices, the store and the model. The exit status is 1 if something needs a fix."""
@@ -120,21 +113,14 @@ def doctor(context: click.Context, store: str, model: str, as_json: bool) -> Non
     is_flag=True,
     help="Before the switch, answer everyday mentions of the names with both models; do not switch if the mean falls.",
 )
-@click.option(
-    "--mentions",
-    type=click.IntRange(1),
-    help="Everyday mentions, equally many of each kind; with --everyday.  [default: 1000]",
-)
-@click.option(
-    "--max-fall",
-    type=click.FloatRange(0),
-    metavar="POINTS",
-    help="Switch if the mean falls by at most so many points; with --everyday.  [default: 0]",
-)
-@store_option
-@device_option
-@wait_option
-@json_option
+@click.option("--mentions", type=click.IntRange(1),
+              help="Everyday mentions, equally many of each kind; with --everyday.  [default: 1000]")  # fmt: skip
+@click.option("--max-fall", type=click.FloatRange(0), metavar="POINTS",
+              help="Switch if the mean falls by at most so many points; with --everyday.  [default: 0]")  # fmt: skip
+@shared.store_option
+@shared.device_option
+@shared.wait_option
+@shared.json_option
 def reencode(
     name: str,
     model: str | None,
@@ -221,14 +207,10 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
 
 
 @click.command()
-@shipped_model_option("A shipped name, a folder, or a hub id.")
-@click.option(
-    "--data",
-    required=True,
-    metavar="DIR|FILE|hub",
-    help="Folder with the evaluation sets (see --list), a base of your own as one file, or hub for "
-    "Lihuchen/pearl_benchmark and autofj.",
-)
+@shared.shipped_model_option("A shipped name, a folder, or a hub id.")
+@click.option("--data", required=True, metavar="DIR|FILE|hub",
+              help="Folder with the evaluation sets (see --list), a base of your own as one file, or hub for "
+              "Lihuchen/pearl_benchmark and autofj.")  # fmt: skip
 @click.option("--task", "tasks", multiple=True, metavar="T", help="Run only this task; repeatable. See --list.")
 @click.option(
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_tasks, help="Print the tasks and exit."
@@ -245,8 +227,8 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     flags={"n_mentions": "--mentions"},
     without=("n_seeds", "n_distractors", "max_epochs", "splits", "nil_shares"),
 )
-@device_option
-@json_option
+@shared.device_option
+@shared.json_option
 def evaluate(data: str, as_json: bool, **others: Any) -> None:
     """Measure a model on the tasks of both papers and on linking, with baselines and their figures for comparison.
 

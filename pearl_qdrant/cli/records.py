@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from pearl_qdrant.cli.options import attribute_texts, device_option, needs_extra
+from pearl_qdrant.cli.shared import attribute_texts, device_option, needs_extra
 from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE
@@ -65,7 +65,6 @@ def options_of(
 
 
 def _option(field: Field[Any], hint: Hint, flag: str, text: str) -> Callable[[F], F]:
-    """An option for a field."""
     if field.name == "device" and field.default == DEFAULT_DEVICE:
         return device_option
     default: Any = field.default
@@ -128,12 +127,10 @@ class TrainingOutput(TrainingEvents):
         self._bars: dict[str, Any] = {}
 
     def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
-        """Print the counts."""
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in skipped.items())
         echo(f"{count:,} examples{f'; skipped: {reasons}' if reasons else ''}", err=True)
 
     def types_at_risk(self, kept: int, known: int) -> None:
-        """Warn, and say how to keep the type head."""
         echo(
             f"These names have {kept} of the {known} entity types that the type head knows: it will forget the others. "
             f"Keep the head unchanged with --type-weight 0, or add names of the other types",
@@ -141,7 +138,6 @@ class TrainingOutput(TrainingEvents):
         )
 
     def names_encoded(self, task: str, count: int) -> None:
-        """Move the progress bar of the task."""
         from tqdm import tqdm
 
         if task not in self._bars:
@@ -149,7 +145,6 @@ class TrainingOutput(TrainingEvents):
         self._bars[task].update(count)
 
     def close(self) -> None:
-        """Remove the progress bars."""
         for bar in self._bars.values():
             bar.close()
 

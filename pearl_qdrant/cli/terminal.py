@@ -182,7 +182,6 @@ class ClosedInput:
     """Takes the place of a standard input that is closed: using it is an error in words."""
 
     def isatty(self) -> bool:
-        """A closed input is no terminal."""
         return False
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.options import (
-    device_option,
-    json_option,
-    shipped_model_option,
-)
+from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.records import (
     FOLDER,
     PATH,
@@ -64,7 +60,7 @@ _corpus_options = options_of(
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the corpus.")
 @_corpus_options
-@json_option
+@shared.json_option
 def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Make phrases with lexical classes and entity types from text, and positives from bases.
 
@@ -103,7 +99,6 @@ def _corpus_record(report: CorpusReport, out: Path) -> dict[str, object]:
 
 
 def _corpus_text(report: CorpusReport, out: Path) -> list[str]:
-    """Return lines with the counts by class and by type."""
     lines = [f"{out}: {report.texts:,} texts, {report.entities:,} entities, {report.seconds:.0f} s"]
     if report.counts is not None:
         for lexical_class, count in report.counts.phrases.most_common():
@@ -121,7 +116,7 @@ def _skipped(counts: Counter[str]) -> list[str]:
 @click.argument("inputs", nargs=-1, required=True, metavar="TEXT...")
 @click.argument("out", type=FOLDER)
 @options_of(NgramOptions, without=("max_per_document", "max_sequence_words", "limit", "max_errors", "block_words"))
-@json_option
+@shared.json_option
 def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Find the meaningful n-grams of texts by PMI, and mark them in the sentences: the first stage of ULR.
 
@@ -167,7 +162,6 @@ def _ngram_record(report: NgramReport, out: Path) -> dict[str, object]:
 
 
 def _ngram_text(report: NgramReport, out: Path) -> list[str]:
-    """Return lines with the counts by length."""
     share = report.marked_sequences / max(1, report.sequences)
     lines = [f"{out}: {report.documents:,} documents, {report.words:,} words, {report.seconds:.0f} s"]
     lines.append(f"  {report.ngrams.total():,} n-grams; {report.spans:,} spans in {report.sequences:,} sequences")
@@ -225,8 +219,8 @@ def synonyms(corpus: Path, vectors: Path, **options: Any) -> None:
 @phrases_option
 @aliases_option
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="hard_negative.txt.")
-@shipped_model_option("Base encoder: the candidates with its lowest cosines are kept.")
-@device_option
+@shared.shipped_model_option("Base encoder: the candidates with its lowest cosines are kept.")
+@shared.device_option
 def negatives(out: Path, **inputs: Any) -> None:
     """Find hard negatives: phrases that are spelled almost like a phrase and mean something else.
 
@@ -252,7 +246,7 @@ def negatives(out: Path, **inputs: Any) -> None:
 @options_of(CharacterWidths, without=("embedding_dim", "word_dim", "wordpieces"))
 @options_of(LoveConfig, without=("batch", "learning_rate", "decay", "temperature", "typo_share", "hard_negatives"))
 @click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
-@json_option
+@shared.json_option
 def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: Any) -> None:
     """Pre-train a character encoder for the encoder in folder BASE_MODEL, by mimicry of word vectors (LOVE).
 
@@ -324,7 +318,7 @@ _ulr_options = options_of(
 @click.argument("base", metavar="BASE")
 @click.argument("out", type=FOLDER)
 @_ulr_options
-@json_option
+@shared.json_option
 def ulr(as_json: bool, **options: Any) -> None:
     """Train encoder BASE so that the vectors of an n-gram and of the rest add up to the sequence's (ULR).
 
@@ -351,7 +345,6 @@ class _Output(RefreshEvents):
     """Says each stage on a line, with its number."""
 
     def stage(self, name: str, detail: str = "") -> None:
-        """Print it."""
         echo(f"{STAGES.index(name) + 1} of {len(STAGES)}: {name}{f' ({detail})' if detail else ''}", err=True)
 
 
@@ -359,7 +352,7 @@ class _Output(RefreshEvents):
 @click.argument("base", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
 @options_of(RefreshRequest, without=("base", "out", "batch_size", "work", "name", "seed", "max_errors"))
-@json_option
+@shared.json_option
 def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Fine-tune an encoder on the names of BASE, and say whether it helped.
 
@@ -401,13 +394,8 @@ _EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.argument("base_model", type=_EXISTING)
 @click.argument("tuned", type=_EXISTING)
 @click.argument("out", type=FOLDER)
-@click.option(
-    "--ratio",
-    type=click.FloatRange(0, 1),
-    default=AVERAGE_RATIO,
-    show_default=True,
-    help="Share of TUNED: 0 is BASE_MODEL, 1 is TUNED unchanged.",
-)
+@click.option("--ratio", type=click.FloatRange(0, 1), default=AVERAGE_RATIO, show_default=True,
+              help="Share of TUNED: 0 is BASE_MODEL, 1 is TUNED unchanged.")  # fmt: skip
 def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
     """Average the fine-tuned checkpoint TUNED with the encoder BASE_MODEL that it started from, against forgetting.
 
@@ -439,8 +427,8 @@ def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
               help="TSV of names and entity types; may be repeated.")  # fmt: skip
 @aliases_option
 @options_of(HeadOptions, without=("learning_rate", "balance", "max_each", "hold_out"))
-@device_option
-@json_option
+@shared.device_option
+@shared.json_option
 def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
     """Fit a type head on a frozen encoder, and write both as a checkpoint.
 
@@ -465,16 +453,11 @@ def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
 @click.command()
 @click.argument("model", type=_EXISTING)
 @click.argument("out", type=FOLDER)
-@click.option(
-    "--precision",
-    type=click.Choice(["int8", "fp32"]),
-    default="int8",
-    show_default=True,
-    help="Of the graph: int8 has a quarter of the size and twice the speed; fp32 is as trained.",
-)
+@click.option("--precision", type=click.Choice(["int8", "fp32"]), default="int8", show_default=True,
+              help="Of the graph: int8 has a quarter of the size and twice the speed; fp32 is as trained.")  # fmt: skip
 @click.option("--name", help="Name of the exported model.  [default: that of MODEL]")
 @click.option("--torch", "with_torch", is_flag=True, help="Keep the weights for torch beside the graph.")
-@json_option
+@shared.json_option
 def export(model: Path, out: Path, precision: Precision, name: str | None, with_torch: bool, as_json: bool) -> None:
     """Export the trained checkpoint MODEL as one ONNX graph, and check that graph and network agree.
 

@@ -19,7 +19,6 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 
 from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_text, document_metadata
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.records import Annotation
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 READ_BY_PEOPLE = ("canonical_name", "description", "types")
@@ -56,14 +55,13 @@ class EntityExtractor(BaseExtractor):
             for node, wanted in zip(nodes, is_text, strict=True)
             if wanted
         ]
-        found = iter(await asyncio.to_thread(self._annotate, texts))
+        annotate = self._linker.annotate_batch
+        every = await asyncio.to_thread(lambda: list(annotate(texts, types=self.types, threshold=self.threshold)))
+        found = iter(every)
         return [
             document_metadata(next(found), mentions=self.mentions, existing=node.metadata) if wanted else {}
             for node, wanted in zip(nodes, is_text, strict=True)
         ]
-
-    def _annotate(self, texts: list[str]) -> list[list[Annotation]]:
-        return list(self._linker.annotate_batch(texts, types=self.types, threshold=self.threshold))
 
 
 class EntityRetriever(BaseRetriever):

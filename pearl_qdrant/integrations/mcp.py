@@ -4,8 +4,8 @@
     make_server(["umls"], store="store").run("stdio")
 
 Tools: `link`, `annotate`, `entity`, `search`; with `writable=True` also `add` and `delete`. The argument `collection`
-is one of the names that are served, and may be left out where there is one. The prompt `find_entities` completes types.
-Arguments have the limits of the service (`service.settings`). Needs the extra `mcp`.
+is one of the names that are served, and may be left out where there is one. Arguments have the limits of the service
+(`service.settings`). Needs the extra `mcp`.
 """
 
 from __future__ import annotations
@@ -13,25 +13,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import io
-import re
-import sys
 import threading
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, BinaryIO, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import (
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    PromptReference,
-    ResourceTemplateReference,
-    ToolAnnotations,
-)
+from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from pearl_qdrant import records
@@ -43,12 +32,10 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.service.settings import LIMITS as OF_SERVICE
 from pearl_qdrant.service.settings import Limit, ServiceSettings
 from pearl_qdrant.settings import DEFAULT_LIMIT
-from pearl_qdrant.store.administration import describe_collection
 
 T = TypeVar("T")
 
-SHOWN = 3
-"""Candidates beside each link."""
+SHOWN = 3  # Candidates beside each link
 
 LIMITS = (
     *(one for one in OF_SERVICE if one.field in ("mentions", "text", "entity_id", "collection", "types")),
@@ -58,11 +45,6 @@ LIMITS = (
     Limit("entities", "max_mentions", "items"),
 )
 """Those of the service, by argument."""
-
-HALF = "\ufdd0"
-"""Stands for half of a character in what a client sends (`LineReader`). Unicode allows it in no text."""
-
-_NO_TEXT = re.compile(f"[{HALF}\ud800-\udfff]")
 
 Types = Annotated[list[str], Field(description="Only entities of one of these types; empty for all.")]
 Most = Annotated[int, Field(ge=1, le=100, description="Entities to return at most.")]
@@ -195,13 +177,6 @@ class LinkerTools:
         """Delete entities with all their names."""
         return Changed(names=await self._run(collection, lambda linker: linker.delete(entity_ids)))
 
-    async def types(self, collection: str | None = None) -> list[str]:
-        """The types of a collection's entities, most frequent first."""
-        name = self._named(collection)
-        counts = (await asyncio.to_thread(describe_collection, name, store=self.store)).types
-        total = Counter(counts.get("types", {})) + Counter(counts.get("kb_types", {}))
-        return sorted(total, key=lambda kind: (-total[kind], kind))
-
     def close(self) -> None:
         """Close the collections."""
         while self._open:
@@ -235,28 +210,10 @@ class LinkerTools:
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:
-    """Refuse arguments that are over a limit, or have half of a character, which no answer could repeat. Raises
-    OptionError: it names the argument; LimitError: it names the argument and the limit.
-    """
-    for name, value in arguments.items():
-        if any(_NO_TEXT.search(text) for text in _texts(value)):
-            raise OptionError(name, f"{name} has half of a character (a lone surrogate), which is no valid text.")
+    """Refuse arguments that are over a limit. Raises LimitError: it names the argument and the limit."""
     for limit in LIMITS:
         if limit.field in arguments:
             limit.check(arguments[limit.field], ServiceSettings())
-
-
-def _texts(value: object) -> Iterator[str]:
-    """All strings in an argument."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, BaseModel):
-        yield from _texts(value.model_dump())
-    elif isinstance(value, Mapping):
-        yield from _texts([*value, *value.values()])
-    elif isinstance(value, Sequence):
-        for item in value:
-            yield from _texts(item)
 
 
 def told(error: PearlQdrantError) -> str:
@@ -288,9 +245,6 @@ def _as_entity(candidate: records.Candidate) -> FoundEntity:
 
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8000
-
-MAX_COMPLETIONS = 100
-"""The protocol allows no more values in one answer."""
 
 _READING = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 _WRITING = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -326,7 +280,6 @@ def serve(
         if transport == "http":
             server.run("streamable-http", host=host, port=port)
         else:
-            sys.stdin = io.TextIOWrapper(LineReader(sys.stdin.buffer), encoding="utf-8")
             server.run("stdio")
     finally:
         tools.close()
@@ -377,27 +330,8 @@ def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str]
     return call
 
 
-class LineReader(io.BufferedIOBase):
-    """Lines of JSON with lone surrogates replaced by `HALF`: the SDK would drop such a line without an answer."""
-
-    def __init__(self, lines: BinaryIO) -> None:
-        self._lines = lines
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def read1(self, size: int | None = -1, /) -> bytes:
-        """The next line, whatever its size; empty at the end."""
-        return _ESCAPE.sub(lambda found: _HALF_ESCAPE if found[1] else found[0], self._lines.readline())
-
-
-_ESCAPE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.")
-_HALF_ESCAPE = b"\\u%04x" % ord(HALF)
-
-
 def _add_prompt(server: MCPServer, tools: LinkerTools) -> None:
-    """Add the prompt that finds entities of a type, with completions of types and collections."""
+    """Add the prompt that finds entities of a type."""
 
     @server.prompt(title="Find the entities of a text")
     def find_entities(text: str, entity_type: str = "", collection: str = tools.collections[0]) -> str:
@@ -410,19 +344,3 @@ def _add_prompt(server: MCPServer, tools: LinkerTools) -> None:
             f"{f' (collection {collection})' if len(tools.collections) > 1 else ''}. List each mention with its id and "
             f"canonical name, and name what has no entity.\n\n{text}"
         )
-
-    @server.completion()  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
-    async def complete(
-        ref: PromptReference | ResourceTemplateReference,
-        argument: CompletionArgument,
-        context: CompletionContext | None,
-    ) -> Completion | None:
-        chosen = ((context.arguments if context else None) or {}).get("collection", tools.collections[0])
-        if argument.name == "entity_type":
-            values: Sequence[str] = await tools.types(chosen) if chosen in tools.collections else ()
-        elif argument.name == "collection":
-            values = tools.collections
-        else:
-            return None
-        found = [value for value in values if value.casefold().startswith(argument.value.casefold())]
-        return Completion(values=found[:MAX_COMPLETIONS], total=len(found), has_more=len(found) > MAX_COMPLETIONS)

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 ENTITY_IDS = "entity_ids"
 """The key with the ids of a document's entities, each once, in the order of their first mention."""
 
-ENTITY_NAMES = "entity_names"
-"""The key with their canonical names, in the same order."""
-
-MENTIONS = "entity_mentions"
-"""The key with every mention as a dictionary, as of `mention_metadata`."""
+ENTITY_NAMES = "entity_names"  # The key with their canonical names, in the same order
+MENTIONS = "entity_mentions"  # The key with every mention as a dictionary, as of `mention_metadata`
 
 
 def document_metadata(
@@ -95,14 +92,9 @@ How = Literal["left", "inner"]
 DEFAULT_FIELDS: tuple[Field, ...] = ("entity_id", "canonical_name", "probability")
 """Columns that are added for a linked one."""
 
-FIELDS: tuple[Field, ...] = (*DEFAULT_FIELDS, "nil_reason", "kb")
-"""Columns that can be added."""
-
-MATCH = "match_probability"
-"""The column of `fuzzy_join` with the probability that the values of a row mean the same."""
-
-MOST_KEPT = 200_000
-"""Values whose links are remembered between the batches of a table that is read piece by piece."""
+FIELDS: tuple[Field, ...] = (*DEFAULT_FIELDS, "nil_reason", "kb")  # Columns that can be added
+MATCH = "match_probability"  # The column of `fuzzy_join` with the probability that the values of a row mean the same
+MOST_KEPT = 200_000  # Values whose links are remembered between the batches of a table that is read piece by piece
 
 
 @dataclass(slots=True)

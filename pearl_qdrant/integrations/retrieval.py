@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
     from qdrant_client.models import QueryRequest, SparseVector
 
-Embed = Callable[[list[str]], Sequence[Sequence[float]]]
-"""Vectors of texts, (n, dim), as a list or an array."""
+Embed = Callable[[list[str]], Sequence[Sequence[float]]]  # Vectors of texts, (n, dim), as a list or an array
 
 Mode = Literal["boost", "filter", "off"]
 
@@ -135,8 +134,8 @@ class EntityIndex:
             entities: "boost" prefers documents with the question's entities; "filter" returns only those, or all if the
                 question has no entity or no document has one; "off" leaves entities out.
             entity_ids: The question's entities, if they are known; else they are found in it.
-            dense, sparse: Whether to search all documents by the dense vector, and by words. Those of an entity are always
-                ordered by the dense vector, too: they may share no word with the question.
+            dense, sparse: Whether to search all documents by the dense vector, and by words. Those of an entity are
+                always ordered by the dense vector, too: they may share no word with the question.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
@@ -163,7 +162,7 @@ class EntityIndex:
         if dense:
             found["dense"] = [float(x) for x in self._embed([question])[0]]
         if sparse:
-            found["words"] = _words_of_question(question)
+            found["words"] = _sparse(Counter(_words(question)))
         return found
 
     def _searches(
@@ -217,10 +216,6 @@ def _found(payload: Mapping[str, Any], score: float, wanted: Sequence[str]) -> F
     has = set(payload.get(ENTITY_IDS, ()))
     ids = tuple(one for one in wanted if one in has)
     return FoundDocument(str(payload["id"]), str(payload["text"]), score, ids, payload.get("metadata", {}))
-
-
-def _words_of_question(text: str) -> SparseVector:
-    return _sparse(Counter(_words(text)))
 
 
 def _words(text: str) -> list[str]:

@@ -29,11 +29,8 @@ from pearl_qdrant.settings import DEFAULT_LIMIT
 FACTORY = "pearl_linker"
 
 CANDIDATES = "pearl_candidates"
-ASSERTION = "assertion"
-"""The extensions of spans."""
-
-NO_TYPE = "ENTITY"
-"""The label of a found mention whose entity has no type."""
+ASSERTION = "assertion"  # The extensions of spans
+NO_TYPE = "ENTITY"  # The label of a found mention whose entity has no type
 
 DEFAULTS: dict[str, Any] = {
     "collections": [],

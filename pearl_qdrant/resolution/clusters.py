@@ -29,11 +29,8 @@ from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBL
 from pearl_qdrant.resolution.pairs.model import DOUBTS, EQUAL, INITIALS, PART_OF, PairModel, probability_of, reason_of
 from pearl_qdrant.resolution.pairs.same_words import PART, SAME, person_words
 
-FORBIDDEN = -1.0
-"""The probability of a pair that nothing may merge."""
-
-CERTAIN = 0.99
-"""Least probability of a pair that needs no other pair to agree."""
+FORBIDDEN = -1.0  # The probability of a pair that nothing may merge
+CERTAIN = 0.99  # Least probability of a pair that needs no other pair to agree
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -85,7 +82,6 @@ class PairTable:
         self._score = score
 
     def add_missing(self, pairs: Iterable[Pair]) -> None:
-        """Score those of some pairs that are not known."""
         missing = [key for key in dict.fromkeys(_key(a, b) for a, b in pairs) if self._get(key) is None]
         if missing:
             scored = self._score([(key >> 32, key & 0xFFFFFFFF) for key in missing])
@@ -167,7 +163,7 @@ def cluster_names(table: PairTable, threshold: float, *, prefer: Prefer, groups:
         table: Probabilities of pairs.
         threshold: Least linkage of a merge, and least probability of a member and its representative, in [0, 1].
         prefer: Says which name a cluster is called by, of those that the others agree with about as well.
-        groups: Names that are together whatever their probability, without common members. Two with founders do not merge.
+        groups: Names that are together whatever their probability, without common members; two founders never merge.
     """
     state = _start(table, threshold, groups)
     queue = [entry for cluster in state.members for entry in _entries(table, state, cluster, threshold, once=True)]
@@ -240,7 +236,6 @@ def _entries(
 
 
 def _join(state: _State, a: int, b: int) -> None:
-    """Put cluster b into cluster a."""
     state.members[a] += state.members.pop(b)
     state.version[a] += 1
     del state.version[b]
@@ -310,8 +305,7 @@ def _agreeing(table: PairTable, cluster: Cluster, least: float, prefer: Prefer, 
     return kept
 
 
-KEPT = 0.1
-"""Least probability of a pair that is kept; others are scored again if two clusters need them."""
+KEPT = 0.1  # Least probability of a pair that is kept; others are scored again if two clusters need them
 
 TOGETHER = 0.95
 """Probability of an acronym and its long form in one source: 95 % of those that a context defines are right
@@ -414,7 +408,6 @@ class NilClusters:
         return Measured(logits, against < CONTRADICTED, sameness, is_longer)
 
     def _score(self, pairs: Sequence[Pair]) -> tuple[list[float], list[int]]:
-        """Probabilities and doubts of pairs."""
         return self._decided(pairs, self._measured(np.array(pairs, np.int64)))
 
     def _decided(self, pairs: Sequence[Pair], measured: Measured) -> tuple[list[float], list[int]]:

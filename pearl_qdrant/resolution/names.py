@@ -40,19 +40,13 @@ from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.resolution.records import NameRecord
 
-SHORT_KEY = 2
-"""Letters and digits up to which punctuation is part of a name."""
-
-SIGNED_KEY = 4
-"""Letters and digits up to which a sign before or after them is part of a name: `.NET`, `100%`."""
+SHORT_KEY = 2  # Letters and digits up to which punctuation is part of a name
+SIGNED_KEY = 4  # Letters and digits up to which a sign before or after them is part of a name: `.NET`, `100%`
 
 _SIGNS_BEFORE, _SIGNS_AFTER = ".@#$€£~", "+#%*"
 
-MOST_SOURCES = 64
-"""Sources that are remembered of a form: an acronym that is found in more needs no further one."""
-
-PREFIX = "nil-"
-"""Before the ids of nodes that no collection knows."""
+MOST_SOURCES = 64  # Sources that are remembered of a form: an acronym that is found in more needs no further one
+PREFIX = "nil-"  # Before the ids of nodes that no collection knows
 
 _LONGEST_ACRONYM = 10
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
@@ -320,8 +314,7 @@ _GENERAL: tuple[tuple[str, str], ...] = (
 
 _FAMILY = {word: i for i, words in enumerate(_GENERAL, 1) for group in words for word in group.split()}
 _IS_GENERAL = frozenset(word for general, _ in _GENERAL for word in general.split())
-PERSON, PLACE = 1, 2
-"""The families of persons and places."""
+PERSON, PLACE = 1, 2  # The families of persons and places
 
 _SPECIAL, _IN_GENERAL, _COARSE, _ANY = range(4)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -120,6 +121,7 @@ NAME_COLUMNS = ("name", "title", "entity", "entity_name", "mention")
 TYPE_COLUMNS = ("type", "entity_type", "label")
 SOURCE_COLUMNS = ("source", "source_id", "document", "doc_id")
 CONTEXT_COLUMNS = ("context", "description", "text")
+_COLUMNS = (NAME_COLUMNS, TYPE_COLUMNS, SOURCE_COLUMNS, CONTEXT_COLUMNS)
 
 NODE_COLUMNS = tuple(
     "name type node_id canonical_name entity_id kb probability reason count founded apart inputs".split()
@@ -142,26 +144,19 @@ def read_names(file: BinaryIO, name: str) -> Iterator[NameRecord]:
         return
     number, text = first
     if text.lstrip().startswith("{"):
-        yield _from_json(text, name, number)
-        for number, text in lines:
+        for number, text in chain((first,), lines):
             if text.strip():
                 yield _from_json(text, name, number)
         return
     columns = [cell.strip().lower() for cell in text.split("\t")]
-    places = [_place(columns, known) for known in (NAME_COLUMNS, TYPE_COLUMNS, SOURCE_COLUMNS, CONTEXT_COLUMNS)]
+    places = [next((columns.index(one) for one in known if one in columns), None) for known in _COLUMNS]
     if places[0] is None:
-        yield NameRecord(text.split("\t")[0])
-        for _, text in lines:
-            yield NameRecord(text.split("\t")[0])
+        yield from (NameRecord(text.split("\t")[0]) for _, text in chain((first,), lines))
         return
     for _, text in lines:
         cells = text.split("\t")
         values = ["" if place is None or place >= len(cells) else cells[place] for place in places]
         yield NameRecord(*values)
-
-
-def _place(columns: Sequence[str], known: Sequence[str]) -> int | None:
-    return next((columns.index(column) for column in known if column in columns), None)
 
 
 def _from_json(text: str, name: str, number: int) -> NameRecord:
@@ -173,7 +168,7 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
         raise FormatError(name, number, "not a JSON object")
     values = [
         next((text_of(record[column]) for column in known if not is_null(record.get(column))), None)
-        for known in (NAME_COLUMNS, TYPE_COLUMNS, SOURCE_COLUMNS, CONTEXT_COLUMNS)
+        for known in _COLUMNS
     ]
     if values[0] is None:
         raise FormatError(name, number, f"no field with a name; it is one of: {', '.join(NAME_COLUMNS)}")
@@ -204,21 +199,10 @@ def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
         except ValueError as error:
             raise FormatError(str(path), number, f"probability and count are numbers ({error})") from error
         inputs.update(dict.fromkeys(split_list(row["inputs"])))
-        names.append(
-            ResolvedName(
-                row["name"],
-                row["type"],
-                row["node_id"],
-                row["canonical_name"],
-                row["entity_id"] or None,
-                row["kb"] or None,
-                probability,
-                row["reason"],
-                count,
-                founded=row["founded"] == "yes",
-                apart=split_list(row["apart"]),
-            )
-        )
+        known = [row[column] or None for column in ("entity_id", "kb")]
+        texts, is_founder = [row[column] for column in NODE_COLUMNS[:4]], row["founded"] == "yes"
+        apart = split_list(row["apart"])
+        names.append(ResolvedName(*texts, *known, probability, row["reason"], count, founded=is_founder, apart=apart))  # type: ignore[arg-type]
     return names, tuple(inputs)
 
 
@@ -245,11 +229,8 @@ def read_decisions(path: Path) -> list[Decision]:
             continue
         verdict = VERDICTS.get(written)
         if verdict is None:
-            raise FormatError(
-                str(path),
-                number,
-                f"the decision '{row['decision']}' is neither 'same' nor 'different'; or leave it empty",
-            )
+            message = f"the decision '{row['decision']}' is neither 'same' nor 'different'; or leave it empty"
+            raise FormatError(str(path), number, message)
         decisions.append(
             Decision(
                 *(row["name"], row["other"], verdict),

@@ -241,11 +241,8 @@ def _together(names: list[ResolvedName], one_id: str, other_id: str) -> list[Res
     ]
 
 
-BATCH = 32
-"""Questions that the function gets at once, at most."""
-
-DEFAULT_BUDGET = 1000
-"""Questions that the function gets in one run, at most; answers that are kept do not count."""
+BATCH = 32  # Questions that the function gets at once, at most
+DEFAULT_BUDGET = 1000  # Questions that the function gets in one run, at most; answers that are kept do not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,16 +293,22 @@ def apply_judge(
     for start in range(0, len(new), BATCH):
         batch = new[start : start + BATCH]
         answers = list(judge(batch))
-        _check(batch, answers)
+        if len(answers) != len(batch):
+            raise ValueError(
+                f"the judge got {len(batch)} questions and returned {len(answers)} answers; return one for each"
+            )
+        if wrong := [answer for answer in answers if answer not in ("same", "different", None)]:
+            raise ValueError(f"the judge returned {wrong[0]!r}; an answer is 'same', 'different' or None")
         known.update({question.key: answer for question, answer in zip(batch, answers, strict=True)})
         if cache is not None:
             with Path(cache).open("a", encoding="utf-8") as file:
-                file.writelines(
-                    json.dumps({"key": question.key, "answer": answer}) + "\n"
-                    for question, answer in zip(batch, answers, strict=True)
-                )
+                file.writelines(json.dumps({"key": one.key, "answer": known[one.key]}) + "\n" for one in batch)
     decided = [(question.pair, known.get(question.key)) for question in questions]
-    decisions = [_decision(pair, verdict) for pair, verdict in decided if verdict is not None]
+    decisions = [
+        Decision(pair.name, pair.other, verdict, pair.type, pair.other_type, pair.other_node_id)
+        for pair, verdict in decided
+        if verdict is not None
+    ]
     names = apply_to_nodes(found.names, decisions)
     node_of = {(one.name, one.type): one.node_id for one in names}
     left = [
@@ -318,20 +321,6 @@ def apply_judge(
         names=tuple(sorted(names, key=lambda one: (one.node_id, not one.founded, one.name))),
         review=tuple(pair for pair in left if pair.node_id != pair.other_node_id),
     )
-
-
-def _decision(pair: ReviewPair, verdict: Verdict) -> Decision:
-    return Decision(pair.name, pair.other, verdict, pair.type, pair.other_type, pair.other_node_id)
-
-
-def _check(batch: Sequence[Question], answers: Sequence[object]) -> None:
-    if len(answers) != len(batch):
-        raise ValueError(
-            f"the judge got {len(batch)} questions and returned {len(answers)} answers; return one for each"
-        )
-    wrong = [answer for answer in answers if answer not in ("same", "different", None)]
-    if wrong:
-        raise ValueError(f"the judge returned {wrong[0]!r}; an answer is 'same', 'different' or None")
 
 
 def _read(path: Path) -> dict[str, Verdict | None]:

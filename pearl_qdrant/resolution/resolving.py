@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 TypeMode = Literal["hard", "off"]
 
-DEFAULT_PRECISION = 0.98
-"""Share of the merges that are right where nothing else is wanted."""
+DEFAULT_PRECISION = 0.98  # Share of the merges that are right where nothing else is wanted
 
 
 def resolve(  # long: each of its arguments has its line and its text
@@ -108,7 +107,9 @@ def resolve(  # long: each of its arguments has its line and its text
             opened = EntityLinker.open(*wanted, store=store, model=model, device=device, read_only=True)
             linker = stack.enter_context(opened)
         records: Iterable[str | NameRecord]
-        if isinstance(names, os.PathLike) or (isinstance(names, str) and _is_file(names)):
+        if isinstance(names, os.PathLike) or (
+            isinstance(names, str) and len(names) < 4096 and not {"\n", "\0"} & set(names) and Path(names).is_file()
+        ):
             file = stack.enter_context(Path(names).open("rb"))
             records = read_names(file, str(names))
         elif isinstance(names, str):
@@ -116,7 +117,7 @@ def resolve(  # long: each of its arguments has its line and its text
         else:
             records = names
         if type_mode == "off":
-            records = _without_types(records)
+            records = (one if isinstance(one, str) else replace(one, type="") for one in records)
         contexts: dict[tuple[str, str], str] = {}
         if judge is not None:
             records = _with_contexts(records, contexts)
@@ -151,10 +152,6 @@ def _earlier(previous: Resolution | Iterable[ResolvedName] | PathLike | None) ->
     return Resolution(tuple(previous))
 
 
-def _is_file(name: str) -> bool:
-    return len(name) < 4096 and "\n" not in name and "\0" not in name and Path(name).is_file()
-
-
 def _with_contexts(
     records: Iterable[str | NameRecord], contexts: dict[tuple[str, str], str]
 ) -> Iterable[str | NameRecord]:
@@ -165,13 +162,7 @@ def _with_contexts(
         yield record
 
 
-def _without_types(records: Iterable[str | NameRecord]) -> Iterable[str | NameRecord]:
-    for record in records:
-        yield record if isinstance(record, str) else NameRecord(record.name, "", record.source, record.context)
-
-
-ASKED_FROM = 0.5
-"""Least probability of a pair that a person is asked about."""
+ASKED_FROM = 0.5  # Least probability of a pair that a person is asked about
 
 
 class Assignment:

@@ -15,19 +15,8 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field, TypeAdapter
 
-from pearl_qdrant.errors import (
-    CollectionNotFoundError,
-    EntityNotFoundError,
-    LearningError,
-    LinkerClosedError,
-    PearlQdrantError,
-    ReadOnlyError,
-    ShardUnavailableError,
-    StoreClosedError,
-    StoreLockedError,
-    StoreUnavailableError,
-    UnknownTypeError,
-)
+from pearl_qdrant import errors
+from pearl_qdrant.errors import PearlQdrantError
 from pearl_qdrant.service.collections import Collections
 from pearl_qdrant.service.observing import Metrics
 from pearl_qdrant.service.settings import ServiceError, ServiceSettings
@@ -35,31 +24,28 @@ from pearl_qdrant.service.settings import ServiceError, ServiceSettings
 log = logging.getLogger(__name__)
 
 _STATUS: tuple[tuple[type[PearlQdrantError], int, str], ...] = (
-    (CollectionNotFoundError, 404, "collection_not_found"),
-    (EntityNotFoundError, 404, "entity_not_found"),
-    (UnknownTypeError, 422, "unknown_type"),
-    (LearningError, 422, "invalid"),
-    (ReadOnlyError, 403, "writing_not_allowed"),
-    (StoreUnavailableError, 503, "store_unavailable"),
-    (ShardUnavailableError, 503, "store_unavailable"),
-    (StoreLockedError, 503, "store_locked"),
-    (StoreClosedError, 503, "not_ready"),
-    (LinkerClosedError, 503, "not_ready"),
+    (errors.CollectionNotFoundError, 404, "collection_not_found"),
+    (errors.EntityNotFoundError, 404, "entity_not_found"),
+    (errors.UnknownTypeError, 422, "unknown_type"),
+    (errors.LearningError, 422, "invalid"),
+    (errors.ReadOnlyError, 403, "writing_not_allowed"),
+    (errors.StoreUnavailableError, 503, "store_unavailable"),
+    (errors.ShardUnavailableError, 503, "store_unavailable"),
+    (errors.StoreLockedError, 503, "store_locked"),
+    (errors.StoreClosedError, 503, "not_ready"),
+    (errors.LinkerClosedError, 503, "not_ready"),
 )
 """Status and code of the errors of the library; any other is a 500."""
 
 _HTTP_CODES = {
-    400: "invalid",
     404: "not_found",
     405: "method_not_allowed",
-    415: "invalid",
-    422: "invalid",
     500: "internal",
+    **dict.fromkeys((400, 415, 422), "invalid"),
 }
 """Codes of the errors that FastAPI itself answers."""
 
-_RETRY_AFTER_S = 2
-"""Seconds after which a request is worth another try where the store did not answer."""
+_RETRY_AFTER_S = 2  # Seconds after which a request is worth another try where the store did not answer
 
 
 class ErrorAnswer(BaseModel):
@@ -89,28 +75,17 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def error_answer(request: Request, error: PearlQdrantError) -> Response:
     """The answer for an error of the library or of the service."""
-    retry_after: float | None = None
-    facts: dict[str, Any] = {}
     if isinstance(error, ServiceError):
-        status, code, retry_after, facts = error.status, error.code, error.retry_after_s, error.facts
-    else:
-        status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(error, kind)), (500, "internal"))
-    if status == 503 and retry_after is None:
-        retry_after = _RETRY_AFTER_S
+        retry_after = _RETRY_AFTER_S if error.status == 503 and error.retry_after_s is None else error.retry_after_s
+        return problem(request, error.status, error.code, str(error), retry_after_s=retry_after, **error.facts)
+    status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(error, kind)), (500, "internal"))
     if status == 500:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    elif code in _TOLD and not isinstance(error, ServiceError):
+    elif code in _TOLD:
         log.warning("%s", error)
-    return problem(request, status, code, _told(error, code), retry_after_s=retry_after, **facts)
-
-
-def _told(error: PearlQdrantError, code: str) -> str:
-    """What a client is told: no command of a shell that it may not have, and no address or file of the service."""
-    if isinstance(error, ServiceError):
-        return str(error)
-    if code in _TOLD:
-        return _TOLD[code]
-    return f"{error.message} {_ADVICE.get(code, '')}".rstrip()
+    # No command of a shell that a client may not have, and no address or file of the service.
+    text = _TOLD.get(code) or f"{error.message} {_ADVICE.get(code, '')}".rstrip()
+    return problem(request, status, code, text, retry_after_s=_RETRY_AFTER_S if status == 503 else None)
 
 
 _ADVICE = {
@@ -157,7 +132,7 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
     @app.exception_handler(RequestValidationError)
     async def of_validation(request: Request, error: RequestValidationError) -> Response:
         details = [{"where": ".".join(map(str, one["loc"])), "message": str(one["msg"])} for one in error.errors()[:20]]
-        first = details[0] if details else {"where": "body", "message": "not valid"}
+        first = details[0]
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if first["where"] == "body" and kind != "application/json":
             text = (
@@ -186,8 +161,7 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
 
 T = TypeVar("T")
 
-LARGE = 1 << 14
-"""Bytes of a body or an answer from which on it is read alone, or made in a thread."""
+LARGE = 1 << 14  # Bytes of a body or an answer from which on it is read alone, or made in a thread
 
 
 async def beside(size: int, function: Callable[..., T], *given: Any) -> T:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import uvicorn
@@ -79,13 +79,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.add_middleware(Gate, settings=settings, metrics=measured)
     app.add_middleware(reconciliation.CrossOrigin, settings=settings)
     plain = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _completed(plain(), settings)
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
+    app.openapi = cache(lambda: _completed(plain(), settings))  # type: ignore[method-assign]
     return app
 
 
@@ -110,8 +104,7 @@ log = logging.getLogger(__name__)
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
-_STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)
-"""Exit codes of a worker that was stopped."""
+_STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)  # Exit codes of a worker that was stopped
 
 
 class ServeError(PearlQdrantError):
@@ -165,11 +158,8 @@ def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvi
     )
 
 
-_CONNECTIONS = 512
-"""Connections and requests of a process, at most; more are answered with 503."""
-
-_STOP_S = 30
-"""Seconds that a stop gives to requests that are being answered."""
+_CONNECTIONS = 512  # Connections and requests of a process, at most; more are answered with 503
+_STOP_S = 30  # Seconds that a stop gives to requests that are being answered
 
 _WORKER_ANSWERS_S = 60
 """Seconds after which a worker that does not answer its parent is replaced. A search holds the interpreter only for

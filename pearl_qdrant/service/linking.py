@@ -30,8 +30,7 @@ router = router_of("linking")
 texts = router_of("texts")
 learning = router_of("learning")
 
-_RECORD_BYTES = 300
-"""About the size of a candidate or a mention as JSON."""
+_RECORD_BYTES = 300  # About the size of a candidate or a mention as JSON
 
 
 class _Collection(Body):
@@ -54,7 +53,6 @@ class _WithCandidates(_Linked):
     )
 
     def options(self, context: str | None = None) -> LinkOptions:
-        """The options of the linker."""
         return LinkOptions(
             tuple(self.types),
             self.type_mode,
@@ -227,8 +225,7 @@ class RejectBody(_LearnBody):
     entity_id: str = Field(description="The entity that it did not mean.")
 
 
-BODIES = (LinkBody, AnnotateBody, DocumentBody, AcceptBody, RejectBody)
-"""Bodies with limits."""
+BODIES = (LinkBody, AnnotateBody, DocumentBody, AcceptBody, RejectBody)  # Bodies with limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,11 +81,8 @@ async def entity(kb: str, entity_id: str, collections: CollectionsHere, collecti
 
 
 _EXAMPLES = 5
-_READ = 300
-"""Names among which examples are looked for. Ids of points are hashes: the first ones are a random sample."""
-
-_LONGEST = 40
-"""Characters of an example."""
+_READ = 300  # Names among which examples are looked for. Ids of points are hashes: the first ones are a random sample.
+_LONGEST = 40  # Characters of an example
 
 
 class CollectionAnswer(BaseModel):

@@ -46,20 +46,11 @@ from pearl_qdrant.store.schema import NamePoint
 
 log = logging.getLogger(__name__)
 
-MAX_BYTES = 120
-"""Only so much of a folded name is indexed and looked for; nobody types more."""
-
-MAX_WORDS = 8
-"""Only so many words of a name can be its start for the search."""
-
-MIN_SLIP_CHARACTERS = 4
-"""A shorter query is a prefix of so many names that a slip says nothing."""
-
-ENOUGH = 3
-"""Entities without a slip from which on none with a slip are looked for: that takes most of the time."""
-
-MIN_TWO_SLIPS_CHARACTERS = 12
-"""From this length on, a query without any answer may have two slips."""
+MAX_BYTES = 120  # Only so much of a folded name is indexed and looked for; nobody types more
+MAX_WORDS = 8  # Only so many words of a name can be its start for the search
+MIN_SLIP_CHARACTERS = 4  # A shorter query is a prefix of so many names that a slip says nothing
+ENOUGH = 3  # Entities without a slip from which on none with a slip are looked for: that takes most of the time
+MIN_TWO_SLIPS_CHARACTERS = 12  # From this length on, a query without any answer may have two slips
 
 MAX_SLIP_BYTES = 48
 """A longer query is pasted, not typed: no spelling of it is tried, since their number and length grow with it."""
@@ -70,17 +61,10 @@ IN_PROCESS_NAMES = 20_000
 KEPT_LETTERS = 20_000
 """Characters whose folded form is kept; those of most scripts, while clients may send any of a million."""
 
-_MOST_HALVES = 4
-"""Spellings with the first of two slips that are followed."""
-
-_MOST_FOLLOWING = 100
-"""Characters that a slip may have put in at a place; a script of thousands has more."""
-
-_KEPT = 2
-"""Indexes of former states of a collection that stay, for workers that still read them."""
-
-_VERSION = 4
-"""Of the files; one of another version is built again."""
+_MOST_HALVES = 4  # Spellings with the first of two slips that are followed
+_MOST_FOLLOWING = 100  # Characters that a slip may have put in at a place; a script of thousands has more
+_KEPT = 2  # Indexes of former states of a collection that stay, for workers that still read them
+_VERSION = 4  # Of the files; one of another version is built again
 
 _GREEK = range(0x370, 0x400)
 _KEPT_SIGNS = frozenset("#%&@")
@@ -387,7 +371,6 @@ class NameKeeper:
             self._building.release()
 
     def close(self) -> None:
-        """End a build."""
         self._is_closed = True
         if self._child is not None and self._child.is_alive():
             self._child.terminate()

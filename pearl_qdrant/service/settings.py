@@ -152,11 +152,8 @@ class Limit:
             return
         if self.of == "value":
             check_number(int(value), self.setting, settings, self.field)
-        elif self.of == "items":
-            check_number(len(value), self.setting, settings, self.field)
-        else:
-            for text in (value,) if self.of == "characters" else value:
-                check_number(len(text), self.setting, settings, self.field)
+        for one in {"items": (value,), "characters": (value,), "characters of each": value}.get(self.of, ()):
+            check_number(len(one), self.setting, settings, self.field)
 
     def show(self, schema: dict[str, Any], settings: ServiceSettings) -> None:
         """Put the limit into the JSON schema of the field."""
@@ -212,7 +209,6 @@ class Body(Strict):
     linked: ClassVar[str | None] = None
 
     def check(self, settings: ServiceSettings) -> None:
-        """Refuse what is over a limit. Raises LimitError with the limit."""
         check_fields(settings, **dict(self))
         if self.linked is not None:
             asked = len(getattr(self, self.linked)) * int(getattr(self, "limit", None) or DEFAULT_LIMIT)
@@ -250,8 +246,7 @@ class ServiceError(PearlQdrantError):
         self.retry_after_s = retry_after_s
 
 
-_LARGEST = 2**53
-"""Larger numbers are not exact in JSON."""
+_LARGEST = 2**53  # Larger numbers are not exact in JSON
 
 
 class LimitError(ServiceError, status=422, code="over_limit"):

@@ -22,7 +22,6 @@ from pearl_qdrant.errors import OptionError
 from pearl_qdrant.resolution.graphs.folders import (
     GRAPH_FILE,
     is_graphrag,
-    read_folder,
     read_graphrag,
     write_folder,
     write_graphrag,
@@ -126,12 +125,11 @@ def default_out(graph: Place) -> Path:
 
 
 def _format_of(given: Path) -> tuple[Callable[[Path], Graph], Callable[[Path, Path, Merge], None]]:
-    """What reads and writes the format of a file or folder."""
     if given.is_dir():
         if is_graphrag(given):
             return read_graphrag, write_graphrag
         if (given / GRAPH_FILE).exists():
-            return read_folder, write_folder
+            return (lambda folder: read_graphml(folder / GRAPH_FILE)), write_folder
         raise OptionError(
             "graph",
             f"{given} has neither {GRAPH_FILE} (LightRAG, nano-graphrag) nor entities.parquet (GraphRAG: its output "

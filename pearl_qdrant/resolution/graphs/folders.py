@@ -28,15 +28,10 @@ import numpy as np
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.installing import install_command
-from pearl_qdrant.resolution.graphs.graphml import SEPARATOR, read_graphml, unquoted, write_graphml
+from pearl_qdrant.resolution.graphs.graphml import SEPARATOR, unquoted, write_graphml
 from pearl_qdrant.resolution.graphs.records import ADDED, Edge, Graph, Merge, Node, Rules, Value
 
 GRAPH_FILE = "graph_chunk_entity_relation.graphml"
-
-
-def read_folder(folder: Path) -> Graph:
-    """Read the graph of a working folder."""
-    return read_graphml(folder / GRAPH_FILE)
 
 
 def write_folder(folder: Path, out: Path, merge: Merge) -> None:
@@ -248,11 +243,8 @@ def _write(out: Path, names: tuple[str, ...], rows: list[dict[str, Any]], more: 
     for name in more:
         if name not in schema.names:
             schema = schema.append(pa.field(name, pa.float64() if name == "probability" else pa.string()))
-    pq.write_table(pa.Table.from_pylist([_as_lists(row) for row in rows], schema=schema), path)
-
-
-def _as_lists(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in row.items()}
+    rows = [{name: list(one) if isinstance(one, tuple) else one for name, one in row.items()} for row in rows]
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
 
 
 def _renumber(path: Path, new_ids: Mapping[str, Mapping[str, str]]) -> None:

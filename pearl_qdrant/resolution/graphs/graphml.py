@@ -25,8 +25,7 @@ from pearl_qdrant.cells import table_line
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.resolution.graphs.records import Edge, Graph, Merge, Node, Rules, Value
 
-SEPARATOR = "<SEP>"
-"""What LightRAG and nano-graphrag put between the texts of several chunks."""
+SEPARATOR = "<SEP>"  # What LightRAG and nano-graphrag put between the texts of several chunks
 
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _NAMES = ("name", "label", "title", "entity_name")
@@ -36,8 +35,7 @@ _SOURCES = ("source_id", "sources")
 _LABELS = ("label", "relation", "relationship", "predicate", "type")
 _ADDED = frozenset(("weight", "count", "frequency"))
 _KEPT = frozenset(("\0id", "entity_id", "id", "created_at", "order", "rank", "clusters", "truncate", *_NAMES, *_TYPES))
-RULES = Rules(_ADDED, _KEPT, SEPARATOR)
-"""What the attributes of LightRAG's graphs and similar ones mean."""
+RULES = Rules(_ADDED, _KEPT, SEPARATOR)  # What the attributes of LightRAG's graphs and similar ones mean
 
 
 def read_graphml(path: Path) -> Graph:

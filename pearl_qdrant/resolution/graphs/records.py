@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pearl_qdrant.resolution.records import NameRecord, ResolvedName
 from pearl_qdrant.resolution.resolution import Resolution
 
-Value = str | int | float | bool | tuple[str, ...] | None
-"""An attribute: a tuple is a list of the format's own."""
+Value = str | int | float | bool | tuple[str, ...] | None  # An attribute: a tuple is a list of the format's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,6 @@ class GraphReport:
     asked: int
 
     def to_text(self) -> str:
-        """The report in words."""
         lines = [
             f"nodes: {self.nodes[0]:,} before, {self.nodes[1]:,} after",
             f"edges: {self.edges[0]:,} before, {self.edges[1]:,} after",

@@ -51,23 +51,12 @@ def unpack_pairs(packed: IntArray) -> IntArray:
     return np.stack((packed >> 32, packed & 0xFFFFFFFF), axis=1)
 
 
-N_NEIGHBOURS = 16
-"""Neighbours by vector that are kept of each name."""
-
-DENSE_PAIRS, NGRAM_PAIRS, SKELETON_PAIRS = 10, 6, 4
-"""Candidates of each name: by vector, by n-grams, by consonants."""
-
-NGRAM_FEATURES, SKELETON_FEATURES = 8, 6
-"""N-grams of each name that are looked up, the rarest."""
-
-CROWD = slice(5, 12)
-"""Ranks of the neighbours that measure how many names are like a name."""
-
-MOST_OF_A_SOURCE = 200
-"""Names of one source among which acronyms are looked for."""
-
-CHANCE = 0.03
-"""Names that fit an acronym by chance, at most, for it to be that of the only one that fits."""
+N_NEIGHBOURS = 16  # Neighbours by vector that are kept of each name
+DENSE_PAIRS, NGRAM_PAIRS, SKELETON_PAIRS = 10, 6, 4  # Candidates of each name: by vector, by n-grams, by consonants
+NGRAM_FEATURES, SKELETON_FEATURES = 8, 6  # N-grams of each name that are looked up, the rarest
+CROWD = slice(5, 12)  # Ranks of the neighbours that measure how many names are like a name
+MOST_OF_A_SOURCE = 200  # Names of one source among which acronyms are looked for
+CHANCE = 0.03  # Names that fit an acronym by chance, at most, for it to be that of the only one that fits
 
 _ENCODED = 16_384
 _COMPARED = 65_536
@@ -316,8 +305,7 @@ _BOTH = 0.25
 _KNOWN = 0.85
 """Predicted probability of a place from which it is a known one: that of countries and capitals is 0.88 and more."""
 _PLACES = [ENTITY_TYPES.index(one) for one in ("GPE", "LOC")]
-_TITLES = frozenset("mr mrs ms miss dr prof sir".split())
-"""What only persons have before their names."""
+_TITLES = frozenset("mr mrs ms miss dr prof sir".split())  # What only persons have before their names
 
 _PERSON, _OTHER = ENTITY_TYPES.index("PERSON"), ENTITY_TYPES.index("OTHER")
 
@@ -335,25 +323,18 @@ def _encode(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, HalfArra
     return vectors, types
 
 
-EXACT_NAMES = 30_000
-"""Names up to which each is compared with all others: 2 s for each core."""
-
-CELL_NAMES = 500
-"""Names in a cell, on average."""
+EXACT_NAMES = 30_000  # Names up to which each is compared with all others: 2 s for each core
+CELL_NAMES = 500  # Names in a cell, on average
 
 PROBES = 12
 """Cells that each name is compared with. Of the ten nearest names of 100,000 they have 94 % (docs/experiments)."""
 
-LONGEST_LIST = 300
-"""Names with an n-gram, at most, for it to be looked up."""
+LONGEST_LIST = 300  # Names with an n-gram, at most, for it to be looked up
 
 _BLOCK = 2048
 
-_FOLDED = 20_000
-"""Names whose n-grams are made at once."""
-
-_CELLS = 8_000_000
-"""Cosines that are compared at once: 32 MB."""
+_FOLDED = 20_000  # Names whose n-grams are made at once
+_CELLS = 8_000_000  # Cosines that are compared at once: 32 MB
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     string_features,
 )
 
-MOST_WORDS = 300_000
-"""Words that are encoded, the most frequent; they take two minutes on two cores."""
+MOST_WORDS = 300_000  # Words that are encoded, the most frequent; they take two minutes on two cores
 
 _ENCODED = 16_384
 
@@ -123,8 +122,7 @@ fillers                      how many other names have something else where the 
 FEATURES = (*FROM_SCORES, *FROM_STRINGS)
 COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
 
-_LONGEST = 30
-"""Letters and digits beyond which a name counts as no longer."""
+_LONGEST = 30  # Letters and digits beyond which a name counts as no longer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,7 @@ from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
 MODEL_FILE = "resolution.json"
 
 _ROUNDS = 100
-_UNSEEN = 500
-"""Candidates with the prior that are added to those of a list, so that a short list changes little."""
+_UNSEEN = 500  # Candidates with the prior that are added to those of a list, so that a short list changes little
 
 _MOST_SHIFT = 2.0
 
@@ -61,20 +61,15 @@ class PairModel:
     least_lexical: float
 
     @classmethod
-    def from_names(cls, stored: Mapping[str, object]) -> PairModel:
+    def from_names(cls, stored: Mapping[str, Any]) -> PairModel:
         """A model from what `resolution.json` has. Raises ValueError if a term has a feature that this version does not
         know.
         """
-        weights = stored["terms"]
-        if not isinstance(weights, dict):
-            raise TypeError("the terms of a model are names with numbers")
-        numbers = {name: float(str(stored[name])) for name in ("bias", "prior", "least_dense", "least_lexical")}
-        thresholds = stored["thresholds"]
-        if not isinstance(thresholds, dict):
-            raise TypeError("the thresholds of a model are precisions with probabilities")
-        by_precision = tuple(sorted((float(precision), float(value)) for precision, value in thresholds.items()))
+        weights, thresholds = stored["terms"], stored["thresholds"]
+        numbers = {name: stored[name] for name in ("bias", "prior", "least_dense", "least_lexical")}
+        by_precision = tuple(sorted((float(precision), value) for precision, value in thresholds.items()))
         compute_terms(np.zeros((1, len(FEATURES)), np.float32), list(weights))
-        values = np.array([float(value) for value in weights.values()])
+        values = np.array(list(weights.values()))
         return cls(tuple(weights), values, thresholds=by_precision, **numbers)
 
     def threshold(self, precision: float) -> float:
@@ -185,8 +180,7 @@ _DIGIT = re.compile(r"\d")
 
 _OWNER = re.compile(r"(?:['\u2019]s|s['\u2019])\s+\S", re.IGNORECASE)
 
-_LEAST_LETTERS = 8
-"""Letters from which a single word may be another spelling of a word: fewer make other names."""
+_LEAST_LETTERS = 8  # Letters from which a single word may be another spelling of a word: fewer make other names
 
 
 def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknown_places: bool = False) -> str:

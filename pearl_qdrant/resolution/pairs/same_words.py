@@ -26,11 +26,8 @@ from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import LEGAL_FORMS, Form, is_plural_of_letters, without_legal_forms
 
-LONGEST_FILLER = 4
-"""Words that a place has at most."""
-
-MOST_WORDS = 8
-"""Words of a name beyond which it has no places."""
+LONGEST_FILLER = 4  # Words that a place has at most
+MOST_WORDS = 8  # Words of a name beyond which it has no places
 
 _CELLS = 1 << 25
 _FULL = 255
@@ -168,7 +165,9 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     if _with_umlauts(one) == _with_umlauts(two):
         return SAME
     if len(one.content) == len(two.content) == 1:
-        return SAME if _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) else 0
+        ours, theirs = (re.sub("ie$", "y", word) for word in (one.joined, two.joined))  # Italy, Italie
+        has_other_ending = ours == theirs and one.joined != two.joined and min(len(one.joined), len(two.joined)) > 4
+        return SAME if has_other_ending or _is_clipped(one, two) else 0
     return 0
 
 
@@ -231,11 +230,6 @@ def _is_no_plural(one: StringFeatures, two: StringFeatures) -> bool:
     """Whether one of two words is a word of texts that ends in s, and the other is none: `Canvas`, `Canva`."""
     short, long = sorted((one.joined, two.joined), key=len)
     return long == f"{short}s" and len(short) > _SHORT and is_word(long) and not is_word(short)
-
-
-def _has_other_ending(a: str, b: str) -> bool:
-    """Whether two words are one with the ending of another language, or of a pet name: `Italy`, `Italie`."""
-    return a != b and min(len(a), len(b)) > 4 and re.sub("ie$", "y", a) == re.sub("ie$", "y", b)
 
 
 def _is_clipped(one: StringFeatures, two: StringFeatures) -> bool:

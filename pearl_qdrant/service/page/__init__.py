@@ -31,30 +31,16 @@ if TYPE_CHECKING:
 
 
 def lay_out(vectors: FloatArray) -> FloatArray:
-    """Places of vectors, (n, dim), on a plane by their first two principal components: (n, 2), in [0, 1], with the
-    proportions kept; the same vectors have the same places.
+    """Places of vectors, (n, dim), on a plane by their first two principal components: (n, 2), in the middle of [0, 1],
+    with the proportions kept. The same vectors have the same places: the largest coordinate along a direction is > 0.
     """
-    return _fitted(principal_components(vectors, 2))
-
-
-def principal_components(vectors: FloatArray, count: int) -> FloatArray:
-    """Coordinates along the `count` directions in which vectors differ most, (n, count); directions that lack are 0.
-    The sign of a direction is the one that makes its largest coordinate positive.
-    """
-    found = np.zeros((len(vectors), count), dtype=np.float32)
-    if len(vectors) < 2:
-        return found
-    centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0, dtype=np.float64)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-    coordinates = (left * sizes)[:, :count]
-    largest = np.argmax(np.abs(coordinates), axis=0)
-    coordinates *= np.where(coordinates[largest, np.arange(coordinates.shape[1])] < 0, -1.0, 1.0)
-    found[:, : coordinates.shape[1]] = coordinates
-    return found
-
-
-def _fitted(places: FloatArray) -> FloatArray:
-    """Places moved and scaled into the unit square, in its middle."""
+    places = np.zeros((len(vectors), 2), dtype=np.float32)
+    if len(vectors) > 1:
+        centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0, dtype=np.float64)
+        left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+        found = (left * sizes)[:, :2]
+        largest = np.argmax(np.abs(found), axis=0)
+        places[:, : found.shape[1]] = found * np.where(found[largest, np.arange(found.shape[1])] < 0, -1.0, 1.0)
     if not len(places):
         return places
     low, high = places.min(axis=0), places.max(axis=0)
@@ -62,8 +48,7 @@ def _fitted(places: FloatArray) -> FloatArray:
     return np.asarray((places - (low + high) / 2) / extent + 0.5, dtype=np.float32)
 
 
-DEFAULT_SIZE = 600
-"""Entities of a map, if nobody says how many."""
+DEFAULT_SIZE = 600  # Entities of a map, if nobody says how many
 
 _NAMES_AN_ENTITY = 20
 """Names that are read for each entity that is wanted; a base with more aliases an entity gets a smaller sample."""
@@ -112,24 +97,13 @@ def _type_of(point: NamePoint) -> str | None:
 
 FOLDER = Path(__file__).resolve().parent / "static"
 
-PREFIX = "/page"
-"""Where the files are; `/` itself is `index.html`."""
+PREFIX = "/page"  # Where the files are; `/` itself is `index.html`
 
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        # A name can never become markup: the browser refuses every assignment of HTML.
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    )
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
+"""A name can never become markup: the browser refuses every assignment of HTML."""
 
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -144,12 +118,9 @@ HEADERS = {
 
 class _Files(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
-        return _guarded(await super().get_response(path, scope))
-
-
-def _guarded(answer: Response) -> Response:
-    answer.headers.update(HEADERS)
-    return answer
+        answer = await super().get_response(path, scope)
+        answer.headers.update(HEADERS)
+        return answer
 
 
 def mount_files(app: FastAPI) -> None:
@@ -158,7 +129,7 @@ def mount_files(app: FastAPI) -> None:
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def index() -> Any:
-        return _guarded(FileResponse(FOLDER / "index.html", media_type="text/html; charset=utf-8"))
+        return FileResponse(FOLDER / "index.html", headers=HEADERS, media_type="text/html; charset=utf-8")
 
 
 router = router_of("collections")

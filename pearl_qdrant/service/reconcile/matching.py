@@ -25,11 +25,8 @@ from pearl_qdrant.service.reconcile.properties import ALIASES, Catalogue, Entity
 from pearl_qdrant.service.reconcile.queries import BadQuery, Condition, Query
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
-RERANKED = 50
-"""Candidates of a name that has more namesakes than the limit: as many are told apart by their properties."""
-
-CROWDED = 0.001
-"""A name has more namesakes than were asked for if the last candidate is still this probable."""
+RERANKED = 50  # Candidates of a name that has more namesakes than the limit: as many are told apart by their properties
+CROWDED = 0.001  # A name has more namesakes than were asked for if the last candidate is still this probable
 
 _TIE = 1e-9
 
@@ -46,8 +43,7 @@ class Scored:
     levels: Sequence[tuple[str, Level]] = ()
 
 
-Answer = Sequence[Scored] | BadQuery
-"""The candidates of a query, best first; or why there are none."""
+Answer = Sequence[Scored] | BadQuery  # The candidates of a query, best first; or why there are none
 
 
 async def match(
@@ -171,15 +167,11 @@ def _score(
 
 
 def _levels(conditions: Sequence[Condition], columns: EntityColumns | None) -> list[Level]:
-    """How well an entity agrees with each condition."""
     return [level_of(one, columns.values(one.property_id)) if columns else Level.MISSING for one in conditions]
 
 
-NEAR_RATIO = 85.0
-"""Edit similarity in percent from which two texts are near."""
-
-NEAR_SHARE = 0.01
-"""Two numbers are near if they differ by so much of the larger one."""
+NEAR_RATIO = 85.0  # Edit similarity in percent from which two texts are near
+NEAR_SHARE = 0.01  # Two numbers are near if they differ by so much of the larger one
 
 _TEXT_WORDS = 5
 """From so many words on, a value is a text: texts that share half of the words of the shorter one are near."""
@@ -285,8 +277,7 @@ RIGHT: Mapping[Level, float] = {Level.EQUAL: 0.85, Level.NEAR: 0.06, Level.DIFFE
 OTHER: Mapping[Level, float] = {Level.EQUAL: 0.02, Level.NEAR: 0.03, Level.DIFFERENT: 0.95}
 """The same of another entity, before any is counted."""
 
-COUNTED_AS = 50
-"""`OTHER` counts as much as so many entities of the sample."""
+COUNTED_AS = 50  # `OTHER` counts as much as so many entities of the sample
 
 LOWEST_CHANCE = 0.01
 """No value is taken to be rarer than this: entities of one name share values more often than others do."""

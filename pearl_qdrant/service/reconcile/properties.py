@@ -29,8 +29,7 @@ OWN: Mapping[str, str] = {
 }
 """Properties that are no column of their own in the base, with their names."""
 
-SEPARATOR = "|"
-"""Joins several values of a column."""
+SEPARATOR = "|"  # Joins several values of a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +100,8 @@ def _with_aliases(points: Sequence[NamePoint]) -> EntityColumns:
 SAMPLED_NAMES = 2000
 """Names that are read to know the properties. Ids of points are hashes: the first ones are a random sample."""
 
-COMPARED = 150
-"""Entities of the sample that a value is compared with."""
-
-KEPT_S = 300.0
-"""How long a catalogue is used, in seconds."""
+COMPARED = 150  # Entities of the sample that a value is compared with
+KEPT_S = 300.0  # How long a catalogue is used, in seconds
 
 
 @dataclass(frozen=True, slots=True)

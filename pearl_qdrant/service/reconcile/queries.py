@@ -20,11 +20,8 @@ TypeStrict = Literal["any", "should", "all"]
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
-COMPARED_CHARACTERS = 500
-"""Only so much of a property's value is compared."""
-
-MOST_VALUES = 1000
-"""No cell of an extension has more values."""
+COMPARED_CHARACTERS = 500  # Only so much of a property's value is compared
+MOST_VALUES = 1000  # No cell of an extension has more values
 
 _MAX_FIELDS = 20
 
@@ -227,7 +224,6 @@ def _read_query(given: Any, settings: ServiceSettings) -> Query | BadQuery:
 
 
 def _first(error: ValidationError) -> tuple[str, str]:
-    """Where the first error is, and what it says."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(map(str, first["loc"])), str(first["msg"])
 

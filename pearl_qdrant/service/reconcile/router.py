@@ -44,22 +44,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-PREFIX = "/reconcile/"
-"""All paths of reconciliation start so."""
-
-SUGGESTED = DEFAULT_LIMIT
-"""Suggested entities of an answer; a client asks for more with a cursor."""
-
-LISTED = 50
-"""The same of types and properties, of which there are fewer: people look through them."""
-
-PREVIEW_WIDTH, PREVIEW_HEIGHT = 430, 300
-"""Of the frame of a preview, in pixels."""
+PREFIX = "/reconcile/"  # All paths of reconciliation start so
+SUGGESTED = DEFAULT_LIMIT  # Suggested entities of an answer; a client asks for more with a cursor
+LISTED = 50  # The same of types and properties, of which there are fewer: people look through them
+PREVIEW_WIDTH, PREVIEW_HEIGHT = 430, 300  # Of the frame of a preview, in pixels
 
 _DEFAULT_TYPES = 10
 
-_WIKIDATA = "wikidata"
-"""Short name of a base whose ids are those of Wikidata: OpenRefine knows them by these addresses."""
+_WIKIDATA = "wikidata"  # Short name of a base whose ids are those of Wikidata: OpenRefine knows them by these addresses
 
 _QUERY_BYTES, _CELL_BYTES = 4000, 40
 """About the size of the candidates of a query, and of a cell of an extension, as JSON."""
@@ -103,7 +95,6 @@ class Place:
     catalogues: Catalogues
 
     async def catalogue(self) -> Catalogue:
-        """Its properties and types."""
         return await self.catalogues.of(self.handle)
 
 
@@ -271,7 +262,6 @@ def _property(property_id: str) -> dict[str, str]:
 
 
 def _count(n_names: int) -> str:
-    """How many names have a type."""
     return f"{n_names:,} name{'' if n_names == 1 else 's'}"
 
 

@@ -57,15 +57,9 @@ store_option: Callable[[F], F] = click.option(
     "nodes of a cluster.",
 )
 
-device_option: Callable[[F], F] = click.option(
-    "--device",
-    envvar="PEARL_QDRANT_DEVICE",
-    show_envvar=True,
-    default=DEFAULT_DEVICE,
-    show_default=True,
-    metavar="auto|cpu|cuda",
-    help="Device that runs the encoder.",
-)
+device_option: Callable[[F], F] = click.option("--device", envvar="PEARL_QDRANT_DEVICE", show_envvar=True,
+                                               default=DEFAULT_DEVICE, show_default=True, metavar="auto|cpu|cuda",
+                                               help="Device that runs the encoder.")  # fmt: skip
 
 
 def shipped_model_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's name
@@ -199,7 +193,6 @@ class Target:
         return len(set(self.given)) > 1
 
     def open(self, *, threshold: float | None = None, read_only: bool = True) -> EntityLinker:
-        """Open a linker over the collections."""
         from pearl_qdrant.linking.linker import EntityLinker
 
         return EntityLinker.open(
