@@ -1,6 +1,6 @@
 """The driver of a load over several workers: scan and cut, build the parts, join them.
 
-    scan and cut    one pass over the input (`cutting.py`)
+    scan and cut    one pass over the input
     build           each part by a worker: read, encode, write, graph (`worker.py`); workers come from a `Runner`
     join            embedded: the segments of the parts become those of one collection (`store/edge/joining.py`);
                     on a server the points are there already, and the server builds the graph

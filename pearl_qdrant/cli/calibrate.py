@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 @click.option("--reset", is_flag=True, help="Remove the stored calibration: the defaults count again.")
 @shared.target_options()
 @shared.json_option
-def calibrate(
+def calibrate(  # long: help has its examples
     target: Target,
     pairs: Path | None,
     mentions: Path | None,

@@ -322,7 +322,7 @@ _HINTS = {
 @click.option("--replicas", type=click.IntRange(min=1), help="Copies of each part. [default: the server's, usually 1]")
 @shared.wait_option
 @shared.json_option
-def ingest(
+def ingest(  # long: help has its examples
     paths: tuple[str, ...],
     collection: str | None,
     is_update: bool | None,
