@@ -1,7 +1,7 @@
 r"""Bases as tables: TSV, CSV, JSON, Parquet, Arrow and workbooks; one row an entity, or several.
 
-Four iterators give rows (`delimited`, `json_records`, two here); one rule says which column is what (`columns`);
-known bases bring it with them (`base/format.py`). A row needs its id and its name. Aliases and types are lists, or text whose
+Four iterators give rows (`delimited`, `json_records`, two here); one rule says which column is what (`columns`); known
+bases bring it with them (`base/format.py`). A row needs its id and its name. Aliases and types are lists, or text whose
 separator is found in the first rows and said in a note. Marks such as ``\N`` or ``n/a`` are nothing. What looks
 otherwise than it is read is said as a warning.
 """

@@ -50,14 +50,11 @@ def options_of(
     named = {field.name: (flags or {}).get(field.name, f"--{field.name.replace('_', '-')}") for field in fields(record)}
     helps, hints = attribute_texts(record), hints_of(record)
 
-    def flagged(found: re.Match[str]) -> str:
-        return named.get(found[1], found[1])
-
     def decorate(command: F) -> F:
         # Applied from below: the record's own fields come first, then those of the record that it extends.
         for field in sorted(fields(record), key=lambda field: field.name not in record.__annotations__)[::-1]:
             if field.name not in without:
-                text = _MARKED.sub(flagged, helps.get(field.name, ""))
+                text = _MARKED.sub(lambda found: named.get(found[1], found[1]), helps.get(field.name, ""))
                 command = _option(field, hints[field.name], named[field.name], text)(command)
         return command
 

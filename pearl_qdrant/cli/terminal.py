@@ -20,7 +20,6 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from typing import Any, NoReturn, TextIO, cast
 
 import click
@@ -87,11 +86,8 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]], *, number
     if len(lines) == 1:
         return []
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return ["  ".join(map(_pad, line, widths, columns, repeat(numbers))).rstrip() for line in lines]
-
-
-def _pad(cell: str, width: int, column: str, numbers: Collection[str]) -> str:
-    return cell.rjust(width) if column in numbers else cell.ljust(width)
+    pads = [str.rjust if column in numbers else str.ljust for column in columns]
+    return ["  ".join(pad(*one) for pad, *one in zip(pads, line, widths, strict=True)).rstrip() for line in lines]
 
 
 def ask(question: str) -> str:

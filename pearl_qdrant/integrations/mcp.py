@@ -14,7 +14,7 @@ import asyncio
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -209,13 +209,6 @@ class LinkerTools:
             return linker
 
 
-def check_arguments(arguments: Mapping[str, object]) -> None:
-    """Refuse arguments that are over a limit. Raises LimitError: it names the argument and the limit."""
-    for limit in LIMITS:
-        if limit.field in arguments:
-            limit.check(arguments[limit.field], ServiceSettings())
-
-
 def told(error: PearlQdrantError) -> str:
     """The text of an error for a client, which may have these tools and no shell."""
     advice = " Ids are case-sensitive; the tool search finds them." if isinstance(error, EntityNotFoundError) else ""
@@ -317,7 +310,8 @@ def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str]
     @functools.wraps(function)
     async def call(**arguments: Any) -> Any:
         try:
-            check_arguments(arguments)
+            for limit in LIMITS:
+                limit.check(arguments.get(limit.field), ServiceSettings())
             return await function(**arguments)
         except PearlQdrantError as error:
             raise ToolError(told(error)) from error

@@ -199,10 +199,10 @@ def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
         except ValueError as error:
             raise FormatError(str(path), number, f"probability and count are numbers ({error})") from error
         inputs.update(dict.fromkeys(split_list(row["inputs"])))
-        known = [row[column] or None for column in ("entity_id", "kb")]
-        texts, is_founder = [row[column] for column in NODE_COLUMNS[:4]], row["founded"] == "yes"
-        apart = split_list(row["apart"])
-        names.append(ResolvedName(*texts, *known, probability, row["reason"], count, founded=is_founder, apart=apart))  # type: ignore[arg-type]
+        name, type_, node_id, canonical_name = (row[column] for column in NODE_COLUMNS[:4])
+        of = name, type_, node_id, canonical_name, row["entity_id"] or None, row["kb"] or None
+        is_founder, apart = row["founded"] == "yes", split_list(row["apart"])
+        names.append(ResolvedName(*of, probability, row["reason"], count, is_founder, apart))
     return names, tuple(inputs)
 
 

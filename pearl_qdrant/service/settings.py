@@ -215,7 +215,7 @@ class Body(Strict):
             check_number(asked, "max_candidates", settings, f"{self.linked} x limit")
 
 
-def check_fields(settings: ServiceSettings, **given: Any) -> None:
+def check_fields(settings: ServiceSettings, /, **given: Any) -> None:
     """Refuse values over the limits of their names. Raises LimitError with the limit."""
     for limit in LIMITS:
         if limit.field in given:

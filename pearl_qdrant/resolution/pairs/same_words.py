@@ -165,8 +165,8 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     if _with_umlauts(one) == _with_umlauts(two):
         return SAME
     if len(one.content) == len(two.content) == 1:
-        ours, theirs = (re.sub("ie$", "y", word) for word in (one.joined, two.joined))  # Italy, Italie
-        has_other_ending = ours == theirs and one.joined != two.joined and min(len(one.joined), len(two.joined)) > 4
+        first, second = (re.sub("ie$", "y", word) for word in (one.joined, two.joined))  # Italy, Italie
+        has_other_ending = first == second and one.joined != two.joined and min(len(one.joined), len(two.joined)) > 4
         return SAME if has_other_ending or _is_clipped(one, two) else 0
     return 0
 

@@ -151,7 +151,10 @@ def _score(
 ) -> list[Scored]:
     candidates = _wanted(query, link)
     usual = [chances(one, catalogue.values.get(one.property_id, ())) for one in query.conditions]
-    levels = [_levels(query.conditions, columns.get((one.kb, one.entity_id))) for one in candidates]
+    found = [columns.get((one.kb, one.entity_id)) for one in candidates]
+    levels = [
+        [level_of(one, of.values(one.property_id)) if of else Level.MISSING for one in query.conditions] for of in found
+    ]
     factors = [math.prod(map(factor, of_candidate, usual)) for of_candidate in levels]
     probabilities = updated([one.probability or 0.0 for one in candidates], factors)
     is_informed = any(value != 1.0 for value in factors)
@@ -164,10 +167,6 @@ def _score(
         named = [(one.property_id, level) for one, level in zip(query.conditions, levels[i], strict=True)]
         scored.append(Scored(candidates[i], probabilities[i], is_match, named))
     return scored
-
-
-def _levels(conditions: Sequence[Condition], columns: EntityColumns | None) -> list[Level]:
-    return [level_of(one, columns.values(one.property_id)) if columns else Level.MISSING for one in conditions]
 
 
 NEAR_RATIO = 85.0  # Edit similarity in percent from which two texts are near

@@ -43,7 +43,7 @@ class EntityColumns:
         """The values of a property, as text; empty if there is none."""
         point = self.point
         if property_id in point.extra:
-            return split_values(point.extra[property_id])
+            return [part for one in point.extra[property_id].split(SEPARATOR) if (part := one.strip())]
         own: Mapping[str, Sequence[str]] = {
             NAME: (point.canonical_name,),
             ALIASES: self.aliases or (),
@@ -58,11 +58,6 @@ class EntityColumns:
         """The properties that have a value, without its other names."""
         own = [one for one in OWN if one not in self.point.extra and self.values(one)]
         return [*own, *(column for column, value in self.point.extra.items() if value.strip())]
-
-
-def split_values(value: str) -> list[str]:
-    """The values of a column; several are joined by ``|``."""
-    return [part for one in value.split(SEPARATOR) if (part := one.strip())]
 
 
 def property_name(property_id: str) -> str:

@@ -71,11 +71,6 @@ class Extension:
     limits: Mapping[str, int]
 
 
-def _type_id(value: Any) -> Any:
-    """A type may be sent as its id or as an object."""
-    return value.get("id") if isinstance(value, Mapping) else value
-
-
 def _as_list(value: Any) -> Any:
     return [one for one in (value if isinstance(value, list) else [value]) if one is not None]
 
@@ -89,7 +84,8 @@ def _as_text(value: Any) -> Any:
     return f"{value:.15g}" if isinstance(value, float) else value
 
 
-Types = Annotated[list[Annotated[str, BeforeValidator(_type_id)]], FailFast(), BeforeValidator(_as_list)]
+_TypeId = Annotated[str, BeforeValidator(lambda given: given.get("id") if isinstance(given, Mapping) else given)]
+Types = Annotated[list[_TypeId], FailFast(), BeforeValidator(_as_list)]
 Values = Annotated[list[Annotated[str, BeforeValidator(_as_text)]], FailFast(), BeforeValidator(_as_list)]
 
 

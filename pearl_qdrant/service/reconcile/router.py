@@ -319,7 +319,9 @@ async def view(place: PlaceHere, entity_id: IdHere) -> Response:
 async def _entity_page(place: Place, entity_id: str, *, is_preview: bool) -> HTMLResponse:
     check_fields(place.settings, id=entity_id)
     found = (await place.handle.call(lambda linker: with_names(linker, [entity_id]))).get(entity_id)
-    return entity_page(found, is_preview=is_preview) if found else missing_page(entity_id)
+    if found is None:
+        return page("Not found", f"<h1>Not found</h1><p>No entity has the id {escape(entity_id[:_CUT])}.</p>", 404)
+    return page(found.point.canonical_name, entity_html(found, is_preview=is_preview))
 
 
 def manifest(
@@ -492,18 +494,8 @@ def page(title: str, body: str, status: int = 200) -> HTMLResponse:
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-def entity_page(columns: EntityColumns, *, is_preview: bool) -> HTMLResponse:
-    """An entity with its names, types, description and columns; a preview is short enough for its frame."""
-    return page(columns.point.canonical_name, entity_html(columns, is_preview=is_preview))
-
-
-def missing_page(entity_id: str) -> HTMLResponse:
-    """What is shown for an id that no entity has."""
-    return page("Not found", f"<h1>Not found</h1><p>No entity has the id {escape(entity_id[:_CUT])}.</p>", 404)
-
-
 def entity_html(columns: EntityColumns, *, is_preview: bool) -> str:
-    """What a preview says of an entity."""
+    """Names, types, description and columns of an entity; a preview is short enough for its frame."""
     point = columns.point
     lines = [f"<h1>{escape(point.canonical_name)}</h1>", f"<p>{_id_html(point.entity_id)}</p>"]
     if point.description:
