@@ -82,7 +82,7 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
     """
     options = options or ReadOptions()
     found: dict[str, str] = {}
-    for path in map(os.fspath, paths):  # standard input can be read only once
+    for path in [os.fspath(one) for one in paths]:  # standard input can be read only once
         if path != "-" and (shown := _detect_path(path, options)) is not None:
             found.setdefault(shown, path)
     if len(found) > 1:

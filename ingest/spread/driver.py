@@ -77,7 +77,7 @@ class RunnerHere:
 
     def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
         builder, events = PartBuilder(job), LoadEvents()
-        events.names_done = on_names  # type: ignore[method-assign]  # and nothing else of a part
+        events.names_done = on_names  # type: ignore[method-assign, assignment]  # and nothing else of a part
         for part in parts:
             yield builder.build(part, events)
 
