@@ -213,7 +213,7 @@ def test_comparing_ends_with_the_time_of_a_request(monkeypatch: pytest.MonkeyPat
     def late() -> None:
         set_time(-1)
         with pytest.raises(TimedOutError):
-            condition.level(["y"])
+            evidence.level_of(condition, ["y"])
         with pytest.raises(TimedOutError):
             chances(condition, [["y"]] * 150)
 
