@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pearl_qdrant.integrations import metadata as tables
+from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.settings import DEFAULT_DEVICE
 
@@ -24,7 +24,7 @@ def link_column(
     column: str,
     *,
     linker: EntityLinker,
-    fields: Sequence[tables.Field] = tables.DEFAULT_FIELDS,
+    fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
     types: Sequence[str] = (),
     threshold: float | None = None,
     prefix: str | None = None,
@@ -41,9 +41,9 @@ def link_column(
     Raises OptionError if the column is missing or there twice, or a new one is there already; CalibrationError if the
     column is to be adapted to and has too few values.
     """
-    label = tables.find_column(column, frame.columns)
-    names = tables.new_names(column, fields, frame.columns, prefix)
-    values, cells = tables.ColumnLinker(linker, types, threshold), frame[label].tolist()
+    label = metadata.find_column(column, frame.columns)
+    names = metadata.new_names(column, fields, frame.columns, prefix)
+    values, cells = metadata.ColumnLinker(linker, types, threshold), frame[label].tolist()
     if adapt:
         values.adapt(cells)
     found = values.columns(cells, fields)
@@ -61,7 +61,7 @@ def fuzzy_join(
     on: str | None = None,
     left_on: str | None = None,
     right_on: str | None = None,
-    how: tables.How = "left",
+    how: metadata.How = "left",
     threshold: float | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
     model: str | None = None,
@@ -73,18 +73,18 @@ def fuzzy_join(
     "inner", `threshold` the least probability of a match. Raises OptionError if a column is missing or there twice;
     ValueError if the columns are not named.
     """
-    ours, theirs = tables.join_keys(on, left_on, right_on, how)
-    cells = left[tables.find_column(ours, left.columns, option="left_on")].tolist()
-    others = right[tables.find_column(theirs, right.columns, option="right_on")].tolist()
-    keys, probabilities = tables.match_values(cells, others, threshold=threshold, model=model, device=device)
+    ours, theirs = metadata.join_keys(on, left_on, right_on, how)
+    cells = left[metadata.find_column(ours, left.columns, option="left_on")].tolist()
+    others = right[metadata.find_column(theirs, right.columns, option="right_on")].tolist()
+    keys, probabilities = metadata.match_values(cells, others, threshold=threshold, model=model, device=device)
     index = pd.Index(range(len(left)), name=_ROW)
     keyed = left.set_axis(index).assign(
         **{
             _KEY: pd.Series(keys, index=index, dtype="object"),
-            tables.MATCH: pd.Series(probabilities, index=index, dtype="float64"),
+            metadata.MATCH: pd.Series(probabilities, index=index, dtype="float64"),
         }
     )
-    known = right.assign(**{_KEY: pd.Series([tables.as_text(value) for value in others], index=right.index)})
+    known = right.assign(**{_KEY: pd.Series([metadata.as_text(value) for value in others], index=right.index)})
     known = known[known[_KEY].notna()]
     joined = keyed.reset_index().merge(known, on=_KEY, how=how, suffixes=suffixes)
     rows = joined[_ROW].to_numpy()

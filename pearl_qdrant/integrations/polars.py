@@ -13,7 +13,7 @@ from typing import TypeVar
 import polars as pl
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations import metadata as tables
+from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.settings import DEFAULT_DEVICE
 
@@ -27,7 +27,7 @@ def link_column(
     column: str,
     *,
     linker: EntityLinker,
-    fields: Sequence[tables.Field] = tables.DEFAULT_FIELDS,
+    fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
     types: Sequence[str] = (),
     threshold: float | None = None,
     prefix: str | None = None,
@@ -40,12 +40,12 @@ def link_column(
     CalibrationError if the column is to be adapted to and has too few values.
     """
     schema = frame.collect_schema()
-    tables.find_column(column, schema.names())
-    names = tables.new_names(column, fields, schema.names(), prefix)
+    metadata.find_column(column, schema.names())
+    names = metadata.new_names(column, fields, schema.names(), prefix)
     kinds = {
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
     }
-    values = tables.ColumnLinker(linker, types, threshold)
+    values = metadata.ColumnLinker(linker, types, threshold)
     if adapt:
         if isinstance(frame, pl.LazyFrame):
             raise OptionError("adapt", "A lazy table is linked as it is read: collect it before adapting to a column.")
@@ -63,8 +63,8 @@ def link_column(
 def _linked(
     batch: pl.DataFrame,
     column: str,
-    values: tables.ColumnLinker,
-    fields: Sequence[tables.Field],
+    values: metadata.ColumnLinker,
+    fields: Sequence[metadata.Field],
     kinds: dict[str, pl.Float64 | pl.String],
 ) -> pl.DataFrame:
     found = values.columns(batch.get_column(column).to_list(), fields)
@@ -82,7 +82,7 @@ def fuzzy_join(
     on: str | None = None,
     left_on: str | None = None,
     right_on: str | None = None,
-    how: tables.How = "left",
+    how: metadata.How = "left",
     threshold: float | None = None,
     suffix: str = "_right",
     model: str | None = None,
@@ -91,15 +91,15 @@ def fuzzy_join(
     """Join two tables on keys that mean the same, whatever their spelling; arguments as of `pandas.fuzzy_join`. Raises
     OptionError if a column is missing; ValueError if the columns are not named.
     """
-    ours, theirs = tables.join_keys(on, left_on, right_on, how)
-    tables.find_column(ours, left.columns, option="left_on")
-    tables.find_column(theirs, right.columns, option="right_on")
+    ours, theirs = metadata.join_keys(on, left_on, right_on, how)
+    metadata.find_column(ours, left.columns, option="left_on")
+    metadata.find_column(theirs, right.columns, option="right_on")
     cells, others = left.get_column(ours).to_list(), right.get_column(theirs).to_list()
-    keys, probabilities = tables.match_values(cells, others, threshold=threshold, model=model, device=device)
+    keys, probabilities = metadata.match_values(cells, others, threshold=threshold, model=model, device=device)
     keyed = left.with_columns(
-        pl.Series(_KEY, keys, dtype=pl.String), pl.Series(tables.MATCH, probabilities, dtype=pl.Float64)
+        pl.Series(_KEY, keys, dtype=pl.String), pl.Series(metadata.MATCH, probabilities, dtype=pl.Float64)
     )
-    known = right.with_columns(pl.Series(_KEY, [tables.as_text(value) for value in others], dtype=pl.String))
+    known = right.with_columns(pl.Series(_KEY, [metadata.as_text(value) for value in others], dtype=pl.String))
     return keyed.join(known, on=_KEY, how=how, suffix=suffix, maintain_order="left_right").drop(_KEY)
 
 
