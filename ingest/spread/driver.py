@@ -27,12 +27,12 @@ from ingest.load.request import LoadEvents, LoadRequest, LoadResult
 from ingest.spread.worker import (
     CUT_FILES,
     JOINED,
-    Cutter,
     Job,
     PartBuilder,
     PartResult,
     Plan,
     Work,
+    cut_and_scan,
     part_input,
     part_name,
 )
@@ -210,8 +210,7 @@ class Spread:
                 self.work.clear()
                 return scanned, None
         self.work.clear()
-        with Cutter(self.reader, self.work.cut) as cutter:
-            cut = scan(self.reader, ReadReport(max_errors=self.request.max_errors), cutter=cutter)
+        cut = cut_and_scan(self.reader, ReadReport(max_errors=self.request.max_errors), self.work.cut)
         scanned = self.check(cut) if scanned is None else cut
         plan = self._plan(scanned, self.request.parts or count_parts(scanned.names, self.runner.workers))
         if self.is_remote:
@@ -302,7 +301,7 @@ class Spread:
         if not (self.work.read_done(JOINED) and (joined.exists() or is_moved)):
             shutil.rmtree(self.work.joined, ignore_errors=True)
             self._join_in(EdgeStore(self.work.joined), joined, scanned, plan)
-            self.work.write_done(PartResult(JOINED))
+            self.work.write_joined()
             is_moved = False
         if not is_moved:  # else a driver was killed just after it had moved it
             self._move(joined, target)

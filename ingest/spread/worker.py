@@ -28,7 +28,7 @@ from typing import TypeVar
 import msgspec
 
 from ingest.base.merge import entity_from_json, entity_to_json
-from ingest.base.reader import Reader, scan
+from ingest.base.reader import Reader, ScanResult, scan
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import Loading, ingest
@@ -99,6 +99,9 @@ class Work:
 
     def write_done(self, result: PartResult) -> None:
         _write(self._done / f"{result.part:04d}.json", result)
+
+    def write_joined(self) -> None:
+        self.write_done(PartResult(JOINED))
 
     def clear(self) -> None:
         """Remove all but the lock; the plan first, so that a kill leaves no plan without its files."""
@@ -300,6 +303,12 @@ class Cutter(CutReader):
         except OSError as error:
             message = f"parts of the base cannot be written: {error.strerror or error}. {_ADVICE}"
             raise InputError(str(self._folder), None, message, option="work") from error
+
+
+def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult:
+    """Read a base once: count it as `scan` does, and write its files into a folder. Raises InputError."""
+    with Cutter(reader, folder) as cutter:
+        return scan(reader, report, cutter=cutter)
 
 
 def _path(folder: Path, number: int) -> Path:

@@ -86,8 +86,8 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]], *, number
     if len(lines) == 1:
         return []
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    pads = [str.rjust if column in numbers else str.ljust for column in columns]
-    return ["  ".join(pad(*one) for pad, *one in zip(pads, line, widths, strict=True)).rstrip() for line in lines]
+    forms = [f"{{:{'>' if column in numbers else '<'}{width}}}" for column, width in zip(columns, widths, strict=True)]
+    return ["  ".join(forms).format(*line).rstrip() for line in lines]
 
 
 def ask(question: str) -> str:

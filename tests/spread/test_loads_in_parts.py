@@ -13,7 +13,7 @@ from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread import driver
-from ingest.spread.worker import CutReader, PartBuilder, Work, cut_files_of
+from ingest.spread.worker import CUT_FILES, CutReader, PartBuilder, Work
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
@@ -142,7 +142,7 @@ def test_a_killed_worker_repeats_only_its_part(
 
     with open_reader([base]) as reader:
         driver.cut_and_scan(reader, ReadReport(), tmp_path)
-    distinct = [scan(CutReader(tmp_path, cut_files_of(part, N_PARTS))).distinct_names for part in range(N_PARTS)]
+    distinct = [scan(CutReader(tmp_path, range(part, CUT_FILES, N_PARTS))).distinct_names for part in range(N_PARTS)]
     assert killed.n_names == sum(distinct[: call - 1])
     assert again.n_names == sum(distinct[call - 1 :])
     assert (result.resumed_at > 0) == (call > 1)
