@@ -15,13 +15,14 @@ the last one to finish builds the graph.
 
 from __future__ import annotations
 
+import queue
 import tempfile
 import threading
 import time
+import weakref
 from array import array
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -132,26 +133,62 @@ def joined(parts: Sequence[Encoded]) -> Encoded:
 T = TypeVar("T")
 
 _END = object()
+_POLL_S = 0.02
+
+
+class _Failure:
+    """An exception on its way to the consumer."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Consumer:
+    """Lives as long as the consumer's side of a generator. Ctrl-C may end that side before it sets `stopped`."""
 
 
 def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
     """The same items, produced in another thread, at most `ahead` of the consumer, where errors are raised, too. If the
-    consumer stops early, the producer stops at its next item, and closes what it holds in its own thread.
+    consumer stops early, the producer stops at its next item, and this function waits for it.
     """
-    iterator, waiting = iter(items), deque[Future[object]]()
-    name = f"overlap-{id(iterator)}"
-    producer = ThreadPoolExecutor(1, name)
+    # Not `queue.Queue`: Ctrl-C between its lines leaves its lock taken, and the producer waits forever.
+    handed: queue.SimpleQueue[object] = queue.SimpleQueue()
+    stopped = threading.Event()
+    consumer = _Consumer()
+    alive = weakref.ref(consumer)
+
+    def offer(item: object) -> bool:
+        """Returns whether the consumer wants more."""
+        while handed.qsize() >= ahead:
+            if stopped.wait(_POLL_S) or alive() is None:
+                return False
+        handed.put(item)
+        return not stopped.is_set()
+
+    def produce() -> None:
+        iterator = iter(items)
+        try:
+            for item in iterator:
+                if not offer(item):
+                    return
+            offer(_END)
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the consumer
+            offer(_Failure(error))
+        finally:
+            # An unfinished generator closes its files and threads here, in its own thread.
+            getattr(iterator, "close", lambda: None)()
+
+    thread = threading.Thread(target=produce, name="overlap", daemon=True)
+    thread.start()
     try:
-        waiting.extend(producer.submit(next, iterator, _END) for _ in range(ahead))
-        while (item := waiting.popleft().result()) is not _END:
-            waiting.append(producer.submit(next, iterator, _END))
+        while (item := handed.get()) is not _END:
+            if isinstance(item, _Failure):
+                raise item.error
             yield cast(T, item)
     finally:
-        for one in waiting:
-            one.cancel()
-        producer.submit(getattr(iterator, "close", lambda: None))
-        # Garbage of an error may be collected in the producer itself, which cannot wait for its own end.
-        producer.shutdown(wait=not threading.current_thread().name.startswith(name))
+        stopped.set()
+        if threading.current_thread() is not thread:  # garbage of an error may be collected in the producer itself
+            thread.join()
 
 
 QUEUE = 2  # Windows that can wait between two stages

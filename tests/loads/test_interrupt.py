@@ -72,7 +72,7 @@ def test_an_interrupt_never_leaves_a_producer_waiting() -> None:
     while ends(consume, after=step):
         step += 1
     assert step > 10
-    left = [thread for thread in threading.enumerate() if thread.name.startswith("overlap-")]
+    left = [thread for thread in threading.enumerate() if thread.name == "overlap"]
     for thread in left:
         thread.join(MOST_S)
     assert not [thread for thread in left if thread.is_alive()]
