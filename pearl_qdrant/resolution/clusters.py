@@ -469,7 +469,7 @@ class NilClusters:
         found.sort(key=lambda part: -len(self._comparison.form(part[0]).strings.content))
         comparison = self._comparison
         letters: dict[int, set[str]] = {}
-        for short, long in dict.fromkeys(comparison.acronyms()):
+        for short, long in sorted(set(comparison.acronyms())):  # in an order that no hash of a string decides
             if (min(short, long), max(short, long)) not in self._apart and comparison.types.agree_pair(short, long):
                 self._table.forbid(short, long, probability=TOGETHER, doubt=_ACRONYM)
                 found.append((short, long, TOGETHER))
