@@ -24,8 +24,7 @@ TOO_MANY_ROWS = "too_many_rows"
 OTHER_LANGUAGE = "other_language"
 
 MAX_BAD_SHARE = 0.01  # of the rows, that may be bad by default
-MAX_EXAMPLES = 5
-"""Skipped rows kept for the report."""
+MAX_EXAMPLES = 5  # Skipped rows kept for the report
 
 _EXCERPT_LENGTH = 60
 
@@ -71,12 +70,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class ReadWarning:
-    """Something about an input that is probably not as the user means it, although it can be read.
-
-    Attributes:
-        message: What was found, and what to do.
-        options: Names of the arguments that would help, as in `PearlQdrantError.option`.
-    """
+    """Something about an input that is probably not as the user means it, and the arguments that would help."""
 
     message: str
     options: tuple[str, ...] = ()

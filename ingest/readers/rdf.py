@@ -1,6 +1,6 @@
 """Read any RDF: ontologies in OWL, thesauri in SKOS, YAGO 4 and 4.5, Wikidata's truthy dump, and names in general.
 
-Syntaxes are in `ingest.readers.rdf_syntax`, vocabularies in `ingest.readers.rdf_profiles`, entities in
+Syntaxes are in `ingest.readers.rdf_syntax`, vocabularies in `ingest.readers.rdf_entities`, entities in
 `ingest.readers.rdf_entities`. Files, folders and zips of one base are read together: what several files say of a
 subject is joined.
 
@@ -23,47 +23,33 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from pyoxigraph import Literal, NamedNode, Quad
 
-from ingest.base.format import PathLike
-from ingest.base.merge import RowStore, store_scattered
+from ingest.base.format import PathLike, ReadOptions
+from ingest.base.merge import Hashes, RowStore, store_scattered
 from ingest.base.reader import Reader
-from ingest.base.scan import Hashes
+from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
-from ingest.io.streams import list_inputs
-from ingest.readers import rdf_profiles as known
+from ingest.io.streams import ByteSource, list_inputs
+from ingest.readers import rdf_entities as known
 from ingest.readers.ontology import ClassTree, check_scopes
-from ingest.readers.rdf_entities import (
-    EntityMaker,
-    Fact,
-    ItemMaker,
-    Vocabulary,
-    is_true,
-)
-from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.rdf_syntax import check_syntax, read_triples
 from ingest.readers.signs import RDF_ENDING, find_syntax
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers, item_number
 from pearl_qdrant.errors import FormatError
-
-if TYPE_CHECKING:
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
-    from ingest.io.source import ByteSource
-    from pearl_qdrant.records import Entity
+from pearl_qdrant.records import Entity
 
 BLANK_NODE = "blank_node"
 
-Run = tuple[str, list[Fact]]  # a subject and what is said of it in one place
+Run = tuple[str, list[known.Fact]]  # a subject and what is said of it in one place
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(tuple[int, str, list[Fact]])
+_decoder = msgspec.json.Decoder(tuple[int, str, list[known.Fact]])
 
 _MAX_SEEN = 1_000  # different properties that are remembered for a message, and subjects that show a vocabulary
 
@@ -76,13 +62,8 @@ class RdfReader(Reader):
     """A base in RDF, in one or several files; a `Reader`. A row of its report is a statement that matters."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files and find their syntaxes. Raises FormatError if a path cannot be opened, or a file is not RDF;
-        ValueError if an option makes no sense.
-
-        Args:
-            paths: Files, folders and zips; ``-`` is standard input.
-            options: `limit`, `languages`, `links`, `scopes`, `classes`, and properties of labels, aliases and types.
-            type_map: From types to coarse types; the shipped one by default.
+        """Open the files, folders and zips, and find their syntaxes; ``-`` is standard input. Raises FormatError if a
+        path cannot be opened, or a file is not RDF; ValueError if an option makes no sense.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -104,19 +85,17 @@ class RdfReader(Reader):
         yield from super().read(report, scattered=scattered)
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        """Entities in the order of the input; see `Reader.read_runs`."""
         maker = self._make_maker(report)
         report.notes.extend(f"{source.path}: {syntax}, {maker.profile.title}" for source, syntax in self._files)
         yield from self.join_runs(self._read_entities(maker, report), report)
         report.notes.extend(maker.notes())  # also where the limit ends the pass early
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        """One entity for each subject that has a name."""
         return self._read_entities(self._make_maker(report), report)
 
-    def _make_maker(self, report: ReadReport) -> EntityMaker:
+    def _make_maker(self, report: ReadReport) -> known.EntityMaker:
         vocabulary = self._read_survey().known
-        kind = ItemMaker if vocabulary.profile.is_items else EntityMaker
+        kind = known.ItemMaker if vocabulary.profile.is_items else known.EntityMaker
         return kind(vocabulary, self._options, self._scopes, type_map=self.type_map, report=report)
 
     def _find_files(self, paths: Sequence[PathLike]) -> list[tuple[ByteSource, str]]:
@@ -144,7 +123,7 @@ class RdfReader(Reader):
     def _read_survey(self) -> _Survey:
         """What a first pass over all files finds. Raises as `read`."""
         if self._survey is None:
-            wanted = frozenset().union(*(one.extend(*self._added).properties() for one in profiles().values()))
+            wanted = frozenset().union(*(one.extend(*self._added).properties() for one in known.profiles().values()))
             survey = _Survey()
             for source, syntax in self._files:
                 for subject, facts in _read_runs(source, syntax, wanted, ReadReport(max_errors=None), survey):
@@ -171,7 +150,7 @@ class RdfReader(Reader):
                 source.path, None, f"{message}. Name the property of the names.", option="label_properties"
             )
 
-    def _read_entities(self, maker: EntityMaker, report: ReadReport) -> Iterator[Entity]:
+    def _read_entities(self, maker: known.EntityMaker, report: ReadReport) -> Iterator[Entity]:
         """One entity for each subject: those with adjacent statements first."""
         survey, wanted = self._read_survey(), maker.profile.properties()
         with RowStore() as store:
@@ -187,9 +166,11 @@ class RdfReader(Reader):
                 if entity is not None:
                     yield entity
 
-    def _join(self, subject: str, records: Iterable[tuple[int, str, list[Fact]]], report: ReadReport) -> list[Fact]:
+    def _join(
+        self, subject: str, records: Iterable[tuple[int, str, list[known.Fact]]], report: ReadReport
+    ) -> list[known.Fact]:
         """The statements of a subject from several places, up to the limits."""
-        joined = list[Fact]()
+        joined = list[known.Fact]()
         for number, _, facts in records:
             path = self._files[number][0].path
             if not joined:
@@ -205,14 +186,10 @@ class RdfReader(Reader):
 def _read_runs(
     source: ByteSource, syntax: str, wanted: frozenset[str], report: ReadReport, survey: _Survey | None
 ) -> Iterator[Run]:
-    """Statements with the wanted properties, those of one subject together as long as they are adjacent.
-
-    Args:
-        wanted: Properties.
-        report: `rows` counts these statements; those beyond the limits of an entity are skipped.
-        survey: Sees the other statements.
+    """Statements with the wanted properties, those of one subject together as long as they are adjacent; `rows` of the
+    report counts them, and those beyond the limits of an entity are skipped. The survey sees the other statements.
     """
-    last, facts = "", list[Fact]()
+    last, facts = "", list[known.Fact]()
     for quad, line in read_triples(source, syntax, report):
         predicate = quad.predicate.value
         if predicate not in wanted:
@@ -228,7 +205,8 @@ def _read_runs(
             continue
         # The first pass looks at links only.
         is_passed = survey is not None and type(target) is Literal and predicate != known.DEPRECATED
-        text, language = ("", "") if is_passed else (target.value, _language_of(target))
+        language = (target.language or "").lower() if isinstance(target, Literal) else None
+        text, language = ("", "") if is_passed else (target.value, language)
         report.rows += 1
         subject = node.value
         if subject != last:
@@ -245,29 +223,20 @@ def _read_runs(
         yield last, facts
 
 
-def _language_of(target: NamedNode | Literal) -> str | None:
-    """The language of a literal in lower case, "" if it has none; None for an IRI."""
-    return (target.language or "").lower() if isinstance(target, Literal) else None
-
-
 class _Survey:
-    """The first pass.
-
-    Attributes:
-        known: What it finds.
-        seen: Statements by property, of the first properties that no vocabulary knows.
-        lower, upper: Edges between the classes of Wikidata.
+    """The first pass: what it finds, statements of the first properties that no vocabulary knows, and edges between the
+    classes of Wikidata.
     """
 
     def __init__(self) -> None:
-        self.known = Vocabulary()
+        self.known = known.Vocabulary()
         self.seen = Counter[str]()
         self._concepts = ClassTree()
         self.lower, self.upper = array("i"), array("i")
         self._hashes = array("q")
         self._scattered = np.empty(0, dtype=np.int64)
         self._n = Counter[str]()
-        self._keeps_hashes, self._skos = True, profiles()["skos"]
+        self._keeps_hashes, self._skos = True, known.profiles()["skos"]
 
     def see(self, predicate: str, quad: Quad) -> None:
         """Take a statement that matters in no vocabulary."""
@@ -277,9 +246,9 @@ class _Survey:
             node, text = getattr(quad.subject, "value", ""), quad.object
             self.known.labels[node] = getattr(text, "value", ""), (getattr(text, "language", "") or "").lower()
 
-    def add(self, subject: str, facts: Sequence[Fact]) -> None:
+    def add(self, subject: str, facts: Sequence[known.Fact]) -> None:
         """Take the adjacent statements of a subject that matter in some vocabulary."""
-        identity, counts = entity_id(subject), self.known.counts
+        identity, counts = known.entity_id(subject), self.known.counts
         if self._keeps_hashes:
             self._hashes.append(hash(identity))
         classes = set()
@@ -291,23 +260,23 @@ class _Survey:
                 self._add_edge(subject, predicate, value)
         names = {fact[0] for fact in facts}
         if not names.isdisjoint(known.REPLACED_BY):
-            is_gone = any(fact[0] == known.DEPRECATED and is_true(fact[1]) for fact in facts)
+            is_gone = any(fact[0] == known.DEPRECATED and known.is_true(fact[1]) for fact in facts)
             for predicate, value, _, _ in facts:
                 if predicate in known.REPLACED_BY and (is_gone or predicate.endswith("isReplacedBy")):
-                    self.known.tree.replace(identity, entity_id(value))
+                    self.known.tree.replace(identity, known.entity_id(value))
         self._count(subject, classes, has_label=known.LABEL in names)
 
     def _add_edge(self, subject: str, predicate: str, value: str) -> None:
         """Take a statement whose value is no literal."""
         if predicate == known.WIKIDATA_PARENT:
-            lower, upper = item_number(entity_id(subject)), item_number(entity_id(value))
+            lower, upper = item_number(known.entity_id(subject)), item_number(known.entity_id(value))
             if lower and upper:
                 self.lower.append(lower)
                 self.upper.append(upper)
             return
         is_down, is_class = predicate in self._skos.children, predicate == known.SUBCLASS_OF
         if is_down or is_class or predicate in self._skos.parents:
-            below, above = map(type_name, (value, subject) if is_down else (subject, value))
+            below, above = map(known.type_name, (value, subject) if is_down else (subject, value))
             if below and above:
                 (self.known.tree if is_class else self._concepts).add(below, above)
 
@@ -328,9 +297,8 @@ class _Survey:
         if n["subjects"] == _MAX_SEEN and self._choose().is_items:
             self._keeps_hashes, self._hashes = False, array("q")  # the largest base of all
 
-    def _choose(self) -> Profile:
-        """The vocabulary."""
-        n, counts, found = self._n, self.known.counts, profiles()
+    def _choose(self) -> known.Profile:
+        n, counts, found = self._n, self.known.counts, known.profiles()
         items, skos = found["wikidata"], self._skos
         if counts.keys() & {*items.types, *items.parents} or n["items"] * 2 > n["subjects"]:
             return items
@@ -362,7 +330,7 @@ class _Survey:
     def take_scattered(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
         """The id of an entity and all that is said of it, where that is one run; the others go into the store."""
         return store_scattered(
-            ((entity_id(subject), facts) for subject, facts in runs),
+            ((known.entity_id(subject), facts) for subject, facts in runs),
             self._scattered,
             store,
             id_of=itemgetter(0),

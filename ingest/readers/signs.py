@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from ingest.base.format import Head
 from ingest.io.encoding import BOM, HEAD_BYTES
-
-if TYPE_CHECKING:
-    from ingest.base.format import Head
 
 N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
 
@@ -112,26 +109,6 @@ def find_root(data: bytes) -> re.Match[bytes] | None:
     return _ROOT.match(data, end)
 
 
-def _is_rdf(head: Head) -> bool:
-    """Whether a file begins like RDF."""
-    return find_syntax(head.data) is not None
-
-
-def _are_rdf(names: Iterable[str]) -> bool:
-    """Whether the names of the files in a folder or archive show RDF."""
-    return any(RDF_ENDING.search(name) or re.search(r"yago[^/]*\.zip$", name, re.IGNORECASE) for name in names)
-
-
-def _is_umls(head: Head) -> bool:
-    """Whether a file is MRCONSO.RRF or RXNCONSO.RRF, by its name or its first rows."""
-    return umls_table_of(head.path) is not None or umls_table_of_rows(head.data) == "MRCONSO"
-
-
-def _are_umls(names: Iterable[str]) -> bool:
-    """Whether the names of the files in a folder or archive show a release."""
-    return any(UMLS_PACKED.fullmatch(last_part(name)) or umls_table_of(name) == "MRCONSO" for name in names)
-
-
 def umls_table_of_rows(head: bytes) -> str | None:
     """Which file this is, by its first sound row: MRCONSO, MRSTY, MRDEF or None."""
     for line in head.removeprefix(BOM).decode("utf-8", "replace").split("\n")[:100]:
@@ -156,11 +133,6 @@ def last_part(path: str) -> str:
     return re.split(r"[/!]", path)[-1]
 
 
-def _is_mesh(head: Head) -> bool:
-    """Whether a file begins like MeSH as XML."""
-    return any(name in head.data for name in _MESH_SETS)
-
-
 def _is_obo(head: Head) -> bool:
     """Whether a file begins like OBO: lines of tags and values, and one that only OBO has."""
     if not _OBO_SIGN.search(head.data):
@@ -170,27 +142,28 @@ def _is_obo(head: Head) -> bool:
     return odd * 4 <= len(lines)
 
 
-def _is_obo_graph(head: Head) -> bool:
-    """Whether a file begins like OBO Graph JSON."""
-    return head.data.lstrip()[:1] == b"{" and bool(_IS_GRAPH.match(head.data) and _GRAPH_KEYS.search(head.data))
-
-
 def _is_wikidata(head: Head) -> bool:
-    """Whether a file begins like JSON of Wikidata."""
     text = head.data.removeprefix(BOM)
     is_json = re.match(rb'\s*(?:\[\s*)?\{\s*"', text) is not None
     return is_json and _WIKIDATA_TYPE.search(text) is not None and _WIKIDATA_ID.search(text) is not None
 
 
 SIGNS: dict[str, Callable[[Head], bool]] = {
-    "umls": _is_umls,
-    "mesh": _is_mesh,
+    "umls": lambda head: umls_table_of(head.path) is not None or umls_table_of_rows(head.data) == "MRCONSO",
+    "mesh": lambda head: any(name in head.data for name in _MESH_SETS),
     "wikidata": _is_wikidata,
-    "obograph": _is_obo_graph,
-    "rdf": _is_rdf,
+    "obograph": lambda head: bool(_IS_GRAPH.match(head.data) and _GRAPH_KEYS.search(head.data)),
+    "rdf": lambda head: find_syntax(head.data) is not None,
     "obo": _is_obo,
 }
 """By format, whether a file begins so; in the order in which they are tried. They never raise."""
 
-SIGNS_OF_NAMES: dict[str, Callable[[Iterable[str]], bool]] = {"umls": _are_umls, "rdf": _are_rdf}
+SIGNS_OF_NAMES: dict[str, Callable[[Iterable[str]], bool]] = {
+    "umls": lambda names: any(
+        UMLS_PACKED.fullmatch(last_part(one)) or umls_table_of(one) == "MRCONSO" for one in names
+    ),
+    "rdf": lambda names: any(
+        RDF_ENDING.search(one) or re.search(r"yago[^/]*\.zip$", one, re.IGNORECASE) for one in names
+    ),
+}
 """By format, whether the names of the files in a folder or archive show it."""

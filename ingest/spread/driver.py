@@ -1,6 +1,6 @@
 """The driver of a load over several workers: scan and cut, build the parts, join them.
 
-    scan and cut    one pass over the input (`cutting.py`)
+    scan and cut    one pass over the input
     build           each part by a worker: read, encode, write, graph (`worker.py`); workers come from a `Runner`
     join            embedded: the segments of the parts become those of one collection (`store/edge/joining.py`);
                     on a server the points are there already, and the server builds the graph
@@ -18,15 +18,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from ingest.base.scan import ScanResult, scan
+from ingest.base.reader import Reader, ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import Loading, finish_load, ingest
-from ingest.load.results import LoadEvents, LoadResult
-from ingest.load.session import is_unchanged, unchanged_result
-from ingest.spread.cutting import CUT_FILES, cut_and_scan
-from ingest.spread.worker import Job, PartBuilder, PartResult, Plan, Work, part_input, part_name
+from ingest.load.pipeline import Loading, finish_load, ingest, is_unchanged, unchanged_result
+from ingest.load.request import LoadEvents, LoadRequest, LoadResult
+from ingest.spread.worker import (
+    CUT_FILES,
+    JOINED,
+    Job,
+    PartBuilder,
+    PartResult,
+    Plan,
+    Work,
+    cut_and_scan,
+    part_input,
+    part_name,
+)
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionExistsError, OptionError, SettingsError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
@@ -35,17 +45,10 @@ from pearl_qdrant.store.edge.joining import join_parts
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.open import location_of
-from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.store.protocol import Placement, Store
 from pearl_qdrant.store.schema import LoadedInput, Manifest
 
-if TYPE_CHECKING:
-    from ingest.base.reader import Reader
-    from ingest.load.request import LoadRequest
-    from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
-    from pearl_qdrant.store.protocol import Store
-
-WORK_PREFIX = ".parts-"
-"""How work folders are called in a store; they are no collections."""
+WORK_PREFIX = ".parts-"  # How work folders are called in a store; they are no collections
 
 NAMES_PER_PART = 2_000_000
 """Names of a part, at most, unless told: its graph takes 2 GB of memory to build. More parts are more graphs, and each
@@ -56,11 +59,7 @@ LEAST_NAMES = 25_000
 
 
 class Runner(Protocol):
-    """Builds parts.
-
-    Attributes:
-        workers: How many it builds at once.
-    """
+    """Builds parts, so many `workers` at once."""
 
     workers: int
 
@@ -68,9 +67,7 @@ class Runner(Protocol):
         """Yield the counts of each part when it is built; `on_names` is called with the names just done."""
         ...
 
-    def close(self) -> None:
-        """End the workers."""
-        ...
+    def close(self) -> None: ...
 
 
 class RunnerHere:
@@ -79,23 +76,13 @@ class RunnerHere:
     workers = 1
 
     def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
-        """Build the parts."""
-        builder = PartBuilder(job)
+        builder, events = PartBuilder(job), LoadEvents()
+        events.names_done = on_names  # type: ignore[method-assign, assignment]  # and nothing else of a part
         for part in parts:
-            yield builder.build(part, _NamesDone(on_names))
+            yield builder.build(part, events)
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-class _NamesDone(LoadEvents):
-    """Passes on how many names are done, and nothing else of a part."""
-
-    def __init__(self, on_names: Callable[[int], None]) -> None:
-        self._on_names = on_names
-
-    def names_done(self, names: int) -> None:
-        self._on_names(names)
 
 
 def count_parts(names: int, workers: int) -> int:
@@ -159,18 +146,8 @@ def work_folder(given: str | os.PathLike[str] | None, store: Store, name: str) -
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A load over several workers, with all that does not change while it runs.
-
-    Attributes:
-        reader: The base.
-        input_name: Its paths.
-        encoder: Of this process, for what is left when the workers are done.
-        store: Where the collection goes.
-        manifest: Of the new collection.
-        request: How to load it.
-        work: The work folder.
-        runner: Builds the parts.
-        check: Called with the counts of the base; refuses an empty one.
+    """A load over several workers, with all that does not change while it runs; `encoder` is for what is left when they
+    are done, `check` refuses an empty base.
     """
 
     reader: Reader
@@ -185,16 +162,13 @@ class Spread:
 
     @property
     def name(self) -> str:
-        """The collection."""
         return self.manifest.collection
 
     @property
     def is_remote(self) -> bool:
-        """Whether the collection is on a server."""
         return is_url(self.store.location)
 
     def run(self) -> LoadResult:
-        """Load the base."""
         scanned, plan = self._prepare()
         if plan is None:
             with closing(self.store.open(self.name, read_only=True)) as target:
@@ -247,6 +221,7 @@ class Spread:
         return scanned, plan
 
     def _plan(self, scanned: ScanResult, parts: int) -> Plan:
+        info = self.encoder.info
         return Plan(
             digest=scanned.digest,
             input=self.input_name,
@@ -254,7 +229,7 @@ class Spread:
             location=self.store.location,
             collection=self.name,
             kb=self.manifest.kb,
-            model=_model_of(self.encoder.info),
+            model=" ".join((info.weights_hash, str(info.dim), info.pooling, repr(info.prefix))),
             quantization=self.manifest.quantization,
         )
 
@@ -323,7 +298,7 @@ class Spread:
         """Join the parts beside the store, and move the collection into it when it is complete."""
         joined, target = self.work.joined / self.name, Path(self.store.location) / self.name
         is_moved = self.name in self.store.collections() and not joined.exists()
-        if not (self.work.is_joined() and (joined.exists() or is_moved)):
+        if not (self.work.read_done(JOINED) and (joined.exists() or is_moved)):
             shutil.rmtree(self.work.joined, ignore_errors=True)
             self._join_in(EdgeStore(self.work.joined), joined, scanned, plan)
             self.work.write_joined()
@@ -335,7 +310,6 @@ class Spread:
         return 0
 
     def _move(self, joined: Path, target: Path) -> None:
-        """Put the joined collection in its place."""
         if self.name in self.store.collections():
             if not self.request.restart:  # somebody made one meanwhile
                 raise CollectionExistsError(self.name)
@@ -365,8 +339,3 @@ class Spread:
                     collection.finalize(self.request.events.graph_built)
                 loaded = LoadedInput(input=self.input_name, digest=scanned.digest)
                 finish_load(collection, scanned, [loaded], points)
-
-
-def _model_of(info: ModelInfo) -> str:
-    """What the vectors depend on, as text."""
-    return " ".join((info.weights_hash, str(info.dim), info.pooling, repr(info.prefix)))

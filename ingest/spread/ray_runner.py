@@ -22,8 +22,7 @@ from pearl_qdrant import errors
 from pearl_qdrant.errors import OptionError, PearlQdrantError, StoreError
 from pearl_qdrant.installing import install_command
 
-AUTO = "auto"
-"""In place of an address: a cluster that is started on this machine, for this load alone."""
+AUTO = "auto"  # In place of an address: a cluster that is started on this machine, for this load alone
 
 MAX_STARTS = 20
 """A worker that was started again so often is given up: it is killed each time, probably because memory runs out."""
@@ -38,17 +37,11 @@ Row = dict[str, Any]
 
 
 class RayRunner:
-    """A `driver.Runner` on a Ray cluster.
-
-    Attributes:
-        workers: Actors that it will have: one a GPU, or without GPUs one a core.
-    """
+    """A `driver.Runner` on a Ray cluster: an actor a GPU, or without GPUs one a core."""
 
     def __init__(self, address: str) -> None:
-        """Connect to a cluster, or start one. Raises OptionError if Ray is not installed, or no cluster answers.
-
-        Args:
-            address: As `ray` of `load_base`.
+        """Connect to a cluster, or start one; `address` is `ray` of `load_base`. Raises OptionError if Ray is not
+        installed, or no cluster answers.
         """
         ray = _import_ray()
         self._is_ours = not ray.is_initialized()
@@ -125,7 +118,6 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Connect to a cluster, or start one on this machine."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == AUTO:
         options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}

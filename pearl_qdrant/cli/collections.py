@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.common.options import (
-    Target,
-    json_option,
-    model_option,
-    progress_bar,
-    store_option,
-    target_options,
-    wait_option,
-    yes_option,
-)
-from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json, table_lines
+from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.shared import Target, progress_bar
+from pearl_qdrant.cli.terminal import confirm, echo, echo_json, table_lines
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.administration import CollectionSummary
@@ -30,8 +22,8 @@ def collections() -> None:
 
 
 @collections.command("list")
-@store_option
-@json_option
+@shared.store_option
+@shared.json_option
 def list_collections(store: str, as_json: bool) -> None:
     """List the collections of a store with their state, base, counts and model.
 
@@ -58,7 +50,6 @@ _COLUMNS = ("collection", "state", "kb", "entities", "names", "model", "calibrat
 
 
 def _summary_row(summary: CollectionSummary) -> tuple[str, ...]:
-    """The cells of a collection in the list."""
     counts = ("-" if n is None else f"{n:,}" for n in (summary.entities, summary.names))
     state = "other program's" if summary.is_foreign else summary.state.replace("_", " ")
     is_calibrated = "yes" if summary.is_calibrated else "no"
@@ -70,8 +61,8 @@ def _summary_row(summary: CollectionSummary) -> tuple[str, ...]:
 
 @collections.command("show")
 @click.argument("name")
-@store_option
-@json_option
+@shared.store_option
+@shared.json_option
 def show(name: str, store: str, as_json: bool) -> None:
     """Show a collection's base, model, counts and types."""
     from pearl_qdrant.store.administration import describe_collection
@@ -104,8 +95,8 @@ def _format_calibration(calibration: dict[str, Any] | None) -> str:
 
 @collections.command("delete")
 @click.argument("name")
-@store_option
-@yes_option
+@shared.store_option
+@shared.yes_option
 def delete(name: str, store: str, yes: bool) -> None:
     """Delete a collection with all its points."""
     from pearl_qdrant.store.administration import delete_collection
@@ -118,8 +109,8 @@ def delete(name: str, store: str, yes: bool) -> None:
 
 @collections.command("finalize")
 @click.argument("name")
-@store_option
-@wait_option
+@shared.store_option
+@shared.wait_option
 def finalize(name: str, store: str, wait_s: float) -> None:
     """Build the graph of a collection, for fast search."""
     from pearl_qdrant.store.administration import finalize_collection
@@ -130,9 +121,9 @@ def finalize(name: str, store: str, wait_s: float) -> None:
 
 @collections.command("verify")
 @click.argument("name")
-@store_option
-@model_option
-@json_option
+@shared.store_option
+@shared.model_option
+@shared.json_option
 @click.pass_context
 def verify(context: click.Context, name: str, store: str, model: str | None, as_json: bool) -> None:
     """Check a collection: complete, counted, indexed, and its model available. The exit status is 1 if not."""
@@ -159,12 +150,12 @@ _replace_option = click.option(
 @collections.command("push")
 @click.argument("name")
 @click.option("--to", required=True, metavar="URL", help="The server, or a folder (key of a server: QDRANT_API_KEY).")
-@store_option
+@shared.store_option
 @_replace_option
 @click.option("--shards", type=click.IntRange(min=1), help="Parts of it in a cluster. [default: one a node]")
 @click.option("--replicas", type=click.IntRange(min=1), help="Copies of each shard. [default: the server's]")
-@wait_option
-@json_option
+@shared.wait_option
+@shared.json_option
 def push(
     name: str,
     to: str,
@@ -195,7 +186,7 @@ def push(
 @collections.command("pull")
 @click.argument("name")
 @click.option("--from", "source", required=True, metavar="URL", help="The server (key: QDRANT_API_KEY), or a folder.")
-@store_option
+@shared.store_option
 @_replace_option
 @click.option(
     "--way",
@@ -205,8 +196,8 @@ def push(
     help="As the server's snapshot of its shard, with the graph (snapshot), as names with their vectors (stream), or "
     "the first where it can (auto).",
 )
-@wait_option
-@json_option
+@shared.wait_option
+@shared.json_option
 def pull(name: str, source: str, store: str, replace: bool, way: Way, wait_s: float, as_json: bool) -> None:
     """Copy a collection from a server, without encoding a name again."""
     from pearl_qdrant.transfer.moving import pull_collection
@@ -220,8 +211,8 @@ def pull(name: str, source: str, store: str, replace: bool, way: Way, wait_s: fl
 
 @collections.command("prune")
 @click.argument("name")
-@store_option
-@yes_option
+@shared.store_option
+@shared.yes_option
 def prune(name: str, store: str, yes: bool) -> None:
     """Delete the hidden versions of a collection that another one took the place of."""
     from pearl_qdrant.transfer.moving import prune_collection
@@ -256,8 +247,8 @@ def entities() -> None:
 
 @entities.command("show")
 @click.argument("entity_id")
-@target_options(device=False)
-@json_option
+@shared.target_options(device=False)
+@shared.json_option
 def show_entity(entity_id: str, target: Target, as_json: bool) -> None:
     """Show an entity with all its names, types and description."""
     with target.open() as linker:
@@ -278,7 +269,7 @@ def show_entity(entity_id: str, target: Target, as_json: bool) -> None:
 @click.option("--type", "kb_types", multiple=True, metavar="T", help="Type; may be repeated.")
 @click.option("--description")
 @click.option("--popularity", type=float, metavar="N", help="How well known it is, at least 0; in the base's unit.")
-@target_options()
+@shared.target_options()
 def add(entity_id: str, target: Target, **given: Any) -> None:  # the fields of an entity
     """Add an entity, or replace the one of the same id.
 
@@ -299,8 +290,8 @@ def add(entity_id: str, target: Target, **given: Any) -> None:  # the fields of 
 
 @entities.command("delete")
 @click.argument("entity_ids", nargs=-1, required=True, metavar="ENTITY_ID...")
-@target_options(device=False)
-@yes_option
+@shared.target_options(device=False)
+@shared.yes_option
 def delete_entities(entity_ids: tuple[str, ...], target: Target, yes: bool) -> None:
     """Delete entities with all their names."""
     if not yes:

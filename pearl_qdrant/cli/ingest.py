@@ -9,26 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from ingest.base.format import Scope, TableColumns
-from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions
-from ingest.load.request import LoadRequest
-from ingest.load.results import LoadEvents, reading_counts
-from pearl_qdrant.cli.common.options import (
-    attribute_texts,
-    device_option,
-    json_option,
-    open_store_at,
-    shipped_model_option,
-    store_option,
-    wait_option,
-    yes_option,
-)
-from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
+from ingest.base.format import ReadOptions, Scope, TableColumns
+from ingest.formats import FORMAT_NAMES, FORMATS
+from ingest.load.request import LoadEvents, LoadRequest, reading_counts
+from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.terminal import confirm, echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:
-    from ingest.base.scan import ScanResult
-    from ingest.load.results import LoadResult
+    from ingest.base.reader import ScanResult
+    from ingest.load.request import LoadResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,16 +75,11 @@ def print_formats(context: click.Context, parameter: click.Parameter, is_asked: 
 
 def reading_options(command: F) -> F:
     """Add an option for each field of `ReadOptions`; its help text names the formats that take it."""
-    command = click.option(
-        "--layout",
-        "layouts",
-        type=click.Path(dir_okay=False),
-        multiple=True,
-        help="Tables: a base of your own, described as JSON; may be repeated.",
-    )(command)
+    command = click.option("--layout", "layouts", type=click.Path(dir_okay=False), multiple=True,
+                           help="Tables: a base of your own, described as JSON; may be repeated.")(command)  # fmt: skip
     for of_format in reversed(_READING):
         columns = of_format.name == "columns"
-        texts = attribute_texts(TableColumns if columns else ReadOptions)
+        texts = shared.attribute_texts(TableColumns if columns else ReadOptions)
         titles = ", ".join(one.title for one in FORMATS if one.takes(of_format.name))
         for field in reversed(fields(TableColumns)) if columns else (of_format,):
             command = _option(field, titles, texts[field.name], prefix="column_" if columns else "")(command)
@@ -110,14 +95,8 @@ def _option(field: Field[Any], titles: str, text: str, *, prefix: str) -> Callab
     if is_many:
         said, sign, default = text.partition(". [")
         text = f"{said.removesuffix('.')}; may be repeated.{' [' if sign else ''}{default}"
-    return click.option(
-        _flag(field.name),
-        f"{prefix}{field.name}",
-        type=kind,
-        multiple=is_many,
-        is_flag=field.default is False,
-        help=f"{titles}: {text}",
-    )
+    return click.option(_flag(field.name), f"{prefix}{field.name}", type=kind, multiple=is_many,
+                        is_flag=field.default is False, help=f"{titles}: {text}")  # fmt: skip
 
 
 def read_options(given: Mapping[str, Any]) -> ReadOptions:
@@ -126,7 +105,7 @@ def read_options(given: Mapping[str, Any]) -> ReadOptions:
     Args:
         given: ``limit``, and the parameters of `reading_options`.
     """
-    from ingest.readers.layouts import read_bases
+    from ingest.base.format import read_bases
 
     columns = TableColumns(**{one.name: given[f"column_{one.name}"] for one in fields(TableColumns)})
     values = {one.name: given[one.name] for one in _READING if one.name != "columns"}
@@ -167,7 +146,6 @@ class LoadOutput(LoadEvents):
             self._bar = None
 
     def scanned(self, result: ScanResult) -> None:
-        """Show the skipped rows."""
         report = result.report
         for note in report.notes:
             echo(note, err=True)
@@ -187,7 +165,6 @@ class LoadOutput(LoadEvents):
             )
 
     def model_loaded(self, encoder: Encoder) -> None:
-        """Show the model in one line."""
         info = encoder.info
         head = "with phrase types" if info.has_head else "without a type head: points get no predicted types"
         echo(
@@ -195,7 +172,6 @@ class LoadOutput(LoadEvents):
         )
 
     def unchanged(self, edited: bool) -> None:
-        """Explain why nothing is done."""
         echo(f"{self._input} is unchanged since it was loaded; nothing to do", err=True)
         if edited:
             echo(
@@ -205,18 +181,15 @@ class LoadOutput(LoadEvents):
             )
 
     def newer_release(self) -> None:
-        """Say that only what has changed is written."""
         self._doing = "compare"
         echo(
             f"{self._input} is a newer release of what the collection holds: only what has changed is written", err=True
         )
 
     def resumed(self, entities: int) -> None:
-        """Show how much the load has not to do again."""
         echo(f"resuming: {entities:,} entities are stored", err=True)
 
     def started(self, names: int) -> None:
-        """Start the progress bar."""
         from tqdm import tqdm
 
         self._bar = tqdm(
@@ -224,12 +197,10 @@ class LoadOutput(LoadEvents):
         )
 
     def names_done(self, names: int) -> None:
-        """Move the progress bar."""
         if self._bar is not None:
             self._bar.update(names)
 
     def entities_stored(self, entities: int) -> None:
-        """Remember the number for the message after a failure."""
         self.stored = entities
 
     def graph_built(self, done: int, total: int) -> None:
@@ -263,20 +234,6 @@ def report_result(result: LoadResult) -> None:
             f"--update removes the old ones.",
             err=True,
         )
-
-
-def dry_run_counts(scanned: ScanResult, collection: str) -> dict[str, Any]:
-    """The counts of a dry run."""
-    counts = reading_counts(scanned.report)
-    return {"collection": collection, **counts, "distinct_names": scanned.distinct_names, "points": 0, "dry_run": True}
-
-
-def print_counts(counts: dict[str, Any], as_json: bool) -> None:
-    """Print the counts on stdout, as JSON or in words."""
-    if as_json:
-        echo_json(counts)
-    else:
-        echo(*_in_words(counts))
 
 
 def _in_words(of: dict[str, Any]) -> Iterator[str]:
@@ -328,10 +285,10 @@ _HINTS = {
 @click.option("--collection", metavar="NAME", help="Default: the first file's name without its endings.")
 @click.option("--kb", metavar="NAME", help="Short name of the base, part of every point's id. Default: the collection.")
 @click.option("--kb-version", metavar="V", help="Release of the base, for the record.")
-@store_option
-@shipped_model_option("Shipped name, folder, or hub id as OWNER/NAME[@REVISION].")
+@shared.store_option
+@shared.shipped_model_option("Shipped name, folder, or hub id as OWNER/NAME[@REVISION].")
 @click.option("--prefix", help="For a plain encoder: text put before each name.")
-@device_option
+@shared.device_option
 @click.option("--limit", type=click.IntRange(1), help="Read at most this many entities.")
 @click.option("--restart", is_flag=True, help="Delete the collection first, and start over.")
 @click.option(
@@ -355,22 +312,17 @@ _HINTS = {
     "--work", type=click.Path(file_okay=False), help="Folder for parts until all are built. [default: the store's]"
 )
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
-@click.option(
-    "--max-errors",
-    type=click.IntRange(0),
-    default=DEFAULT_MAX_ERRORS,
-    show_default=True,
-    help="Bad rows to skip before giving up; by default also at most 1 % of the rows.",
-)
+@click.option("--max-errors", type=click.IntRange(0), default=DEFAULT_MAX_ERRORS, show_default=True,
+              help="Bad rows to skip before giving up; by default also at most 1 % of the rows.")  # fmt: skip
 @reading_options
-@yes_option
+@shared.yes_option
 @click.option(
     "--shards", type=click.IntRange(min=1), help="Parts of a new collection in a cluster. [default: one a node]"
 )
 @click.option("--replicas", type=click.IntRange(min=1), help="Copies of each part. [default: the server's, usually 1]")
-@wait_option
-@json_option
-def ingest(
+@shared.wait_option
+@shared.json_option
+def ingest(  # long: help has its examples
     paths: tuple[str, ...],
     collection: str | None,
     is_update: bool | None,
@@ -410,7 +362,9 @@ def ingest(
         if dry_run:
             check_name(name)
             reading = {one: chosen[one] for one in ("kind", "options", "type_map", "max_errors")}
-            counts = dry_run_counts(scan_base(paths, **reading, events=output), name)
+            scanned = scan_base(paths, **reading, events=output)
+            counts = {"collection": name, **reading_counts(scanned.report), "distinct_names": scanned.distinct_names}
+            counts |= {"points": 0, "dry_run": True}
         else:
             if given["restart"] and not yes:
                 _ask_before_deleting(given["store"], name, given["wait_s"])
@@ -427,7 +381,10 @@ def ingest(
             output.close()
             report_result(result)
             counts = result.to_json()
-    print_counts(counts, as_json)
+    if as_json:
+        echo_json(counts)
+    else:
+        echo(*_in_words(counts))
 
 
 def _make_may_update(name: str, yes: bool) -> Callable[[], bool]:
@@ -485,8 +442,7 @@ def _make_may_remove(yes: bool) -> Callable[[int, int], bool]:
 
 
 def _ask_before_deleting(location: str, name: str, wait_s: float) -> None:
-    """Ask whether an existing collection may be deleted."""
-    store = open_store_at(location, wait_s=wait_s)
+    store = shared.open_store_at(location, wait_s=wait_s)
     try:
         exists = name in store.collections()
     finally:

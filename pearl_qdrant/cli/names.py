@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pearl_qdrant.cli.common.options import InputFile, device_option, json_option, model_option, name_of, store_option
-from pearl_qdrant.cli.common.terminal import echo, echo_json, echo_row
+from pearl_qdrant.cli.shared import InputFile, device_option, json_option, model_option, name_of, store_option
+from pearl_qdrant.cli.terminal import echo, echo_json, echo_row
 
 if TYPE_CHECKING:
     from pearl_qdrant.records import Entity
@@ -88,13 +88,8 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
     "--graph",
     help="Merge a graph: GraphML, edges (TSV, CSV), a folder of LightRAG, nano-graphrag or GraphRAG, neo4j://HOST.",
 )
-@click.option(
-    "--collection",
-    "collections",
-    multiple=True,
-    metavar="NAME",
-    help="Give names that it knows its ids; may be repeated.",
-)
+@click.option("--collection", "collections", multiple=True, metavar="NAME",
+              help="Give names that it knows its ids; may be repeated.")  # fmt: skip
 @click.option("--previous", type=_EXISTING, help="Nodes of an earlier run, which keep their ids.")
 @click.option("--review", type=_FILE, help="File for the merges that a person should look at (TSV).")
 @click.option(
@@ -110,13 +105,8 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
     show_default=True,
     help="hard: names of types that differ stay apart, unknown and coarser ones match; off: ignore types.",
 )
-@click.option(
-    "--precision",
-    type=click.FloatRange(0, 1),
-    default=0.98,
-    show_default=True,
-    help="Share of the merges that should be right; what is less certain goes to --review.",
-)
+@click.option("--precision", type=click.FloatRange(0, 1), default=0.98, show_default=True,
+              help="Share of the merges that should be right; what is less certain goes to --review.")  # fmt: skip
 @click.option("--propose", is_flag=True, help="Merge nothing: what would be merged goes to --review.")
 @store_option
 @model_option
@@ -186,7 +176,7 @@ def _print(found: Resolution, out: object, *, as_json: bool) -> None:
         for one in found.names:
             echo_json(asdict(one))
     elif out is None:
-        from pearl_qdrant.resolution.files import node_lines
+        from pearl_qdrant.resolution.records import node_lines
 
         for line in node_lines(found.names, found.inputs):
             echo_row(line)

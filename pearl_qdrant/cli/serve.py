@@ -9,36 +9,24 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from pearl_qdrant.cli.common.options import device_option, model_option, needs_extra, only_collection, store_option
-from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.shared import device_option, model_option, needs_extra, only_collection, store_option
+from pearl_qdrant.cli.terminal import echo
 
 if TYPE_CHECKING:
     from typing import Literal
 
 
 @click.command()
-@click.option(
-    "--collection",
-    "collections",
-    multiple=True,
-    metavar="NAME",
-    show_default="all of the store",
-    help="Collection to serve; may be repeated.",
-)
+@click.option("--collection", "collections", multiple=True, metavar="NAME", show_default="all of the store",
+              help="Collection to serve; may be repeated.")  # fmt: skip
 @store_option
 @model_option
 @device_option
 @click.option(
     "--host", envvar="PEARL_QDRANT_HOST", show_envvar=True, show_default="127.0.0.1", help="Address to listen on."
 )
-@click.option(
-    "--port",
-    envvar="PEARL_QDRANT_PORT",
-    show_envvar=True,
-    type=click.IntRange(0, 65535),
-    show_default="8765",
-    help="Port to listen on; 0 is a free one.",
-)
+@click.option("--port", envvar="PEARL_QDRANT_PORT", show_envvar=True, type=click.IntRange(0, 65535),
+              show_default="8765", help="Port to listen on; 0 is a free one.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1), show_default="1", metavar="N", help="Processes that answer.")
 @click.option(
     "--api-keys",
@@ -76,8 +64,8 @@ def serve(
     pearl-qdrant serve --workers 2 --api-keys keys.txt --host 0.0.0.0
     """
     with needs_extra("serve"):
+        from pearl_qdrant.service.app import serve as run
         from pearl_qdrant.service.gate import read_keys
-        from pearl_qdrant.service.run import serve as run
         from pearl_qdrant.service.settings import read_settings
 
     chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pearl_qdrant.encoder.find_model import list_models
-    from pearl_qdrant.encoder.loading import load_encoder
+    from pearl_qdrant.encoder.loading import list_models, load_encoder
     from pearl_qdrant.encoder.protocol import Encoded, Encoder
 
 __all__ = ["Encoded", "Encoder", "list_models", "load_encoder"]
@@ -18,7 +17,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "Encoded": "pearl_qdrant.encoder.protocol",
         "Encoder": "pearl_qdrant.encoder.protocol",
-        "list_models": "pearl_qdrant.encoder.find_model",
+        "list_models": "pearl_qdrant.encoder.loading",
         "load_encoder": "pearl_qdrant.encoder.loading",
     },
 )

@@ -19,7 +19,6 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 
 from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_text, document_metadata
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.records import Annotation
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 READ_BY_PEOPLE = ("canonical_name", "description", "types")
@@ -27,14 +26,8 @@ READ_BY_PEOPLE = ("canonical_name", "description", "types")
 
 
 class EntityExtractor(BaseExtractor):
-    """Finds the entities of nodes and adds them to `entity_ids` and `entity_names` of their metadata.
-
-    A transformation of an ingestion pipeline. The linker is no part of what it serialises to.
-
-    Attributes:
-        types: Only entities of these types.
-        threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
-        mentions: Whether to list each mention with its place, too, as `entity_mentions`.
+    """Finds the entities of nodes and adds them to `entity_ids` and `entity_names` of their metadata: a transformation
+    of an ingestion pipeline. The linker is no part of what it serialises to.
     """
 
     types: list[str] = Field(default_factory=list, description="Only entities of these types.")
@@ -44,11 +37,7 @@ class EntityExtractor(BaseExtractor):
     _linker: EntityLinker = PrivateAttr()
 
     def __init__(self, linker: EntityLinker, **fields: Any) -> None:
-        """Make an extractor.
-
-        Args:
-            fields: Those above, and those of `BaseExtractor`.
-        """
+        """Make an extractor; `fields` are those above, and those of `BaseExtractor`."""
         super().__init__(**fields)
         self._linker = linker
 
@@ -66,14 +55,13 @@ class EntityExtractor(BaseExtractor):
             for node, wanted in zip(nodes, is_text, strict=True)
             if wanted
         ]
-        found = iter(await asyncio.to_thread(self._annotate, texts))
+        annotate = self._linker.annotate_batch
+        every = await asyncio.to_thread(lambda: list(annotate(texts, types=self.types, threshold=self.threshold)))
+        found = iter(every)
         return [
             document_metadata(next(found), mentions=self.mentions, existing=node.metadata) if wanted else {}
             for node, wanted in zip(nodes, is_text, strict=True)
         ]
-
-    def _annotate(self, texts: list[str]) -> list[list[Annotation]]:
-        return list(self._linker.annotate_batch(texts, types=self.types, threshold=self.threshold))
 
 
 class EntityRetriever(BaseRetriever):
@@ -91,13 +79,7 @@ class EntityRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        """Make a retriever. Raises ValueError if `similarity_top_k` is below 1.
-
-        Args:
-            similarity_top_k: Entities to return at most.
-            types: Only entities of these types.
-            callback_manager, verbose: As for `BaseRetriever`.
-        """
+        """Make a retriever of at most `similarity_top_k` entities. Raises ValueError if that is below 1."""
         if similarity_top_k < 1:
             raise ValueError(f"similarity_top_k must be at least 1, not {similarity_top_k}")
         super().__init__(callback_manager=callback_manager, verbose=verbose)

@@ -4,41 +4,28 @@
     make_server(["umls"], store="store").run("stdio")
 
 Tools: `link`, `annotate`, `entity`, `search`; with `writable=True` also `add` and `delete`. The argument `collection`
-is one of the names that are served, and may be left out where there is one. The prompt `find_entities` completes types.
-Answers are typed (`structured_content`). Needs the extra `mcp`. What the tools do is in `mcp_tools.py`.
+is one of the names that are served, and may be left out where there is one. Arguments have the limits of the service
+(`service.settings`). Needs the extra `mcp`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import io
-import re
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, BinaryIO, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import (
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    PromptReference,
-    ResourceTemplateReference,
-    ToolAnnotations,
-)
+from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.errors import PearlQdrantError
-from pearl_qdrant.integrations.mcp_tools import HALF, LinkerTools, check_arguments, told
+from pearl_qdrant.integrations.mcp_tools import LIMITS, LinkerTools, told
 from pearl_qdrant.service.settings import ServiceSettings
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8000
-
-MAX_COMPLETIONS = 100
-"""The protocol allows no more values in one answer."""
 
 _READING = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 _WRITING = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -47,15 +34,9 @@ _WRITING = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempote
 def make_server(
     collections: Sequence[str], *, store: str | None = None, writable: bool = False, name: str = "pearl-qdrant"
 ) -> MCPServer:
-    """Make a server; it opens a collection with the first call that needs it.
-
-    `MCPServer.run("stdio")` and `MCPServer.run("streamable-http", host=..., port=...)` serve it. Raises ValueError if
-    no collection is given.
-
-    Args:
-        collections: Names of at least one collection.
-        store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
-        writable: Whether there are tools that add and delete entities. Then the collections are opened for writing.
+    """Make a server; it opens a collection with the first call that needs it. `MCPServer.run("stdio")` and
+    `MCPServer.run("streamable-http", host=..., port=...)` serve it. With `writable` there are tools that add and delete
+    entities. Raises ValueError if no collection is given.
     """
     return _server_of(LinkerTools.over(collections, store, read_only=not writable), name)
 
@@ -69,16 +50,9 @@ def serve(
     host: str = DEFAULT_HOST,
     port: int = DEFAULT_PORT,
 ) -> None:
-    """Serve until the client goes away or the process is interrupted, then close the collections.
-
-    Args:
-        collections, store, writable: As for `make_server`.
-        transport: "stdio" over the standard streams; "http" is streamable HTTP at `http://HOST:PORT/mcp`.
-        host, port: Where to listen for HTTP. There is no authentication: do not listen beyond this machine without a
-            proxy that has it.
-
-    Raises:
-        ValueError: If no collection is given.
+    """Serve until the client goes away or the process is interrupted, then close the collections. `transport` "http" is
+    streamable HTTP at `http://HOST:PORT/mcp`, without authentication: do not listen beyond this machine without a proxy
+    that has it. Raises ValueError if no collection is given.
     """
     tools = LinkerTools.over(collections, store, read_only=not writable)
     try:
@@ -87,7 +61,6 @@ def serve(
         if transport == "http":
             server.run("streamable-http", host=host, port=port)
         else:
-            sys.stdin = io.TextIOWrapper(LineReader(sys.stdin.buffer), encoding="utf-8")
             server.run("stdio")
     finally:
         tools.close()
@@ -125,7 +98,8 @@ def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str]
     @functools.wraps(function)
     async def call(**arguments: Any) -> Any:
         try:
-            check_arguments(arguments)
+            for limit in LIMITS:
+                limit.check(arguments.get(limit.field), ServiceSettings())
             return await function(**arguments)
         except PearlQdrantError as error:
             raise ToolError(told(error)) from error
@@ -138,27 +112,8 @@ def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str]
     return call
 
 
-class LineReader(io.BufferedIOBase):
-    """Lines of JSON with lone surrogates replaced by `HALF`: the SDK would drop such a line without an answer."""
-
-    def __init__(self, lines: BinaryIO) -> None:
-        self._lines = lines
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def read1(self, size: int | None = -1, /) -> bytes:
-        """The next line, whatever its size; empty at the end."""
-        return _ESCAPE.sub(lambda found: _HALF_ESCAPE if found[1] else found[0], self._lines.readline())
-
-
-_ESCAPE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.")
-_HALF_ESCAPE = b"\\u%04x" % ord(HALF)
-
-
 def _add_prompt(server: MCPServer, tools: LinkerTools) -> None:
-    """Add the prompt that finds entities of a type, with completions of types and collections."""
+    """Add the prompt that finds entities of a type."""
 
     @server.prompt(title="Find the entities of a text")
     def find_entities(text: str, entity_type: str = "", collection: str = tools.collections[0]) -> str:
@@ -171,19 +126,3 @@ def _add_prompt(server: MCPServer, tools: LinkerTools) -> None:
             f"{f' (collection {collection})' if len(tools.collections) > 1 else ''}. List each mention with its id and "
             f"canonical name, and name what has no entity.\n\n{text}"
         )
-
-    @server.completion()  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
-    async def complete(
-        ref: PromptReference | ResourceTemplateReference,
-        argument: CompletionArgument,
-        context: CompletionContext | None,
-    ) -> Completion | None:
-        chosen = ((context.arguments if context else None) or {}).get("collection", tools.collections[0])
-        if argument.name == "entity_type":
-            values: Sequence[str] = await tools.types(chosen) if chosen in tools.collections else ()
-        elif argument.name == "collection":
-            values = tools.collections
-        else:
-            return None
-        found = [value for value in values if value.casefold().startswith(argument.value.casefold())]
-        return Completion(values=found[:MAX_COMPLETIONS], total=len(found), has_more=len(found) > MAX_COMPLETIONS)

@@ -1,15 +1,10 @@
-"""What the tools of the MCP server do, and the types of their answers; it does not import the protocol's SDK.
-
-Arguments have the limits of the service (`service.settings`), counted as there.
-"""
+"""The tools of `pearl_qdrant.integrations.mcp`: what an assistant may ask of collections, and what it is answered."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
@@ -21,14 +16,12 @@ from pearl_qdrant.integrations.metadata import types_of
 from pearl_qdrant.linking.building import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.service.settings import LIMITS as OF_SERVICE
-from pearl_qdrant.service.settings import Limit, ServiceSettings
+from pearl_qdrant.service.settings import Limit
 from pearl_qdrant.settings import DEFAULT_LIMIT
-from pearl_qdrant.store.administration import describe_collection
 
 T = TypeVar("T")
 
-SHOWN = 3
-"""Candidates beside each link."""
+SHOWN = 3  # Candidates beside each link
 
 LIMITS = (
     *(one for one in OF_SERVICE if one.field in ("mentions", "text", "entity_id", "collection", "types")),
@@ -38,11 +31,6 @@ LIMITS = (
     Limit("entities", "max_mentions", "items"),
 )
 """Those of the service, by argument."""
-
-HALF = "\ufdd0"
-"""Stands for half of a character in what a client sends (`LineReader`). Unicode allows it in no text."""
-
-_NO_TEXT = re.compile(f"[{HALF}\ud800-\udfff]")
 
 Types = Annotated[list[str], Field(description="Only entities of one of these types; empty for all.")]
 Most = Annotated[int, Field(ge=1, le=100, description="Entities to return at most.")]
@@ -175,13 +163,6 @@ class LinkerTools:
         """Delete entities with all their names."""
         return Changed(names=await self._run(collection, lambda linker: linker.delete(entity_ids)))
 
-    async def types(self, collection: str | None = None) -> list[str]:
-        """The types of a collection's entities, most frequent first."""
-        name = self._named(collection)
-        counts = (await asyncio.to_thread(describe_collection, name, store=self.store)).types
-        total = Counter(counts.get("types", {})) + Counter(counts.get("kb_types", {}))
-        return sorted(total, key=lambda kind: (-total[kind], kind))
-
     def close(self) -> None:
         """Close the collections."""
         while self._open:
@@ -212,31 +193,6 @@ class LinkerTools:
             elif linker.is_outdated:
                 linker.reload()
             return linker
-
-
-def check_arguments(arguments: Mapping[str, object]) -> None:
-    """Refuse arguments that are over a limit, or have half of a character, which no answer could repeat. Raises
-    OptionError: it names the argument; LimitError: it names the argument and the limit.
-    """
-    for name, value in arguments.items():
-        if any(_NO_TEXT.search(text) for text in _texts(value)):
-            raise OptionError(name, f"{name} has half of a character (a lone surrogate), which is no valid text.")
-    for limit in LIMITS:
-        if limit.field in arguments:
-            limit.check(arguments[limit.field], ServiceSettings())
-
-
-def _texts(value: object) -> Iterator[str]:
-    """All strings in an argument."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, BaseModel):
-        yield from _texts(value.model_dump())
-    elif isinstance(value, Mapping):
-        yield from _texts([*value, *value.values()])
-    elif isinstance(value, Sequence):
-        for item in value:
-            yield from _texts(item)
 
 
 def told(error: PearlQdrantError) -> str:

@@ -14,18 +14,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pearl_qdrant.integrations.tables import (
-    DEFAULT_FIELDS,
-    MATCH,
-    ColumnLinker,
-    Field,
-    How,
-    as_text,
-    find_column,
-    join_keys,
-    match_values,
-    new_names,
-)
+from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.settings import DEFAULT_DEVICE
 
@@ -35,27 +24,26 @@ def link_column(
     column: str,
     *,
     linker: EntityLinker,
-    fields: Sequence[Field] = DEFAULT_FIELDS,
+    fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
     types: Sequence[str] = (),
     threshold: float | None = None,
     prefix: str | None = None,
     adapt: bool = False,
 ) -> pd.DataFrame:
-    """A copy of a table with the entities of a column beside it; each distinct value is linked once. Raises OptionError
-    if the column is missing or there twice, or a new one is there already; CalibrationError if the column is to be
-    adapted to and has too few values.
+    """A copy of a table with the entities of a column beside it; each distinct value is linked once.
 
     Args:
         fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
-        types: Entity types; empty for all.
         threshold: Least probability of a link; default is the linker's own.
         prefix: Put before the names of the new columns; default is the column's name and `_`.
-        adapt: Whether to estimate from the column how much of it is in the base (`EntityLinker.adapt`), and to decide
-            by that; it needs 200 distinct values.
+        adapt: Whether to decide by how much of the column is in the base, which needs 200 distinct values.
+
+    Raises OptionError if the column is missing or there twice, or a new one is there already; CalibrationError if the
+    column is to be adapted to and has too few values.
     """
-    label = find_column(column, frame.columns)
-    names = new_names(column, fields, frame.columns, prefix)
-    values, cells = ColumnLinker(linker, types, threshold), frame[label].tolist()
+    label = metadata.find_column(column, frame.columns)
+    names = metadata.new_names(column, fields, frame.columns, prefix)
+    values, cells = metadata.ColumnLinker(linker, types, threshold), frame[label].tolist()
     if adapt:
         values.adapt(cells)
     found = values.columns(cells, fields)
@@ -73,7 +61,7 @@ def fuzzy_join(
     on: str | None = None,
     left_on: str | None = None,
     right_on: str | None = None,
-    how: How = "left",
+    how: metadata.How = "left",
     threshold: float | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
     model: str | None = None,
@@ -81,31 +69,22 @@ def fuzzy_join(
 ) -> pd.DataFrame:
     """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match.
 
-    A row of the left table gets all rows of the right one with the matched key, as in an ordinary join. Its index is
-    that of the left table. Raises OptionError if a column is missing or there twice; ValueError if the columns are not
-    named.
-
-    Args:
-        on: Column of both.
-        left_on, right_on: Columns with different names.
-        how: "left" keeps rows without a match, "inner" leaves them out.
-        threshold: Least probability of a match.
-        suffixes: For columns that both tables have.
-        model: Encoder of the names.
-        device: Device of the encoder.
+    A row of the left table gets all rows of the right one with the matched key, and its index. `how` is "left" or
+    "inner", `threshold` the least probability of a match. Raises OptionError if a column is missing or there twice;
+    ValueError if the columns are not named.
     """
-    ours, theirs = join_keys(on, left_on, right_on, how)
-    cells = left[find_column(ours, left.columns, option="left_on")].tolist()
-    others = right[find_column(theirs, right.columns, option="right_on")].tolist()
-    keys, probabilities = match_values(cells, others, threshold=threshold, model=model, device=device)
+    ours, theirs = metadata.join_keys(on, left_on, right_on, how)
+    cells = left[metadata.find_column(ours, left.columns, option="left_on")].tolist()
+    others = right[metadata.find_column(theirs, right.columns, option="right_on")].tolist()
+    keys, probabilities = metadata.match_values(cells, others, threshold=threshold, model=model, device=device)
     index = pd.Index(range(len(left)), name=_ROW)
     keyed = left.set_axis(index).assign(
         **{
             _KEY: pd.Series(keys, index=index, dtype="object"),
-            MATCH: pd.Series(probabilities, index=index, dtype="float64"),
+            metadata.MATCH: pd.Series(probabilities, index=index, dtype="float64"),
         }
     )
-    known = right.assign(**{_KEY: pd.Series([as_text(value) for value in others], index=right.index)})
+    known = right.assign(**{_KEY: pd.Series([metadata.as_text(value) for value in others], index=right.index)})
     known = known[known[_KEY].notna()]
     joined = keyed.reset_index().merge(known, on=_KEY, how=how, suffixes=suffixes)
     rows = joined[_ROW].to_numpy()

@@ -13,25 +13,13 @@ from typing import TypeVar
 import polars as pl
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations.tables import (
-    DEFAULT_FIELDS,
-    MATCH,
-    ColumnLinker,
-    Field,
-    How,
-    as_text,
-    find_column,
-    join_keys,
-    match_values,
-    new_names,
-)
+from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.settings import DEFAULT_DEVICE
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
-BATCH_ROWS = 65_536
-"""Rows of a table that are linked at once; memory is that of their links."""
+BATCH_ROWS = 65_536  # Rows of a table that are linked at once; memory is that of their links
 
 
 def link_column(
@@ -39,34 +27,25 @@ def link_column(
     column: str,
     *,
     linker: EntityLinker,
-    fields: Sequence[Field] = DEFAULT_FIELDS,
+    fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
     types: Sequence[str] = (),
     threshold: float | None = None,
     prefix: str | None = None,
     adapt: bool = False,
 ) -> Frame:
-    """A table with the entities of a column beside it; each distinct value is linked once.
+    """A table with the entities of a column beside it; arguments as of `pandas.link_column`. A lazy table stays lazy:
+    its batches are linked as they are read, by the streaming engine, too, and the linker must be open then.
 
-    A lazy table stays lazy: its batches are linked as they are read, by the streaming engine, too. Raises OptionError
-    if the column is missing, or a new one is there already; or a lazy table is to be adapted to; CalibrationError if
-    the column is to be adapted to and has too few values.
-
-    Args:
-        linker: An open linker; for a lazy table it must be open when that is collected.
-        fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
-        types: Entity types; empty for all.
-        threshold: Least probability of a link; default is the linker's own.
-        prefix: Put before the names of the new columns; default is the column's name and `_`.
-        adapt: Whether to estimate from the column how much of it is in the base (`EntityLinker.adapt`), and to decide
-            by that; it needs 200 distinct values, and a table that is not lazy.
+    Raises OptionError if the column is missing, or a new one is there already, or a lazy table is to be adapted to;
+    CalibrationError if the column is to be adapted to and has too few values.
     """
     schema = frame.collect_schema()
-    find_column(column, schema.names())
-    names = new_names(column, fields, schema.names(), prefix)
+    metadata.find_column(column, schema.names())
+    names = metadata.new_names(column, fields, schema.names(), prefix)
     kinds = {
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
     }
-    values = ColumnLinker(linker, types, threshold)
+    values = metadata.ColumnLinker(linker, types, threshold)
     if adapt:
         if isinstance(frame, pl.LazyFrame):
             raise OptionError("adapt", "A lazy table is linked as it is read: collect it before adapting to a column.")
@@ -84,8 +63,8 @@ def link_column(
 def _linked(
     batch: pl.DataFrame,
     column: str,
-    values: ColumnLinker,
-    fields: Sequence[Field],
+    values: metadata.ColumnLinker,
+    fields: Sequence[metadata.Field],
     kinds: dict[str, pl.Float64 | pl.String],
 ) -> pl.DataFrame:
     found = values.columns(batch.get_column(column).to_list(), fields)
@@ -103,31 +82,24 @@ def fuzzy_join(
     on: str | None = None,
     left_on: str | None = None,
     right_on: str | None = None,
-    how: How = "left",
+    how: metadata.How = "left",
     threshold: float | None = None,
     suffix: str = "_right",
     model: str | None = None,
     device: str = DEFAULT_DEVICE,
 ) -> pl.DataFrame:
-    """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match. Raises
+    """Join two tables on keys that mean the same, whatever their spelling; arguments as of `pandas.fuzzy_join`. Raises
     OptionError if a column is missing; ValueError if the columns are not named.
-
-    Args:
-        on: Column of both.
-        left_on, right_on: Columns with different names.
-        how: "left" keeps rows without a match, "inner" leaves them out.
-        threshold: Least probability of a match.
-        suffix: For columns that both tables have.
-        model: Encoder of the names.
-        device: Device of the encoder.
     """
-    ours, theirs = join_keys(on, left_on, right_on, how)
-    find_column(ours, left.columns, option="left_on")
-    find_column(theirs, right.columns, option="right_on")
+    ours, theirs = metadata.join_keys(on, left_on, right_on, how)
+    metadata.find_column(ours, left.columns, option="left_on")
+    metadata.find_column(theirs, right.columns, option="right_on")
     cells, others = left.get_column(ours).to_list(), right.get_column(theirs).to_list()
-    keys, probabilities = match_values(cells, others, threshold=threshold, model=model, device=device)
-    keyed = left.with_columns(pl.Series(_KEY, keys, dtype=pl.String), pl.Series(MATCH, probabilities, dtype=pl.Float64))
-    known = right.with_columns(pl.Series(_KEY, [as_text(value) for value in others], dtype=pl.String))
+    keys, probabilities = metadata.match_values(cells, others, threshold=threshold, model=model, device=device)
+    keyed = left.with_columns(
+        pl.Series(_KEY, keys, dtype=pl.String), pl.Series(metadata.MATCH, probabilities, dtype=pl.Float64)
+    )
+    known = right.with_columns(pl.Series(_KEY, [metadata.as_text(value) for value in others], dtype=pl.String))
     return keyed.join(known, on=_KEY, how=how, suffix=suffix, maintain_order="left_right").drop(_KEY)
 
 

@@ -29,11 +29,8 @@ from pearl_qdrant.settings import DEFAULT_LIMIT
 FACTORY = "pearl_linker"
 
 CANDIDATES = "pearl_candidates"
-ASSERTION = "assertion"
-"""The extensions of spans."""
-
-NO_TYPE = "ENTITY"
-"""The label of a found mention whose entity has no type."""
+ASSERTION = "assertion"  # The extensions of spans
+NO_TYPE = "ENTITY"  # The label of a found mention whose entity has no type
 
 DEFAULTS: dict[str, Any] = {
     "collections": [],
@@ -77,9 +74,6 @@ class PearlLinker:
     """Links the mentions of documents. The collections are opened with the first document, in each process.
 
     Attributes:
-        name: The component's name in its pipeline.
-        collections: Names of the collections.
-        store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
         options: Types, also those of the labels of entities, threshold, and whether the mentions of a document are
             linked together.
         limit: Candidates that a span keeps, at most.

@@ -40,19 +40,13 @@ from pearl_qdrant.lexical.word_rarity import word_rarity
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.resolution.records import NameRecord
 
-SHORT_KEY = 2
-"""Letters and digits up to which punctuation is part of a name."""
-
-SIGNED_KEY = 4
-"""Letters and digits up to which a sign before or after them is part of a name: `.NET`, `100%`."""
+SHORT_KEY = 2  # Letters and digits up to which punctuation is part of a name
+SIGNED_KEY = 4  # Letters and digits up to which a sign before or after them is part of a name: `.NET`, `100%`
 
 _SIGNS_BEFORE, _SIGNS_AFTER = ".@#$€£~", "+#%*"
 
-MOST_SOURCES = 64
-"""Sources that are remembered of a form: an acronym that is found in more needs no further one."""
-
-PREFIX = "nil-"
-"""Before the ids of nodes that no collection knows."""
+MOST_SOURCES = 64  # Sources that are remembered of a form: an acronym that is found in more needs no further one
+PREFIX = "nil-"  # Before the ids of nodes that no collection knows
 
 _LONGEST_ACRONYM = 10
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
@@ -124,11 +118,8 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
 
 
 def free_id(key: tuple[str, str], taken: Container[str]) -> str:
-    """The id of a node that a name founds: a hash of the name, so that runs agree.
-
-    Args:
-        key: Spelling key and type of the name (`key_of`).
-        taken: Ids of other nodes; one of them may have the same founder, which left it.
+    """The id of a node that a name founds: a hash of its key, so that runs agree; another one may have left it as
+    `taken`.
     """
     number = 0
     while True:
@@ -159,7 +150,7 @@ def gather(
     Args:
         records: Names, or records of them.
         known: Further names (name, type) with their counts, of an earlier run.
-        inputs: Digests of the streams that `known` counts. The same stream again is not counted again.
+        inputs: Digests of the streams that `known` counts; the same stream again is not counted again.
     """
     counts: dict[tuple[str, str], int] = {}
     digest = blake2b(digest_size=8)
@@ -249,11 +240,7 @@ _MISSPELT = -1.0
 
 
 class CanonicalNames:
-    """Weighs the names of a cluster.
-
-    Args:
-        forms: All names.
-    """
+    """Weighs the names of a cluster."""
 
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
@@ -327,18 +314,13 @@ _GENERAL: tuple[tuple[str, str], ...] = (
 
 _FAMILY = {word: i for i, words in enumerate(_GENERAL, 1) for group in words for word in group.split()}
 _IS_GENERAL = frozenset(word for general, _ in _GENERAL for word in general.split())
-PERSON, PLACE = 1, 2
-"""The families of persons and places."""
+PERSON, PLACE = 1, 2  # The families of persons and places
 
 _SPECIAL, _IN_GENERAL, _COARSE, _ANY = range(4)
 
 
 class Types:
-    """The types of n names.
-
-    Args:
-        types: Without case.
-    """
+    """The types of n names, without case."""
 
     def __init__(self, types: Sequence[str]) -> None:
         distinct, codes = np.unique(
@@ -362,7 +344,6 @@ class Types:
         return found
 
     def agree_pair(self, a: int, b: int) -> bool:
-        """`agree` of one pair."""
         return bool(self.agree(np.array([a]), np.array([b]))[0])
 
     def is_loose(self, a: int, b: int) -> bool:

@@ -2,59 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from json import JSONDecodeError
+from typing import Annotated, Any, TypeVar, cast
 
 import orjson
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field, TypeAdapter
 
-from pearl_qdrant.errors import (
-    CollectionNotFoundError,
-    EntityNotFoundError,
-    LearningError,
-    LinkerClosedError,
-    PearlQdrantError,
-    ReadOnlyError,
-    ShardUnavailableError,
-    StoreClosedError,
-    StoreLockedError,
-    StoreUnavailableError,
-    UnknownTypeError,
-)
-from pearl_qdrant.service.errors import ServiceError
+from pearl_qdrant import errors
+from pearl_qdrant.errors import PearlQdrantError
+from pearl_qdrant.service.collections import Collections
+from pearl_qdrant.service.observing import Metrics
+from pearl_qdrant.service.settings import ServiceError, ServiceSettings
 
 log = logging.getLogger(__name__)
 
 _STATUS: tuple[tuple[type[PearlQdrantError], int, str], ...] = (
-    (CollectionNotFoundError, 404, "collection_not_found"),
-    (EntityNotFoundError, 404, "entity_not_found"),
-    (UnknownTypeError, 422, "unknown_type"),
-    (LearningError, 422, "invalid"),
-    (ReadOnlyError, 403, "writing_not_allowed"),
-    (StoreUnavailableError, 503, "store_unavailable"),
-    (ShardUnavailableError, 503, "store_unavailable"),
-    (StoreLockedError, 503, "store_locked"),
-    (StoreClosedError, 503, "not_ready"),
-    (LinkerClosedError, 503, "not_ready"),
+    (errors.CollectionNotFoundError, 404, "collection_not_found"),
+    (errors.EntityNotFoundError, 404, "entity_not_found"),
+    (errors.UnknownTypeError, 422, "unknown_type"),
+    (errors.LearningError, 422, "invalid"),
+    (errors.ReadOnlyError, 403, "writing_not_allowed"),
+    (errors.StoreUnavailableError, 503, "store_unavailable"),
+    (errors.ShardUnavailableError, 503, "store_unavailable"),
+    (errors.StoreLockedError, 503, "store_locked"),
+    (errors.StoreClosedError, 503, "not_ready"),
+    (errors.LinkerClosedError, 503, "not_ready"),
 )
 """Status and code of the errors of the library; any other is a 500."""
 
 _HTTP_CODES = {
-    400: "invalid",
     404: "not_found",
     405: "method_not_allowed",
-    415: "invalid",
-    422: "invalid",
     500: "internal",
+    **dict.fromkeys((400, 415, 422), "invalid"),
 }
 """Codes of the errors that FastAPI itself answers."""
 
-_RETRY_AFTER_S = 2
-"""Seconds after which a request is worth another try where the store did not answer."""
+_RETRY_AFTER_S = 2  # Seconds after which a request is worth another try where the store did not answer
 
 
 class ErrorAnswer(BaseModel):
@@ -84,28 +75,17 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def error_answer(request: Request, error: PearlQdrantError) -> Response:
     """The answer for an error of the library or of the service."""
-    retry_after: float | None = None
-    facts: dict[str, Any] = {}
     if isinstance(error, ServiceError):
-        status, code, retry_after, facts = error.status, error.code, error.retry_after_s, error.facts
-    else:
-        status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(error, kind)), (500, "internal"))
-    if status == 503 and retry_after is None:
-        retry_after = _RETRY_AFTER_S
+        retry_after = _RETRY_AFTER_S if error.status == 503 and error.retry_after_s is None else error.retry_after_s
+        return problem(request, error.status, error.code, str(error), retry_after_s=retry_after, **error.facts)
+    status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(error, kind)), (500, "internal"))
     if status == 500:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    elif code in _TOLD and not isinstance(error, ServiceError):
+    elif code in _TOLD:
         log.warning("%s", error)
-    return problem(request, status, code, _told(error, code), retry_after_s=retry_after, **facts)
-
-
-def _told(error: PearlQdrantError, code: str) -> str:
-    """What a client is told: no command of a shell that it may not have, and no address or file of the service."""
-    if isinstance(error, ServiceError):
-        return str(error)
-    if code in _TOLD:
-        return _TOLD[code]
-    return f"{error.message} {_ADVICE.get(code, '')}".rstrip()
+    # No command of a shell that a client may not have, and no address or file of the service.
+    text = _TOLD.get(code) or f"{error.message} {_ADVICE.get(code, '')}".rstrip()
+    return problem(request, status, code, text, retry_after_s=_RETRY_AFTER_S if status == 503 else None)
 
 
 _ADVICE = {
@@ -138,11 +118,7 @@ def problem(
 
 
 def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Every error of the application is answered as `ErrorAnswer`.
-
-    Args:
-        routers: All that it has.
-    """
+    """Answer every error of the application as `ErrorAnswer`; `routers` are all that it has."""
 
     def methods(request: Request) -> list[str]:
         """The methods of all routes of a path; Starlette names those of one of them."""
@@ -156,7 +132,7 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
     @app.exception_handler(RequestValidationError)
     async def of_validation(request: Request, error: RequestValidationError) -> Response:
         details = [{"where": ".".join(map(str, one["loc"])), "message": str(one["msg"])} for one in error.errors()[:20]]
-        first = details[0] if details else {"where": "body", "message": "not valid"}
+        first = details[0]
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if first["where"] == "body" and kind != "application/json":
             text = (
@@ -181,3 +157,59 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
 
     for status in _HTTP_CODES:
         app.add_exception_handler(status, of_http)
+
+
+T = TypeVar("T")
+
+LARGE = 1 << 14  # Bytes of a body or an answer from which on it is read alone, or made in a thread
+
+
+async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
+    """The result of a function that takes or makes about `size` bytes; in a thread if they are worth the change of
+    threads.
+    """
+    return function(*given) if size < LARGE else await asyncio.to_thread(function, *given)
+
+
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class _Request(Request):
+    async def json(self) -> Any:
+        try:
+            return _ANYTHING.validate_json(await self.body())
+        except ValueError as error:  # half of a character, too
+            raise JSONDecodeError(str(error), "", 0) from error  # FastAPI knows no other
+
+
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            return await answer(_Request(request.scope, request.receive))
+
+        return handler
+
+
+def router_of(tag: str, prefix: str = "") -> APIRouter:
+    """A router of the service, with this tag in OpenAPI."""
+    return APIRouter(tags=[tag], prefix=prefix, route_class=_Route)
+
+
+# Coroutines, since FastAPI calls plain functions in a thread, which takes longer than they do.
+async def _collections(request: Request) -> Collections:
+    return cast("Collections", request.app.state.collections)
+
+
+async def _settings(request: Request) -> ServiceSettings:
+    return cast("ServiceSettings", request.app.state.settings)
+
+
+async def _metrics(request: Request) -> Metrics:
+    return cast("Metrics", request.app.state.metrics)
+
+
+CollectionsHere = Annotated[Collections, Depends(_collections)]
+SettingsHere = Annotated[ServiceSettings, Depends(_settings)]
+MetricsHere = Annotated[Metrics, Depends(_metrics)]

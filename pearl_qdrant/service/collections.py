@@ -9,32 +9,21 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from pearl_qdrant import errors
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import (
-    CalibrationError,
-    CollectionNotFoundError,
-    ModelMismatchError,
-    PearlQdrantError,
-    StoreError,
-)
+from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreError
 from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.blocks import GivenSpan
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.records import Annotation, Link
-from pearl_qdrant.service.errors import (
-    InvalidRequestError,
-    NoCollectionNamedError,
-    NotReadyError,
-    ServiceError,
-    WritingNotAllowedError,
-)
+from pearl_qdrant.service import settings as told
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
-from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.queues import IsGone, Joiner, Lane, timed_encoder, timed_store
+from pearl_qdrant.service.settings import ServiceError, ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections
 from pearl_qdrant.store.open import location_of, open_store
@@ -53,16 +42,11 @@ _IDLE_POLL_S = 0.05
 
 
 class CollectionHandle:
-    """A collection that is open. All calls are coroutines that never block the event loop.
-
-    Mentions of all requests are joined into batches. Texts are annotated one after the other, beside them. Look-ups
-    and type-ahead wait for neither.
-
-    Each call may raise `QueueFullError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the
-    linker raises. The service answers all of them; a router need not catch them.
+    """A collection that is open. All calls are coroutines that never block the event loop: mentions of all requests are
+    joined into batches; texts are annotated one after the other; look-ups and type-ahead wait for neither. Each may
+    raise `QueueFullError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the linker raises.
 
     Attributes:
-        name: Name of the collection.
         linker: The linker itself; its calls block, so they belong into `call`.
     """
 
@@ -92,7 +76,6 @@ class CollectionHandle:
 
     @property
     def kb(self) -> str:
-        """Short name of the base."""
         return self.manifest.kb
 
     @property
@@ -101,30 +84,23 @@ class CollectionHandle:
         return self.linker.collections[0].manifest
 
     async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
-        """The links of some mentions, in their order; joined with the mentions of other requests. Raises
-        UnknownTypeError if no entity has one of the types.
-
-        Args:
-            is_gone: Whether the client has hung up, as `request.is_disconnected`.
+        """The links of some mentions, in their order; joined with those of other requests. `is_gone` tells whether the
+        client has hung up. Raises UnknownTypeError if no entity has one of the types.
         """
         links = await self._joiner.link(mentions, options, is_gone=is_gone)
         self._metrics.count_answers(self.name, links)
         return links
 
     async def adapt(self, mentions: Sequence[str], options: LinkOptions) -> Adaptation:
-        """What some mentions say of how much of them is in the base; see `EntityLinker.adapt`.
-
-        Raises:
-            InvalidRequestError: If there are too few.
-        """
+        """What mentions say of how much of them is in the base. Raises InvalidRequestError if there are too few."""
         try:
             return await self._texts.run(lambda: self.linker.adapt(mentions, options))
-        except CalibrationError as error:
-            text = (
+        except errors.CalibrationError as error:
+            raise told.InvalidRequestError(
                 f"Adapting needs at least {FEWEST} different mentions: fewer do not show how much is in the base. Send "
-                f"more in one request, or these without adapt, with the nil_bias of an earlier answer."
-            )
-            raise InvalidRequestError(text, where="mentions") from error
+                f"more in one request, or these without adapt, with the nil_bias of an earlier answer.",
+                where="mentions",
+            ) from error
 
     async def annotate(
         self, text: str, options: AnnotateOptions, spans: Sequence[GivenSpan] | None = None
@@ -148,19 +124,17 @@ class CollectionHandle:
         of names is not built yet.
         """
         if (index := self._names.index) is None:
-            raise NotReadyError(f"The index of the names of collection '{self.name}' is being built.", retry_after_s=5)
+            raise told.NotReadyError(
+                f"The index of the names of collection '{self.name}' is being built.", retry_after_s=5
+            )
         return await self._typing.run(lambda: index.find(query, types=types, limit=limit))
 
     async def learn(self, function: Callable[[EntityLinker], LearnedBatch]) -> LearnedBatch:
-        """The result of a call that writes to the ledger.
-
-        Raises:
-            EntityNotFoundError: If the collection has no entity of that id.
-            LearningError: If the mention is not valid.
-            WritingNotAllowedError: If the service may not write.
+        """The result of a call that writes to the ledger. Raises EntityNotFoundError if the collection has no entity of
+        that id; LearningError if the mention is not valid; WritingNotAllowedError if the service may not write.
         """
         if not self._settings.allow_writing:
-            raise WritingNotAllowedError(
+            raise told.WritingNotAllowedError(
                 "This service was started for reading only. Start it with the option allow_writing to accept and "
                 "reject links."
             )
@@ -171,14 +145,9 @@ class CollectionHandle:
         return await self._look_ups.run(lambda: function(self.linker))
 
     async def refresh(self) -> None:
-        """Open a newer state of the collection if there is one.
-
-        Batches before it are of the older state, those after it of the newer one.
-
-        Raises:
-            CollectionNotFoundError: If the collection does not exist any more.
-            ModelMismatchError: If it was made again with another model.
-            StoreError: If it cannot be opened.
+        """Open a newer state of the collection if there is one; batches before it are of the older state. Raises
+        CollectionNotFoundError if it does not exist any more; ModelMismatchError if it was made again with another
+        model; StoreError if it cannot be opened.
         """
         if await self._keeping.run(self._reload):
             self._metrics.reloads.labels(self.name).inc()
@@ -198,7 +167,6 @@ class CollectionHandle:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits or runs."""
         return not self._joiner.queued and not any(lane.queued for lane in self._lanes)
 
     async def _link_batch(self, mentions: Sequence[str], options: LinkOptions, n_requests: int) -> list[Link]:
@@ -258,15 +226,9 @@ class Collections:
         self._spawn(self._keep())
 
     async def get(self, name: str | None = None) -> CollectionHandle:
-        """An open collection.
-
-        Args:
-            name: Its name; None: the only one there is.
-
-        Raises:
-            CollectionNotFoundError: If it does not exist, or is not served.
-            NoCollectionNamedError: If `name` is None, and there are several or none.
-            StoreError: If it cannot be opened.
+        """An open collection; None names the only one there is. Raises CollectionNotFoundError if it does not exist, or
+        is not served; NoCollectionNamedError if there are several or none to choose from; StoreError if it cannot be
+        opened.
         """
         if name in self._handles:
             return self._handles[name]
@@ -274,7 +236,7 @@ class Collections:
         if not name:
             if len(names) != 1:
                 named = f"Name a collection, one of: {', '.join(names)}."
-                raise NoCollectionNamedError(named if names else "The store has no collection yet.")
+                raise told.NoCollectionNamedError(named if names else "The store has no collection yet.")
             [name] = names
         if name not in names:
             raise CollectionNotFoundError(name, names)
@@ -329,7 +291,6 @@ class Collections:
         return list(found)
 
     async def close(self) -> None:
-        """Close all collections and the store."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -373,7 +334,7 @@ class Collections:
         """Open a newer state, and let the index of names follow; a collection that is gone is closed."""
         try:
             await handle.refresh()
-        except (CollectionNotFoundError, ModelMismatchError):
+        except (CollectionNotFoundError, errors.ModelMismatchError):
             if self._handles.get(handle.name) is handle:
                 del self._handles[handle.name]
             self._listed = None
@@ -427,11 +388,10 @@ class Collections:
         return CollectionHandle(name, linker, names, settings, self._metrics)
 
     def _encoder(self, manifest: Manifest) -> Encoder:
-        """The encoder of a collection, loaded once."""
         key = model, pooling, prefix = self._settings.model or manifest.model, manifest.pooling, manifest.prefix
         with self._loading:
             if key not in self._encoders:
                 device = self._settings.device
                 encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix, arena=False)
-                self._encoders[key] = TimedEncoder(encoder, self._metrics.encode_seconds.observe)
+                self._encoders[key] = timed_encoder(encoder, self._metrics.encode_seconds.observe)
             return self._encoders[key]

@@ -1,8 +1,7 @@
 """What every request passes: its id, its host, its key, the limit of its body, its log line and its metrics.
 
-A page of another site can point its own name at this machine (DNS rebinding): then the browser takes the service for a
-part of that site, and the page reads and sends what it likes. The name that the browser asked for is in the header
-Host. An address there is no name that a site could point elsewhere, so that addresses are always allowed.
+A page of another site can point its own name at this machine (DNS rebinding); the header Host has the name that the
+browser asked for. An address is no name that a site could point elsewhere, so that addresses are always allowed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,20 +23,22 @@ from pydantic import SecretStr
 
 from pearl_qdrant.errors import PearlQdrantError, SettingsError
 from pearl_qdrant.service.answers import error_answer, problem
-from pearl_qdrant.service.errors import BodyTooLargeError, HostNotAllowedError, SlowBodyError, UnauthorizedError
 from pearl_qdrant.service.observing import Metrics, describe_request, facts, request_id
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.settings import (
+    BodyTooLargeError,
+    HostNotAllowedError,
+    ServiceSettings,
+    SlowBodyError,
+    UnauthorizedError,
+)
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("pearl_qdrant.service.access")
 
-KEYS_VARIABLE = "PEARL_QDRANT_SERVICE_KEYS"
-"""The variable with the keys, separated by white space or commas."""
-
-MIN_KEY_CHARACTERS = 16
-"""A shorter key can be guessed."""
+KEYS_VARIABLE = "PEARL_QDRANT_SERVICE_KEYS"  # The variable with the keys, separated by white space or commas
+MIN_KEY_CHARACTERS = 16  # A shorter key can be guessed
 
 PUBLIC = ("/", "/health/live", "/health/ready", "/openapi.json", "/docs")
 """Paths that need no key; nor do the files of the page."""
@@ -45,11 +46,8 @@ PUBLIC = ("/", "/health/live", "/health/ready", "/openapi.json", "/docs")
 NEEDS_NO_KEY = "pearl_qdrant.needs_no_key"
 """Key of a scope whose request passes without a key: one for a manifest of reconciliation."""
 
-HAS_KEY = "pearl_qdrant.has_key"
-"""Key of a scope: whether it has a valid key, or no key is needed for its path."""
-
-REQUEST_ID = "pearl_qdrant.request_id"
-"""Key of a scope for the id of its request."""
+HAS_KEY = "pearl_qdrant.has_key"  # Key of a scope: whether it has a valid key, or no key is needed for its path
+REQUEST_ID = "pearl_qdrant.request_id"  # Key of a scope for the id of its request
 
 _VALID_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 
@@ -91,21 +89,6 @@ def read_keys(
     return tuple(SecretStr(key) for key in dict.fromkeys(found))
 
 
-class KeyCheck:
-    """Checks the key of a request; without any valid key, every request passes."""
-
-    def __init__(self, keys: Sequence[SecretStr]) -> None:
-        self._keys = [key.get_secret_value().encode("ascii") for key in keys]
-
-    def allows(self, path: str, headers: Headers) -> bool:
-        """Whether a request may pass; `headers` have names in small letters."""
-        if not self._keys or path in PUBLIC or path.startswith("/page/"):
-            return True
-        # In constant time; a wrong key beside a right one is a mistake that its client should see.
-        valid = [sum(hmac.compare_digest(given, key) for key in self._keys) > 0 for given in _given_keys(headers)]
-        return bool(valid) and all(valid)
-
-
 def _given_keys(headers: Headers) -> Iterable[bytes]:
     for name, value in headers:
         if name == b"x-api-key":
@@ -115,35 +98,36 @@ def _given_keys(headers: Headers) -> Iterable[bytes]:
             yield key.strip() if scheme.lower() == b"bearer" else b""  # another scheme is no key, and does not pass
 
 
-class HostCheck:
-    """Checks the host of a request: addresses, localhost, that of `public_url`, `host`, and `allowed_hosts`."""
+def has_valid_key(keys: Sequence[bytes], path: str, headers: Headers) -> bool:
+    """Whether a request may pass; without keys, every one. `headers` have names in small letters."""
+    if not keys or path in PUBLIC or path.startswith("/page/"):
+        return True
+    # In constant time; a wrong key beside a right one is a mistake that its client should see.
+    valid = [sum(hmac.compare_digest(given, key) for key in keys) > 0 for given in _given_keys(headers)]
+    return bool(valid) and all(valid)
 
-    def __init__(self, settings: ServiceSettings) -> None:
-        public = urlsplit(settings.public_url or "").hostname
-        named = ("localhost", settings.host, *([public] if public else ()), *settings.allowed_hosts)
-        self._names = frozenset(name.lower() for name in named)
 
-    def check(self, headers: Headers) -> None:
-        """Refuse a request for another host; one that names none, as of HTTP/1.0, is from no browser. Raises
-        HostNotAllowedError: it names the host.
-        """
-        if "*" in self._names:
-            return
-        for given in (value.decode("latin-1") for name, value in headers if name == b"host" and value):
-            if not self._is_allowed(given):
-                raise HostNotAllowedError(
-                    f"The service does not answer for the host {given[:100]!r}. Ask it by its address or by localhost, "
-                    f"or start it with the names that it has in allowed_hosts or public_url."
-                )
-
-    def _is_allowed(self, given: str) -> bool:
-        try:
-            host = (urlsplit(f"//{given}").hostname or "").removesuffix(".")
-            if "@" in given or "/" in given:
-                return False
-            return host in self._names or host.endswith(".localhost") or bool(ip_address(host))
-        except ValueError:  # no host, or no address
+def _is_allowed(given: str, names: Collection[str]) -> bool:
+    """Whether a host is an address, or one of some names, localhost among them."""
+    try:
+        host = (urlsplit(f"//{given}").hostname or "").removesuffix(".")
+        if "@" in given or "/" in given:
             return False
+        return host in names or host.endswith(".localhost") or bool(ip_address(host))
+    except ValueError:  # no host, or no address
+        return False
+
+
+def check_host(names: Collection[str], headers: Headers) -> None:
+    """Refuse a request for another host; one that names none, as of HTTP/1.0, is from no browser. Raises
+    HostNotAllowedError: it names the host.
+    """
+    for given in (value.decode("latin-1") for name, value in headers if name == b"host" and value):
+        if not ("*" in names or _is_allowed(given, names)):
+            raise HostNotAllowedError(
+                f"The service does not answer for the host {given[:100]!r}. Ask it by its address or by localhost, "
+                f"or start it with the names that it has in allowed_hosts or public_url."
+            )
 
 
 class Gate:
@@ -153,8 +137,10 @@ class Gate:
         self._app = app
         self._settings = settings
         self._metrics = metrics
-        self._keys = KeyCheck(settings.api_keys)
-        self._hosts = HostCheck(settings)
+        self._keys = [key.get_secret_value().encode("ascii") for key in settings.api_keys]
+        public = urlsplit(settings.public_url or "").hostname
+        named = ("localhost", settings.host, *([public] if public else ()), *settings.allowed_hosts)
+        self._hosts = frozenset(name.lower() for name in named)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -178,8 +164,8 @@ class Gate:
     async def _pass(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         request = Request(scope)
         try:
-            self._hosts.check(scope["headers"])
-            scope[HAS_KEY] = self._keys.allows(scope["path"], scope["headers"])
+            check_host(self._hosts, scope["headers"])
+            scope[HAS_KEY] = has_valid_key(self._keys, scope["path"], scope["headers"])
             if not (scope[HAS_KEY] or scope.get(NEEDS_NO_KEY)):
                 raise UnauthorizedError(
                     "A valid API key is missing. Send it in a header: Authorization: Bearer KEY, or X-API-Key: KEY."
@@ -199,9 +185,7 @@ class Gate:
                 await problem(request, 500, "internal", text)(scope, receive, answer)
 
     async def _read_in_time(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body; None if the client hung up. Raises BodyTooLargeError if it is over the limit; SlowBodyError if it
-        takes too long.
-        """
+        """`_read`; raises SlowBodyError if it takes too long."""
         if not any(name in _OF_A_BODY for name, _ in scope["headers"]):
             return await self._read(receive)  # there is none, so that nothing is waited for
         try:
@@ -237,14 +221,8 @@ class Gate:
         self._metrics.seconds.labels(route).observe(seconds)
         if not log.isEnabledFor(logging.INFO):
             return
-        client = scope.get("client")
-        told = facts(
-            method=scope["method"],
-            path=scope["path"],
-            status=shown,
-            ms=round(seconds * 1000, 1),
-            client=client[0] if client else None,
-        )
+        client, ms = (scope.get("client") or (None,))[0], round(seconds * 1000, 1)
+        told = facts(method=scope["method"], path=scope["path"], status=shown, ms=ms, client=client)
         # `log.info` looks for the line that calls it, which takes longer than all else here.
         log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, "request", (), None, extra=told))
 
@@ -266,7 +244,6 @@ class _Answer:
 
 
 def _replaying(body: bytes, receive: Receive) -> Any:
-    """A `receive` that gives the body first."""
     is_given = False
 
     async def replay() -> Message:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from math import isnan
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -21,23 +21,29 @@ from pearl_qdrant.linking.mention_detection.blocks import Utf16
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
-from pearl_qdrant.service.answers import declared, json_answer
+from pearl_qdrant.service.answers import CollectionsHere, SettingsHere, beside, declared, json_answer, router_of
 from pearl_qdrant.service.collections import CollectionHandle
-from pearl_qdrant.service.errors import InvalidRequestError
-from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
-from pearl_qdrant.service.settings import Body, Strict, Texts
+from pearl_qdrant.service.settings import Body, InvalidRequestError, Strict, Texts
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 router = router_of("linking")
 texts = router_of("texts")
 learning = router_of("learning")
 
-_RECORD_BYTES = 300
-"""About the size of a candidate or a mention as JSON."""
+T = TypeVar("T")
+
+_RECORD_BYTES = 300  # About the size of a candidate or a mention as JSON
 
 
 class _Collection(Body):
     collection: str | None = Field(None, description="Name of the collection; optional if there is only one.")
+
+
+def _chosen(body: Body, record: type[T]) -> T:
+    """The record of options whose fields the body has."""
+    return record(
+        **{one.name: getattr(body, one.name) for one in fields(cast("Any", record)) if hasattr(body, one.name)}
+    )
 
 
 class _Linked(_Collection):
@@ -54,18 +60,6 @@ class _WithCandidates(_Linked):
     languages: Texts = Field(
         [], description="Only names in one of these languages, such as de, and names without a stated language."
     )
-
-    def options(self, context: str | None = None) -> LinkOptions:
-        """The options of the linker."""
-        return LinkOptions(
-            tuple(self.types),
-            self.type_mode,
-            self.limit,
-            self.threshold,
-            self.on_tie,
-            context,
-            languages=tuple(self.languages),
-        )
 
 
 _MOST_BIAS = 20.0
@@ -158,20 +152,7 @@ class AnnotateBody(_Linked):
     def options(self) -> AnnotateOptions:
         """The options of the linker. Raises InvalidRequestError if they do not fit together."""
         try:
-            return AnnotateOptions(
-                tuple(self.types),
-                self.threshold,
-                self.context,
-                self.on_tie,
-                self.include_nil,
-                self.nested,
-                self.document,
-                self.common_words,
-                self.assertions,
-                label_types=self.label_types,
-                markup=self.markup,
-                offsets=self.offsets,
-            )
+            return _chosen(self, AnnotateOptions)
         except ValueError as error:
             raise InvalidRequestError(str(error), where="label_types") from error
 
@@ -229,8 +210,7 @@ class RejectBody(_LearnBody):
     entity_id: str = Field(description="The entity that it did not mean.")
 
 
-BODIES = (LinkBody, AnnotateBody, DocumentBody, AcceptBody, RejectBody)
-"""Bodies with limits."""
+BODIES = (LinkBody, AnnotateBody, DocumentBody, AcceptBody, RejectBody)  # Bodies with limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +275,7 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
     """Link mentions to entities of a collection, each with a probability, or to NIL with a reason."""
     body.check(settings)
     handle = await collections.get(body.collection)
-    options = body.options(body.context).updated(nil_bias=body.nil_bias)
+    options = _chosen(body, LinkOptions)
     if body.explain:
         options = options.updated(limit=options.most_candidates)
     record: dict[str, Any] = {"collection": handle.name}
@@ -331,7 +311,7 @@ async def documents(body: DocumentBody, collections: CollectionsHere, settings: 
     places = body.places()
     handle = await collections.get(body.collection)
     return await _annotations(
-        handle, await handle.link_document(body.text, places, body.options(), without=body.without)
+        handle, await handle.link_document(body.text, places, _chosen(body, LinkOptions), without=body.without)
     )
 
 

@@ -24,10 +24,9 @@ from pydantic import BaseModel, Field
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
-from pearl_qdrant.service.answers import declared, json_answer
+from pearl_qdrant.service.answers import CollectionsHere, MetricsHere, SettingsHere, declared, json_answer, router_of
 from pearl_qdrant.service.names import FoundName
-from pearl_qdrant.service.reconcile.pages import page
-from pearl_qdrant.service.requests import CollectionsHere, MetricsHere, SettingsHere, router_of
+from pearl_qdrant.service.reconcile.router import page
 from pearl_qdrant.service.settings import check_fields
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
 
@@ -82,11 +81,8 @@ async def entity(kb: str, entity_id: str, collections: CollectionsHere, collecti
 
 
 _EXAMPLES = 5
-_READ = 300
-"""Names among which examples are looked for. Ids of points are hashes: the first ones are a random sample."""
-
-_LONGEST = 40
-"""Characters of an example."""
+_READ = 300  # Names among which examples are looked for. Ids of points are hashes: the first ones are a random sample.
+_LONGEST = 40  # Characters of an example
 
 
 class CollectionAnswer(BaseModel):

@@ -27,8 +27,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LIVE = re.compile(r"gauge_live\w+_(\d+)\.db")
 
-LINKED = "linked"
-"""The reason in `answers` of a mention that has an entity."""
+LINKED = "linked"  # The reason in `answers` of a mention that has an entity
 
 
 class Metrics:
@@ -60,7 +59,6 @@ class Metrics:
         self.reloads = counter("reloads", "Newer states of a collection that were opened.", "collection")
 
     def count_answers(self, collection: str, links: Sequence[Link]) -> None:
-        """Count the reasons of some links."""
         reasons: dict[str, int] = {}
         for link in links:
             reason = LINKED if link.nil_reason is None else link.nil_reason.value

@@ -13,20 +13,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
-from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
+from pearl_qdrant.service.settings import ClientGoneError, QueueFullError, TimedOutError
 from pearl_qdrant.store.protocol import Collection, Store
 
-MAX_QUEUED_CALLS = 64
-"""Texts or look-ups that may wait for one collection."""
-
-BATCH_MENTIONS = 128
-"""Most mentions that are linked together."""
-
-JOIN_S = 0.002
-"""How long the first request of a batch waits for others, in seconds."""
+MAX_QUEUED_CALLS = 64  # Texts or look-ups that may wait for one collection
+BATCH_MENTIONS = 128  # Most mentions that are linked together
+JOIN_S = 0.002  # How long the first request of a batch waits for others, in seconds
 
 _end: ContextVar[float] = ContextVar("pearl_qdrant_deadline", default=math.inf)
 
@@ -44,8 +39,7 @@ def check_time() -> None:
         raise TimedOutError("The time of the request is over.")
 
 
-OnSeconds = Callable[[float], None]
-"""Takes how long something took, in seconds."""
+OnSeconds = Callable[[float], None]  # Takes how long something took, in seconds
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -65,21 +59,6 @@ def timed(call: Callable[P, T], on_seconds: OnSeconds) -> Callable[P, T]:
     return measured
 
 
-class TimedEncoder:
-    """An encoder whose calls are `timed`."""
-
-    def __init__(self, encoder: Encoder, on_seconds: OnSeconds) -> None:
-        self._encoder = encoder
-        self._encode = timed(encoder.encode, on_seconds)
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._encoder.info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        return self._encode(names)
-
-
 class _Replaced:
     """An object of which some methods are others; all else is its own."""
 
@@ -88,6 +67,11 @@ class _Replaced:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plain, name)
+
+
+def timed_encoder(encoder: Encoder, on_seconds: OnSeconds) -> Encoder:
+    """An encoder whose calls are `timed`."""
+    return cast("Encoder", _Replaced(encoder, encode=timed(encoder.encode, on_seconds)))
 
 
 def timed_store(store: Store, on_seconds: OnSeconds) -> Store:
@@ -103,14 +87,8 @@ def timed_store(store: Store, on_seconds: OnSeconds) -> Store:
 
 
 class Lane:
-    """Threads for one kind of call.
-
-    Args:
-        name: Of the kind, for errors and thread names.
-        threads: Calls that run at once.
-        timeout_s: Time of a call, waiting included; after it `TimedOutError`. None: no limit.
-        max_queued: Calls that may wait or run; more raise `QueueFullError`.
-        on_queued: Called with the number of calls that wait or run, when it changes.
+    """Threads for one kind of call, `threads` at once; a call takes at most `timeout_s` seconds, waiting included, and
+    at most `max_queued` wait or run. `on_queued` gets their number when it changes.
     """
 
     def __init__(
@@ -130,9 +108,9 @@ class Lane:
         self.queued = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of a call, which logs with the id of the request that asks, and knows its time (`deadline`).
-        Raises QueueFullError if too many wait; TimedOutError if it does not end in time; one that has not started never
-        does then.
+        """The result of a call, which logs with the id of the request that asks, and knows its time. Raises
+        QueueFullError if too many wait; TimedOutError if it does not end in time; one that has not started never does
+        then.
         """
         if self.queued >= self._max_queued:
             raise queue_full(self._name, self._max_queued, retry_after_s=1)
@@ -189,8 +167,7 @@ def timed_out(timeout_s: float) -> TimedOutError:
 LinkMany = Callable[[Sequence[str], LinkOptions, int], Awaitable[list[Link]]]
 """Links a batch of mentions with the same options, for so many requests."""
 
-IsGone = Callable[[], Awaitable[bool]]
-"""Whether the client of a request has hung up."""
+IsGone = Callable[[], Awaitable[bool]]  # Whether the client of a request has hung up
 
 
 @dataclass(eq=False)
@@ -212,15 +189,8 @@ class _Request:
 
 
 class Joiner:
-    """Joins requests for one collection.
-
-    Args:
-        link: Links one batch; called again when it has answered.
-        max_queued: Mentions that may wait; a request that finds more waiting raises `QueueFullError`.
-        timeout_s: Time of a request; after it `TimedOutError`.
-        batch_mentions: Most mentions of a batch.
-        join_s: How long a request that finds nothing running waits for others, in seconds.
-        on_queued: Called with the number of mentions that wait, when it changes.
+    """Joins requests for one collection into batches of at most `batch_mentions`. A request that finds nothing running
+    waits `join_s` seconds for others; `timeout_s` bounds each; `max_queued` mentions may wait.
     """
 
     def __init__(
@@ -245,19 +215,12 @@ class Joiner:
 
     @property
     def queued(self) -> int:
-        """Mentions that wait."""
         return sum(request.waiting for request in self._requests)
 
     async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
-        """The links of some mentions, in their order.
-
-        Args:
-            is_gone: Asked when a request has waited for a batch; one that is gone is dropped.
-
-        Raises:
-            QueueFullError: If too many mentions wait already.
-            TimedOutError: If there is no answer in time.
-            ClientGoneError: If the client hung up before its turn came.
+        """The links of some mentions, in their order. `is_gone` is asked when a request has waited for a batch. Raises
+        QueueFullError if too many mentions wait already; TimedOutError if there is no answer in time; ClientGoneError
+        if the client hung up before its turn came.
         """
         if not mentions:
             return []
@@ -281,7 +244,6 @@ class Joiner:
         return request.answer.result()
 
     async def _run(self) -> None:
-        """Link batches until nothing waits."""
         try:
             await asyncio.sleep(self._join_s)
             while batch := await self._next():
@@ -308,7 +270,6 @@ class Joiner:
         return [(request, n) for request, n in parts.items() if n]
 
     async def _drop_gone(self) -> None:
-        """Drop requests whose client has hung up."""
         for request in list(self._requests):
             if request.has_waited and request.waiting and request.is_gone is not None and await request.is_gone():
                 request.answer.cancel()

@@ -10,12 +10,12 @@ import pytest
 from cli_runner import Run
 from small_loads import CountingEncoder
 
-from ingest.base.scan import scan
+from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load import inventory
+from ingest.load import pipeline
 from ingest.load.pipeline import Loading, ingest
-from ingest.load.results import LoadResult
+from ingest.load.request import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
@@ -131,7 +131,7 @@ def test_an_update_that_was_stopped_can_be_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(inventory.Inventory, "find_retired", fail)
+        patch.setattr(pipeline.Inventory, "find_retired", fail)
         with pytest.raises(KeyboardInterrupt):
             renew(tmp_path / "a.tsv", NEW, encoder, collection)
     assert collection.manifest.state == "loading"

@@ -25,16 +25,17 @@ from yago_files import n_triples, turtle, write
 from yago_files import read as read_yago
 from yago_files import write as write_yago
 
-from ingest.base import ancestors, merge
-from ingest.base.ancestors import ClassGraph, nearest_types, walk_up
+from ingest.base import merge, type_map
+from ingest.base.format import ReadOptions
 from ingest.base.merge import batches
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, open_reader
-from ingest.io import limits, source
+from ingest.base.reader import scan
+from ingest.base.type_map import ClassGraph, nearest_types, walk_up
+from ingest.formats import open_reader
+from ingest.io import limits, streams
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers import umls
-from ingest.readers.obo import plain_value, quoted_value
+from ingest.readers.ontology import plain_value, quoted_value
 from ingest.readers.umls import UmlsReader
 from ingest.readers.wikidata import MAX_KB_TYPES
 from pearl_qdrant.cells import split_list
@@ -272,7 +273,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(found[0]))
         return found
 
-    monkeypatch.setattr(ancestors, "walk_up", count)
+    monkeypatch.setattr(type_map, "walk_up", count)
     return counts
 
 
@@ -387,7 +388,7 @@ def test_many_small_streams_are_not_copied_over_and_over(
         compression
     ]
     given: list[int] = []
-    new_decoder = source._new_decoder
+    new_decoder = streams._new_decoder
 
     class Counting:
         def __init__(self, compression: str) -> None:
@@ -400,7 +401,7 @@ def test_many_small_streams_are_not_copied_over_and_over(
             given.append(len(data))
             return self._inner.decompress(data, *most)
 
-    monkeypatch.setattr(source, "_new_decoder", Counting)
+    monkeypatch.setattr(streams, "_new_decoder", Counting)
     member = compress(b"\n")
     path = tmp_path / "f"
     path.write_bytes(member * 10_000)

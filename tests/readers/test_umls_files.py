@@ -30,10 +30,11 @@ from umls_release import (
     write,
 )
 
-from ingest.base.scan import scan
+from ingest.base.format import ReadOptions
+from ingest.base.reader import scan
 from ingest.base.type_map import TypeMap
-from ingest.formats import ReadOptions, detect_format
-from ingest.io import source
+from ingest.formats import detect_format
+from ingest.io import streams
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
 from ingest.readers.umls import COLUMNS, UmlsReader, semantic_types, umls_language
@@ -217,7 +218,7 @@ def test_damage_within_a_large_file_tells_the_line(tmp_path: Path) -> None:
 
 def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few kilobytes that would become gigabytes are refused."""
-    monkeypatch.setattr(source, "RATIO_GRACE", 1 << 20)
+    monkeypatch.setattr(streams, "RATIO_GRACE", 1 << 20)
     bomb = gzip.compress(b"C9000001|" * (1 << 19))
 
     with pytest.raises(FormatError, match="expands"):

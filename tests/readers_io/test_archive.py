@@ -16,8 +16,9 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.formats import ReadOptions, open_reader
-from ingest.io import source
+from ingest.base.format import ReadOptions
+from ingest.formats import open_reader
+from ingest.io import streams
 from ingest.io.encoding import Utf8Source
 from ingest.io.report import ReadReport
 from ingest.io.streams import Member, Source, list_members, open_source
@@ -93,7 +94,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrap", ["plain", "gzip inside", "false size"])
 def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrap: str) -> None:
     """What expands more than any base of names is refused, whatever its directory claims."""
-    monkeypatch.setattr(source, "RATIO_GRACE", 1 << 16)
+    monkeypatch.setattr(streams, "RATIO_GRACE", 1 << 16)
     bomb = b"Q1\tParis\n" + bytes(1 << 21)
     path = pack(tmp_path / "base.zip", {"b.tsv": gzip.compress(bomb) if wrap == "gzip inside" else bomb})
     if wrap == "false size":

@@ -18,7 +18,6 @@ import pytest
 import zstandard
 from standard_input import given_input
 
-from ingest.io import source as io_source
 from ingest.io import streams
 from ingest.io.encoding import BadLine, read_lines
 from ingest.io.limits import MAX_LINE_BYTES
@@ -126,7 +125,7 @@ def test_a_changed_byte_is_noticed(tmp_path: Path, compression: str) -> None:
 @compressions
 def test_a_decompression_bomb_is_stopped(tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file that expands without end is refused while it is read."""
-    monkeypatch.setattr(io_source, "RATIO_GRACE", 1 << 20)
+    monkeypatch.setattr(streams, "RATIO_GRACE", 1 << 20)
     bomb = COMPRESS[compression](bytes(3 << 20))
 
     with pytest.raises(FormatError, match="expands"):
@@ -284,7 +283,7 @@ def test_lines_are_cut_at_newlines_only(tmp_path: Path) -> None:
 
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     """Lines up to the limit are read; with one byte more they are bad, for any division into chunks."""
-    for before in (0, 1, io_source.CHUNK - 1, io_source.CHUNK):
+    for before in (0, 1, streams.CHUNK - 1, streams.CHUNK):
         lines = [
             "b" * before,
             "é" + "x" * (MAX_LINE_BYTES - 2),

@@ -18,9 +18,10 @@ from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.resolution import Decision, NameRecord, Resolution, resolve
-from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names, pack_pairs
+from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names
 from pearl_qdrant.resolution.names import Types
-from pearl_qdrant.resolution.pairs import neighbours
+from pearl_qdrant.resolution.pairs import comparison
+from pearl_qdrant.resolution.pairs.comparison import pack_pairs
 from pearl_qdrant.resolution.pairs.features import FEATURES, Form, form_of, string_pair
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, doubt, shipped_model
 from pearl_qdrant.resolution.pairs.same_words import PART, SAME, Slots, sameness
@@ -333,10 +334,10 @@ def test_cells_find_the_neighbours_of_a_full_comparison(monkeypatch: pytest.Monk
     centres = rng.normal(size=(60, 16))
     vectors = (np.repeat(centres, 20, axis=0) + 0.3 * rng.normal(size=(1200, 16))).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    exact = neighbours.nearest_names(vectors, 5, rng)
-    monkeypatch.setattr(neighbours, "EXACT_NAMES", 100)
-    monkeypatch.setattr(neighbours, "CELL_NAMES", 40)
-    near = neighbours.nearest_names(vectors, 5, rng)
+    exact = comparison.nearest_names(vectors, 5, rng)
+    monkeypatch.setattr(comparison, "EXACT_NAMES", 100)
+    monkeypatch.setattr(comparison, "CELL_NAMES", 40)
+    near = comparison.nearest_names(vectors, 5, rng)
     shared = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(exact.names.tolist(), near.names.tolist(), strict=True)])
     assert shared > 0.9
     assert all(i not in row for i, row in enumerate(near.names.tolist()))
@@ -345,8 +346,8 @@ def test_cells_find_the_neighbours_of_a_full_comparison(monkeypatch: pytest.Monk
 def test_rare_ngrams_find_pairs() -> None:
     """Names with a rare word in common are proposed, whatever else they have."""
     names = ["Zyxomma petiolatum", "a dragonfly called zyxomma", "left lung", "right lung", "liver"]
-    rows = neighbours.weighted_rows([fold_name(name) for name in names], IdfTable.from_names(names))
-    found = list(neighbours.ngram_pairs(rows, features=30, k=3))
+    rows = comparison.weighted_rows([fold_name(name) for name in names], IdfTable.from_names(names))
+    found = list(comparison.ngram_pairs(rows, features=30, k=3))
     assert {(0, 1), (2, 3)} <= {(min(pair), max(pair)) for block in found for pair in block.tolist()}
 
 

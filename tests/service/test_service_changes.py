@@ -22,11 +22,10 @@ from qdrant_double_http import Fault
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.service import ServiceSettings, create_app, linking, requests
-from pearl_qdrant.service.errors import TimedOutError
+from pearl_qdrant.service import ServiceSettings, answers, create_app, linking
 from pearl_qdrant.service.names import NameIndex
-from pearl_qdrant.service.reconcile import answers, queries
-from pearl_qdrant.service.settings import check_settings
+from pearl_qdrant.service.reconcile import queries, router
+from pearl_qdrant.service.settings import TimedOutError, check_settings
 from pearl_qdrant.store import delete_collection
 
 KEYS = (SecretStr("0123456789abcdef-first"),)
@@ -247,8 +246,8 @@ def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatc
 def test_what_takes_long_is_made_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large bodies are read, and large answers are made, in threads."""
     seen: list[bool] = []
-    monkeypatch.setattr(requests, "LARGE", 0)
-    for module, name in ((linking, "annotation_record"), (queries, "read_batch"), (answers, "answer_record")):
+    monkeypatch.setattr(answers, "LARGE", 0)
+    for module, name in ((linking, "annotation_record"), (queries, "read_batch"), (router, "answer_record")):
         monkeypatch.setattr(module, name, on_loop(getattr(module, name), seen))
     batch = {"queries": {"q0": {"query": "NYTimes"}}}
 

@@ -20,12 +20,12 @@ from specification import EntitySuggestions, Flyout, Suggestions, check
 
 from pearl_qdrant import Entity
 from pearl_qdrant.service import ServiceSettings
-from pearl_qdrant.service.errors import TimedOutError
 from pearl_qdrant.service.queues import Lane, check_time, set_time
-from pearl_qdrant.service.reconcile import evidence
-from pearl_qdrant.service.reconcile.evidence import Condition, chances
+from pearl_qdrant.service.reconcile import matching
+from pearl_qdrant.service.reconcile.matching import Condition, chances
 from pearl_qdrant.service.reconcile.properties import Catalogue
 from pearl_qdrant.service.reconcile.router import manifest
+from pearl_qdrant.service.settings import TimedOutError
 
 
 def test_entities_are_suggested_by_prefix_and_by_id(client: TestClient) -> None:
@@ -207,13 +207,13 @@ def test_a_call_whose_time_is_over_ends_and_its_lane_is_free() -> None:
 def test_comparing_ends_with_the_time_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """No value is compared any more when the time is over, neither with a candidate nor with the sample."""
     compared: list[object] = []
-    monkeypatch.setattr(evidence, "compare", lambda *given: compared.append(given))
+    monkeypatch.setattr(matching, "compare", lambda *given: compared.append(given))
     condition = Condition("state", ("x",) * 50)
 
     def late() -> None:
         set_time(-1)
         with pytest.raises(TimedOutError):
-            condition.level(["y"])
+            matching.level_of(condition, ["y"])
         with pytest.raises(TimedOutError):
             chances(condition, [["y"]] * 150)
 

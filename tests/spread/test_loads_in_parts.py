@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from spread_cases import CLOSE, assert_equal, write_base
 
-from ingest.base.scan import scan
+from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread import driver
-from ingest.spread.cutting import CutReader, cut_files_of
-from ingest.spread.worker import PartBuilder, Work
+from ingest.spread.worker import CUT_FILES, CutReader, PartBuilder, Work
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
@@ -143,7 +142,7 @@ def test_a_killed_worker_repeats_only_its_part(
 
     with open_reader([base]) as reader:
         driver.cut_and_scan(reader, ReadReport(), tmp_path)
-    distinct = [scan(CutReader(tmp_path, cut_files_of(part, N_PARTS))).distinct_names for part in range(N_PARTS)]
+    distinct = [scan(CutReader(tmp_path, range(part, CUT_FILES, N_PARTS))).distinct_names for part in range(N_PARTS)]
     assert killed.n_names == sum(distinct[: call - 1])
     assert again.n_names == sum(distinct[call - 1 :])
     assert (result.resumed_at > 0) == (call > 1)

@@ -12,10 +12,10 @@ import pytest
 from cli_runner import Run
 from tables import workbook
 
-from ingest.base.format import TableColumns
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, detect_format, open_reader
-from ingest.io import source
+from ingest.base.format import ReadOptions, TableColumns
+from ingest.base.reader import scan
+from ingest.formats import detect_format, open_reader
+from ingest.io import streams
 from ingest.io.report import ReadReport
 from ingest.load_base import scan_base
 from ingest.readers.columns import looks_like_header
@@ -199,8 +199,8 @@ def test_a_damaged_workbook_and_a_bomb_are_refused(tmp_path: Path, monkeypatch: 
     (tmp_path / "cut.xlsx").write_bytes(path.read_bytes()[:-200])
     with pytest.raises(FormatError, match=r"cut\.xlsx"):
         read(tmp_path / "cut.xlsx")
-    monkeypatch.setattr(source, "RATIO_GRACE", 1 << 16)
-    monkeypatch.setattr(source, "MAX_RATIO", 20)
+    monkeypatch.setattr(streams, "RATIO_GRACE", 1 << 16)
+    monkeypatch.setattr(streams, "MAX_RATIO", 20)
     with pytest.raises(FormatError, match="workbook data expands"):
         read(path)
 
@@ -210,7 +210,7 @@ def test_a_compressed_arrow_file_that_is_a_bomb_is_refused(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sizes that buffers declare are held against the file before any is decompressed."""
-    monkeypatch.setattr(source, "RATIO_GRACE", 1 << 20)
+    monkeypatch.setattr(streams, "RATIO_GRACE", 1 << 20)
     table = pyarrow.table({"id": ["1"] * 4000, "name": ["x" * 4000] * 4000})
     path, options = tmp_path / "base", pyarrow.ipc.IpcWriteOptions(compression="zstd")
     write = pyarrow.ipc.new_file if form == "file" else pyarrow.ipc.new_stream

@@ -25,8 +25,7 @@ from pearl_qdrant.cells import table_line
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.resolution.graphs.records import Edge, Graph, Merge, Node, Rules, Value
 
-SEPARATOR = "<SEP>"
-"""What LightRAG and nano-graphrag put between the texts of several chunks."""
+SEPARATOR = "<SEP>"  # What LightRAG and nano-graphrag put between the texts of several chunks
 
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _NAMES = ("name", "label", "title", "entity_name")
@@ -36,8 +35,7 @@ _SOURCES = ("source_id", "sources")
 _LABELS = ("label", "relation", "relationship", "predicate", "type")
 _ADDED = frozenset(("weight", "count", "frequency"))
 _KEPT = frozenset(("\0id", "entity_id", "id", "created_at", "order", "rank", "clusters", "truncate", *_NAMES, *_TYPES))
-RULES = Rules(_ADDED, _KEPT, SEPARATOR)
-"""What the attributes of LightRAG's graphs and similar ones mean."""
+RULES = Rules(_ADDED, _KEPT, SEPARATOR)  # What the attributes of LightRAG's graphs and similar ones mean
 
 
 def read_graphml(path: Path) -> Graph:
@@ -73,12 +71,7 @@ def read_graphml(path: Path) -> Graph:
 
 
 def node_of(key: str, attributes: Mapping[str, Value], *, name: str | None = None, type_: str = "") -> Node:
-    """A node by its attributes.
-
-    Args:
-        attributes: All of them.
-        name, type_: What it is called, and its type, where no attribute says so; the name is the key if none is given.
-    """
+    """A node by its attributes; `name` and `type_` are used where no attribute says so, and then the key."""
 
     def first(columns: Sequence[str], default: str) -> str:
         return next((str(attributes[column]) for column in columns if attributes.get(column)), default)
@@ -120,12 +113,7 @@ def _value(text: str, type_: str) -> Value:
 
 
 def write_graphml(given: object, out: Path, merge: Merge) -> None:
-    """Write a merged graph with its attributes; a type that all values of an attribute have is that of its key.
-
-    Args:
-        given: What was read; it is not needed.
-        merge: What became of its graph.
-    """
+    """Write a merged graph with its attributes; a type that all values of an attribute have is that of its key."""
     graph = merge.graph
     root = ElementTree.Element("graphml", xmlns=_NAMESPACE)
     ids: dict[tuple[str, str], str] = {}
@@ -206,12 +194,7 @@ def read_edge_list(path: Path) -> Graph:
 
 
 def write_edge_list(given: Path, out: Path, merge: Merge) -> None:
-    """Write the edges in the form in which they were read.
-
-    Args:
-        given: The file that was read.
-        merge: What became of its graph.
-    """
+    """Write the edges in the form in which they were read."""
     rows = _written_rows(merge.graph)
     with out.open("w", encoding="utf-8", newline="") as file:
         if given.suffix.lower() == ".csv":

@@ -24,15 +24,13 @@ from pearl_qdrant.installing import install_command
 from pearl_qdrant.resolution.graphs.graphml import RULES, node_of
 from pearl_qdrant.resolution.graphs.records import Edge, Graph, Merge, Node, Value
 
-LABELS = ":labels"
-"""The attribute of a node that has its labels."""
+LABELS = ":labels"  # The attribute of a node that has its labels
 
 _SCHEMES = frozenset(f"{protocol}{security}" for protocol in ("neo4j", "bolt") for security in ("", "+s", "+ssc"))
 _NAMES = ("entity_id", "id")
 _NO_THINGS = frozenset(("Chunk", "Document", "__Chunk__", "__Document__", "__Community__"))
 _NO_TYPES = frozenset(("Entity", "Node", "base"))
-_WRITTEN = 10_000
-"""Nodes or edges that one query writes."""
+_WRITTEN = 10_000  # Nodes or edges that one query writes
 
 _READ_NODES = "MATCH (n) RETURN elementId(n) AS key, labels(n) AS labels, properties(n) AS properties"
 _READ_EDGES = (

@@ -1,18 +1,8 @@
-"""The probability that two names mean the same: a logistic model of `pairs.features.FEATURES`.
+"""The probability that two names mean the same: a logistic model of `pairs.features.FEATURES`; and doubts.
 
-Its terms are written as they are computed, so that `resolution.json` can be read:
-
-    dense            a feature
-    dense>0.5        how much it is above a number, max(0, dense - 0.5)
-    person*inner     the product of two features
-
-`runs/resolution/model.py` fits the coefficients, and chooses the thresholds.
-
-Why two names are one entity, in words; and doubts: however near they are, a person is asked.
-
-the miller / the miller's cousin            what belongs to it
-Mrs. Berg / Berg                            title of another person
-stairs / stars                              two words that are spelt alike
+Its terms are written as they are computed: `dense`, a feature; `dense>0.5`, max(0, dense - 0.5); `person*inner`, a
+product. `runs/resolution/model.py` fits the coefficients, and chooses the thresholds. However near two names are, a
+person is asked if there is a doubt: the miller's cousin, Mrs. Berg, stairs and stars.
 """
 
 from __future__ import annotations
@@ -23,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +32,7 @@ from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
 MODEL_FILE = "resolution.json"
 
 _ROUNDS = 100
-_UNSEEN = 500
-"""Candidates with the prior that are added to those of a list, so that a short list changes little."""
+_UNSEEN = 500  # Candidates with the prior that are added to those of a list, so that a short list changes little
 
 _MOST_SHIFT = 2.0
 
@@ -71,20 +61,15 @@ class PairModel:
     least_lexical: float
 
     @classmethod
-    def from_names(cls, stored: Mapping[str, object]) -> PairModel:
+    def from_names(cls, stored: Mapping[str, Any]) -> PairModel:
         """A model from what `resolution.json` has. Raises ValueError if a term has a feature that this version does not
         know.
         """
-        weights = stored["terms"]
-        if not isinstance(weights, dict):
-            raise TypeError("the terms of a model are names with numbers")
-        numbers = {name: float(str(stored[name])) for name in ("bias", "prior", "least_dense", "least_lexical")}
-        thresholds = stored["thresholds"]
-        if not isinstance(thresholds, dict):
-            raise TypeError("the thresholds of a model are precisions with probabilities")
-        by_precision = tuple(sorted((float(precision), float(value)) for precision, value in thresholds.items()))
+        weights, thresholds = stored["terms"], stored["thresholds"]
+        numbers = {name: stored[name] for name in ("bias", "prior", "least_dense", "least_lexical")}
+        by_precision = tuple(sorted((float(precision), value) for precision, value in thresholds.items()))
         compute_terms(np.zeros((1, len(FEATURES)), np.float32), list(weights))
-        values = np.array([float(value) for value in weights.values()])
+        values = np.array(list(weights.values()))
         return cls(tuple(weights), values, thresholds=by_precision, **numbers)
 
     def threshold(self, precision: float) -> float:
@@ -97,13 +82,9 @@ class PairModel:
         return compute_terms(features, self.terms).astype(np.float64) @ self.weights + self.bias
 
     def shift(self, logits: npt.NDArray[np.floating], n_candidates: int) -> float:
-        """What to add to the logits in this list: less where most things have one name, more where they have several.
-
-        The share of right candidates is estimated from the probabilities themselves, again and again until both agree.
-
-        Args:
-            logits: Of the candidates that may be right, (p,).
-            n_candidates: All candidates; the others count as wrong.
+        """What to add to the logits, (p,), of the candidates that may be right in this list: less where most things
+        have one name, more where they have several. The share of right ones is estimated from the probabilities
+        themselves, again and again; the others of `n_candidates` count as wrong.
 
         Source: Saerens et al. 2002, "Adjusting the outputs of a classifier to new a priori probabilities".
         """
@@ -199,18 +180,14 @@ _DIGIT = re.compile(r"\d")
 
 _OWNER = re.compile(r"(?:['\u2019]s|s['\u2019])\s+\S", re.IGNORECASE)
 
-_LEAST_LETTERS = 8
-"""Letters from which a single word may be another spelling of a word: fewer make other names."""
+_LEAST_LETTERS = 8  # Letters from which a single word may be another spelling of a word: fewer make other names
 
 
 def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknown_places: bool = False) -> str:
     """Why a person should decide whether two names mean the same, or "".
 
-    Args:
-        is_same: Whether their words are the same (`same_words`).
-        is_person: Whether both may be names of persons.
-        are_unknown_places: Whether both are places, and at least one is not a known one: transliterations of one name
-            are spelt alike, and so are `Austria` and `Australia`.
+    `is_same`: their words are the same (`same_words`). `are_unknown_places`: both are places, and one is not a known
+    one: transliterations of one name are spelt alike, and so are `Austria` and `Australia`.
     """
     one, two = a.strings, b.strings
     if not is_same and (_may_be_acronym(one, two) or _may_be_acronym(two, one)):
@@ -303,10 +280,8 @@ def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
 
 
 def reason_of(features: Sequence[float]) -> str:
-    """What speaks for a merge: the clearest feature of the strings, cosine and n-grams.
-
-    Args:
-        features: In the order of `FEATURES`.
+    """What speaks for a merge, from features in the order of `FEATURES`: the clearest of the strings, cosine and
+    n-grams.
     """
     values = dict(zip(FEATURES, features, strict=True))
     said = next((text for name, text in _SAID.items() if name in FROM_STRINGS and values[name] > 0), None)

@@ -1,14 +1,7 @@
-"""Names with the same words, and names that many others vary.
+"""Names that are one but for what does not matter (articles, legal forms, plurals, order, titles, middle names), and
+names that many others vary: siblings or parts.
 
-How many names of a list have something else in the place where two of them differ.
-
-    Berg's hand, Berg's voice, Berg's hat                three fillers of "Berg's ...": they are parts of one thing
-    Acme Cloud, Acme Cloud License, ...                  many names begin with the first one
-
-Names that many others vary are siblings or parts; two spellings of one thing mostly stand alone.
-
-Names that are one but for what does not matter: articles, legal forms, plurals, order, titles, middle names.
-
+Berg's hand, Berg's voice, Berg's hat        three fillers of "Berg's ...": they are parts of one thing
 Acme Robotics / Robotics GmbH, Acme          the same words
 President Ada Berg / Ada K. Berg             titles and middle names that do not contradict
 Ada Berg / Berg                              a part of the name of a person
@@ -33,11 +26,8 @@ from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import LEGAL_FORMS, Form, is_plural_of_letters, without_legal_forms
 
-LONGEST_FILLER = 4
-"""Words that a place has at most."""
-
-MOST_WORDS = 8
-"""Words of a name beyond which it has no places."""
+LONGEST_FILLER = 4  # Words that a place has at most
+MOST_WORDS = 8  # Words of a name beyond which it has no places
 
 _CELLS = 1 << 25
 _FULL = 255
@@ -45,11 +35,7 @@ _MANY = math.log(33)
 
 
 class Slots:
-    """Counts the names that have a place, by the words before and after it; 32 MB, whatever the number of names.
-
-    Args:
-        names: Distinct names as words in their normal spelling.
-    """
+    """Counts the names that have a place, by the words before and after it; 32 MB, whatever the number of names."""
 
     def __init__(self, names: Iterable[Sequence[str]]) -> None:
         self._counts = np.zeros(_CELLS, np.uint8)
@@ -154,7 +140,6 @@ _SHORT = 3  # of shorter words the list of those of texts knows nothing
 
 def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     """`SAME` if two names have the same words but for what does not matter, `PART` if one is part of a person's, or 0.
-
     Names of persons have no plural (`Owen`, `Owens`).
     """
     one, two = a.strings, b.strings
@@ -180,7 +165,9 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     if _with_umlauts(one) == _with_umlauts(two):
         return SAME
     if len(one.content) == len(two.content) == 1:
-        return SAME if _has_other_ending(one.joined, two.joined) or _is_clipped(one, two) else 0
+        first, second = (re.sub("ie$", "y", word) for word in (one.joined, two.joined))  # Italy, Italie
+        has_other_ending = first == second and one.joined != two.joined and min(len(one.joined), len(two.joined)) > 4
+        return SAME if has_other_ending or _is_clipped(one, two) else 0
     return 0
 
 
@@ -243,11 +230,6 @@ def _is_no_plural(one: StringFeatures, two: StringFeatures) -> bool:
     """Whether one of two words is a word of texts that ends in s, and the other is none: `Canvas`, `Canva`."""
     short, long = sorted((one.joined, two.joined), key=len)
     return long == f"{short}s" and len(short) > _SHORT and is_word(long) and not is_word(short)
-
-
-def _has_other_ending(a: str, b: str) -> bool:
-    """Whether two words are one with the ending of another language, or of a pet name: `Italy`, `Italie`."""
-    return a != b and min(len(a), len(b)) > 4 and re.sub("ie$", "y", a) == re.sub("ie$", "y", b)
 
 
 def _is_clipped(one: StringFeatures, two: StringFeatures) -> bool:

@@ -29,18 +29,12 @@ OWN: Mapping[str, str] = {
 }
 """Properties that are no column of their own in the base, with their names."""
 
-SEPARATOR = "|"
-"""Joins several values of a column."""
+SEPARATOR = "|"  # Joins several values of a column
 
 
 @dataclass(frozen=True, slots=True)
 class EntityColumns:
-    """An entity with its properties.
-
-    Attributes:
-        point: One of its names, the canonical one if it is there.
-        aliases: Its other names; None if they were not asked for.
-    """
+    """An entity by one of its names, the canonical one if it is there; `aliases` is None if they were not asked for."""
 
     point: NamePoint
     aliases: tuple[str, ...] | None = None
@@ -49,7 +43,7 @@ class EntityColumns:
         """The values of a property, as text; empty if there is none."""
         point = self.point
         if property_id in point.extra:
-            return split_values(point.extra[property_id])
+            return [part for one in point.extra[property_id].split(SEPARATOR) if (part := one.strip())]
         own: Mapping[str, Sequence[str]] = {
             NAME: (point.canonical_name,),
             ALIASES: self.aliases or (),
@@ -64,11 +58,6 @@ class EntityColumns:
         """The properties that have a value, without its other names."""
         own = [one for one in OWN if one not in self.point.extra and self.values(one)]
         return [*own, *(column for column, value in self.point.extra.items() if value.strip())]
-
-
-def split_values(value: str) -> list[str]:
-    """The values of a column; several are joined by ``|``."""
-    return [part for one in value.split(SEPARATOR) if (part := one.strip())]
 
 
 def property_name(property_id: str) -> str:
@@ -106,11 +95,8 @@ def _with_aliases(points: Sequence[NamePoint]) -> EntityColumns:
 SAMPLED_NAMES = 2000
 """Names that are read to know the properties. Ids of points are hashes: the first ones are a random sample."""
 
-COMPARED = 150
-"""Entities of the sample that a value is compared with."""
-
-KEPT_S = 300.0
-"""How long a catalogue is used, in seconds."""
+COMPARED = 150  # Entities of the sample that a value is compared with
+KEPT_S = 300.0  # How long a catalogue is used, in seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,15 @@ from urllib.parse import parse_qs
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
-from pearl_qdrant.service.errors import InvalidRequestError, LimitError
-from pearl_qdrant.service.reconcile.evidence import Condition
-from pearl_qdrant.service.settings import ServiceSettings, Texts, check_number
+from pearl_qdrant.service.settings import InvalidRequestError, LimitError, ServiceSettings, Texts, check_number
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 TypeStrict = Literal["any", "should", "all"]
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
-COMPARED_CHARACTERS = 500
-"""Only so much of a property's value is compared."""
-
-MOST_VALUES = 1000
-"""No cell of an extension has more values."""
+COMPARED_CHARACTERS = 500  # Only so much of a property's value is compared
+MOST_VALUES = 1000  # No cell of an extension has more values
 
 _MAX_FIELDS = 20
 
@@ -40,15 +35,17 @@ class UnsupportedBodyError(InvalidRequestError, status=415, code="unsupported_me
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A query.
+class Condition:
+    """A property that a query gives, with at least one value."""
 
-    Attributes:
-        names: Names to look for; the best of them counts.
-        types: Only entities of these types, or preferably.
-        type_strict: "any": entities of one of the types; "all": of all; "should": those of one of them first.
-        limit: Most candidates.
-        conditions: The properties.
+    property_id: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query: the best of its names counts; `type_strict` as the specification has it: entities of any of the types,
+    of all, or those of one of them first.
     """
 
     names: tuple[str, ...]
@@ -60,12 +57,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class BadQuery:
-    """A query that cannot be answered.
-
-    Attributes:
-        code: What is wrong, for programs.
-        message: What is wrong and what to do, for people.
-    """
+    """A query that cannot be answered: a code for programs, a message for people."""
 
     code: str
     message: str
@@ -73,20 +65,10 @@ class BadQuery:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Which values a client asks for.
-
-    Attributes:
-        ids: Of entities.
-        limits: Most values of each property, by its id.
-    """
+    """Which values a client asks for: most values of each property, by its id."""
 
     ids: Sequence[str]
     limits: Mapping[str, int]
-
-
-def _type_id(value: Any) -> Any:
-    """A type may be sent as its id or as an object."""
-    return value.get("id") if isinstance(value, Mapping) else value
 
 
 def _as_list(value: Any) -> Any:
@@ -102,7 +84,8 @@ def _as_text(value: Any) -> Any:
     return f"{value:.15g}" if isinstance(value, float) else value
 
 
-Types = Annotated[list[Annotated[str, BeforeValidator(_type_id)]], FailFast(), BeforeValidator(_as_list)]
+_TypeId = Annotated[str, BeforeValidator(lambda given: given.get("id") if isinstance(given, Mapping) else given)]
+Types = Annotated[list[_TypeId], FailFast(), BeforeValidator(_as_list)]
 Values = Annotated[list[Annotated[str, BeforeValidator(_as_text)]], FailFast(), BeforeValidator(_as_list)]
 
 
@@ -237,7 +220,6 @@ def _read_query(given: Any, settings: ServiceSettings) -> Query | BadQuery:
 
 
 def _first(error: ValidationError) -> tuple[str, str]:
-    """Where the first error is, and what it says."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(map(str, first["loc"])), str(first["msg"])
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
-from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL, DEFAULT_WAIT_S, check_store_location, default_store
@@ -57,15 +57,9 @@ store_option: Callable[[F], F] = click.option(
     "nodes of a cluster.",
 )
 
-device_option: Callable[[F], F] = click.option(
-    "--device",
-    envvar="PEARL_QDRANT_DEVICE",
-    show_envvar=True,
-    default=DEFAULT_DEVICE,
-    show_default=True,
-    metavar="auto|cpu|cuda",
-    help="Device that runs the encoder.",
-)
+device_option: Callable[[F], F] = click.option("--device", envvar="PEARL_QDRANT_DEVICE", show_envvar=True,
+                                               default=DEFAULT_DEVICE, show_default=True, metavar="auto|cpu|cuda",
+                                               help="Device that runs the encoder.")  # fmt: skip
 
 
 def shipped_model_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's name
@@ -199,7 +193,6 @@ class Target:
         return len(set(self.given)) > 1
 
     def open(self, *, threshold: float | None = None, read_only: bool = True) -> EntityLinker:
-        """Open a linker over the collections."""
         from pearl_qdrant.linking.linker import EntityLinker
 
         return EntityLinker.open(

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from pearl_qdrant.cli.common.options import attribute_texts, device_option, needs_extra
-from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.shared import attribute_texts, device_option, needs_extra
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from training.options import Hint, Paths, TrainingEvents, Within, hints_of
@@ -50,14 +50,11 @@ def options_of(
     named = {field.name: (flags or {}).get(field.name, f"--{field.name.replace('_', '-')}") for field in fields(record)}
     helps, hints = attribute_texts(record), hints_of(record)
 
-    def flagged(found: re.Match[str]) -> str:
-        return named.get(found[1], found[1])
-
     def decorate(command: F) -> F:
         # Applied from below: the record's own fields come first, then those of the record that it extends.
         for field in sorted(fields(record), key=lambda field: field.name not in record.__annotations__)[::-1]:
             if field.name not in without:
-                text = _MARKED.sub(flagged, helps.get(field.name, ""))
+                text = _MARKED.sub(lambda found: named.get(found[1], found[1]), helps.get(field.name, ""))
                 command = _option(field, hints[field.name], named[field.name], text)(command)
         return command
 
@@ -65,7 +62,6 @@ def options_of(
 
 
 def _option(field: Field[Any], hint: Hint, flag: str, text: str) -> Callable[[F], F]:
-    """An option for a field."""
     if field.name == "device" and field.default == DEFAULT_DEVICE:
         return device_option
     default: Any = field.default
@@ -128,12 +124,10 @@ class TrainingOutput(TrainingEvents):
         self._bars: dict[str, Any] = {}
 
     def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
-        """Print the counts."""
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in skipped.items())
         echo(f"{count:,} examples{f'; skipped: {reasons}' if reasons else ''}", err=True)
 
     def types_at_risk(self, kept: int, known: int) -> None:
-        """Warn, and say how to keep the type head."""
         echo(
             f"These names have {kept} of the {known} entity types that the type head knows: it will forget the others. "
             f"Keep the head unchanged with --type-weight 0, or add names of the other types",
@@ -141,7 +135,6 @@ class TrainingOutput(TrainingEvents):
         )
 
     def names_encoded(self, task: str, count: int) -> None:
-        """Move the progress bar of the task."""
         from tqdm import tqdm
 
         if task not in self._bars:
@@ -149,7 +142,6 @@ class TrainingOutput(TrainingEvents):
         self._bars[task].update(count)
 
     def close(self) -> None:
-        """Remove the progress bars."""
         for bar in self._bars.values():
             bar.close()
 

@@ -20,7 +20,6 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from typing import Any, NoReturn, TextIO, cast
 
 import click
@@ -87,11 +86,8 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]], *, number
     if len(lines) == 1:
         return []
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return ["  ".join(map(_pad, line, widths, columns, repeat(numbers))).rstrip() for line in lines]
-
-
-def _pad(cell: str, width: int, column: str, numbers: Collection[str]) -> str:
-    return cell.rjust(width) if column in numbers else cell.ljust(width)
+    forms = [f"{{:{'>' if column in numbers else '<'}{width}}}" for column, width in zip(columns, widths, strict=True)]
+    return ["  ".join(forms).format(*line).rstrip() for line in lines]
 
 
 def ask(question: str) -> str:
@@ -182,7 +178,6 @@ class ClosedInput:
     """Takes the place of a standard input that is closed: using it is an error in words."""
 
     def isatty(self) -> bool:
-        """A closed input is no terminal."""
         return False
 
     def __getattr__(self, name: str) -> NoReturn:
