@@ -2,10 +2,8 @@
 
 Learned names, popularity and types are set for each mention alone; then partial names, passages and coherence, each by
 the probabilities so far. All features together give logits and the logit of NIL, for the decision that every mention
-goes through.
-
-Each distinct string is searched once, for more candidates than `link` has, since a document can bring a later one to
-the front.
+goes through. Each distinct string is searched once, for more candidates than `link` has, since a document can bring a
+later one to the front.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ def set_features(
 
     Args:
         mentions: The mentions in the order of the text, as `document_mention` makes them.
-        model: The coefficients; those of earlier features decide about the values of later ones.
         compare: Compares passages with entities; None if they do not count.
         without: Parts that are switched off (`model.PARTS`).
     """
@@ -82,18 +79,15 @@ def set_features(
         if has_types:
             for mention in mentions:
                 set_word_types(mention)  # of the entities of longer names
-    if compare is not None and "passages" not in without and not _has_popularity_and_links(mentions, without):
+    # Where popularity and coherence count, passages bring 0.3 points and take a third of the time.
+    has_popularity = any(mention.of_decision[NIL_COLUMN["bias"]] for mention in mentions)
+    has_both = has_popularity and not without & {"coherence", "popularity"}
+    if compare is not None and "passages" not in without and not has_both:
         set_passages(mentions, model, compare)
     if "coherence" not in without:
         set_coherence(mentions, model)
     for mention in mentions:
         _set_popular_name(mention, model)
-
-
-def _has_popularity_and_links(mentions: Sequence[DocumentMention], without: frozenset[str]) -> bool:
-    """Whether popularity and coherence count: passages then bring 0.3 points and take a third of the time."""
-    has_popularity = any(mention.of_decision[NIL_COLUMN["bias"]] for mention in mentions)
-    return has_popularity and not without & {"coherence", "popularity"}
 
 
 def _set_popular_name(mention: DocumentMention, model: DocumentModel) -> None:
@@ -104,12 +98,7 @@ def _set_popular_name(mention: DocumentMention, model: DocumentModel) -> None:
 
 
 def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> ScoredMention:
-    """The mention with its candidates in their new order, and logits that `decision.decide` reads.
-
-    Args:
-        mention: A mention with all its features.
-        limit: Candidates to keep, tied ones beyond it too.
-    """
+    """The mention with its candidates in their new order, `limit` and tied ones, and logits for `decision.decide`."""
     if mention.is_id or not mention.entities:
         return mention.scored
     parts = mention.values * model.features
@@ -125,18 +114,17 @@ def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> S
     )
     n_kept = max(limit, sum(entity.tie for entity in found))
     first = found[0]
-    kept = [replace(one, is_namesake=True) if _has_name_of(one, first) else one for one in found[:n_kept]]
+    kept = [
+        replace(one, is_namesake=True)
+        if one.name.point.name == first.name.point.name or one.name.folded == first.name.folded != ""
+        else one
+        for one in found[:n_kept]
+    ]
     nil_logit = log_sum_exp(logits) - float(mention.of_decision @ model.decision)
     # A rule names the candidate that was first without the document.
     is_same = bool(mention.scored.found) and first.key == mention.scored.found[0].key
     rule = mention.scored.rule if is_same else None
     return replace(mention.scored, found=kept, nil_logit=nil_logit, rule=rule, certainty=1.0)
-
-
-def _has_name_of(entity: ScoredEntity, first: ScoredEntity) -> bool:
-    """Whether the best name of an entity is that of the first one, after folding."""
-    own, of_first = entity.name, first.name
-    return own.point.name == of_first.point.name or (bool(own.folded) and own.folded == of_first.folded)
 
 
 CANDIDATES = 20
@@ -145,9 +133,6 @@ more answers are right than with 20."""
 
 CANDIDATES_IN_CONTEXT = 15
 """Entities for one mention with a context, which has little to choose by."""
-
-MOST_NAMES = 1
-"""Longer names of a context that are searched for a mention, at most: the last ones. Each costs as much as one."""
 
 MENTIONS_AT_ONCE = 64
 """Mentions with a context that are searched together."""
@@ -326,8 +311,8 @@ def capitalised_names(text: str) -> list[str]:
 
 
 def _longer_names(mention: object, names: Sequence[tuple[str, str]]) -> list[str]:
-    """The names, given with their folded words, that have all words of a mention and others."""
+    """The last of some names, given with their folded words, that has all words of a mention and others."""
     own = f" {fold_name(clean_mention(mention))} "
     if not own.strip():
         return []
-    return [name for name, words in names if own in words and own != words][-MOST_NAMES:]
+    return [name for name, words in names if own in words and own != words][-1:]

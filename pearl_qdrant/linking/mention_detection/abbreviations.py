@@ -14,12 +14,10 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pearl_qdrant.lexical.word_rarity import is_common
 
-MIN_CHARACTERS, MAX_CHARACTERS = 2, 10
-MAX_SHORT_WORDS = 2
 LONGEST = 300  # characters read before and inside the brackets
 
 _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
@@ -29,20 +27,11 @@ _WORD = re.compile(r"\S+")
 _PLAIN_WORD = re.compile(r"[^\W_]+")
 _SMALL_WORDS = frozenset("of the and in for to a an on with by from de la du".split())
 _JOINING = "-/'’"  # signs between parts of one word
-_USE = re.compile(r"(?<!\w)[^\W_]")
-_IN_WORD = re.compile(r"\w")
+_USE, _IN_WORD = re.compile(r"(?<!\w)[^\W_]"), re.compile(r"\w")
 
 
-@dataclass(frozen=True, slots=True)
-class Abbreviation:
-    """A short form that a passage defines.
-
-    Attributes:
-        short: The short form, as written.
-        long: The long form, as written.
-        short_start: Offset of the short form in the definition.
-        long_start: Offset of the long form there.
-    """
+class Abbreviation(NamedTuple):
+    """A short form that a passage defines, its long form, both as written, and where they start in the definition."""
 
     short: str
     long: str
@@ -72,10 +61,8 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
         n_words = min(len(inside) + 5, 2 * len(inside))
         words = list(_WORD.finditer(before))[-n_words:]
         window = words[0].start()
-        start = _match_initials(inside, before[window:])
-        if start is None:
-            start = _match_backwards(inside, before[window:])
-        if start is not None:
+        starts = (match(inside, before[window:]) for match in (_match_initials, _match_backwards))
+        if (start := next((one for one in starts if one is not None), None)) is not None:
             start += window
             return Abbreviation(inside, before[start:], inside_start, before_start + start)
     last = list(_WORD.finditer(before))[-1]
@@ -99,12 +86,12 @@ def _is_short(form: str) -> bool:
     It starts with a letter or digit, and has a capital or a digit unless it is at most 4 characters long.
     """
     return (
-        MIN_CHARACTERS <= len(form) <= MAX_CHARACTERS
-        and len(form.split()) <= MAX_SHORT_WORDS
+        2 <= len(form) <= 10
+        and len(form.split()) <= 2
         and form[0].isalnum()
         and any(c.isalpha() for c in form)
         and (any(c.isupper() or c.isdigit() for c in form) or len(form) <= 4)
-        and not (" " in form and all(is_common(word.lower()) for word in form.split()))  # SEE BELOW
+        and not (" " in form and all(is_common(word.lower()) for word in form.split()))
     )
 
 
@@ -142,13 +129,11 @@ def _match_backwards(short: str, before: str) -> int | None:
     while at > 0 and not text[at - 1].isspace() and (text[at - 1] in _JOINING or text[at - 1].isalnum()):
         at -= 1
     long = before[at:]
-    is_longer = len(long) > len(short)
     repeats_itself = any(word.strip(".,").lower() == short for word in long.lower().split())
-    return at if is_longer and not repeats_itself else None
+    return at if len(long) > len(short) and not repeats_itself else None
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """A place where a short form is used, and its definition there."""
 
     start: int
@@ -203,7 +188,7 @@ def expand(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, b
     A stretch that contains the definition of a short form keeps that short form.
     """
     parts, at = [], start
-    for i in range(bisect_left(uses, start, key=lambda u: u.start), len(uses)):
+    for i in range(bisect_left(uses, start, key=lambda use: use.start), len(uses)):
         use = uses[i]
         if use.end > end:
             break

@@ -57,18 +57,12 @@ _INITIAL = "([{.#@$'+-"
 _PARAGRAPH = re.compile(r"\n\s*\n|\r(?!\n)\s*\r|[\x00-\x08\x0b\x0c\x0e-\x1f\t]")
 
 
-_NAMES_AT_ONCE = 1000  # about 5 ms in an embedded collection
-_SPELLINGS_AT_ONCE = 256
+_NAMES_AT_ONCE, _SPELLINGS_AT_ONCE = 1000, 256  # the first takes about 5 ms in an embedded collection
 _MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
 
 
 def names_in(collections: Iterable[Collection], names: Sequence[str], types: Sequence[str] = ()) -> set[str]:
-    """Those of some strings that are names in one of the collections, letter for letter.
-
-    Args:
-        collections: Open collections.
-        types: Count only names of entities of one of these types; empty for all.
-    """
+    """Those of some strings that are names in one of the collections, letter for letter, of entities of these types."""
     return {
         point.name
         for collection in collections
@@ -83,9 +77,7 @@ def spelled_in(
     """Those of some strings that share one of the first keys (`lexical.keys`) with a name in one of the collections.
 
     Args:
-        collections: Open collections.
-        dim: Width of their vectors.
-        types: Count only names of entities of one of these types; empty for all.
+        dim: Width of the vectors of the collections.
     """
     keys = [name_keys(fold_name(name)) for name in names]
     found: set[str] = set()
@@ -127,10 +119,8 @@ def find_name_windows(
     nor for those that start with an article. Returns n lists.
 
     Args:
-        texts: n passages.
         known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
         without: For each passage the places (start, end) of spans that are known already.
-        case: How the base writes its names.
         known_spellings: Asks the base for names in any spelling. Where a text has no letter case, a name with capitals
             inside is not known as the text writes it.
     """
