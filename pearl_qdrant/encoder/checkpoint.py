@@ -1,4 +1,4 @@
-"""Reads, verifies and seals a checkpoint folder.
+"""Reads, verifies, writes and seals a checkpoint folder.
 
     config.json, tokenizer.json, tokenizer_config.json, special_tokens_map.json     as transformers writes them
     modules.json, 1_Pooling/config.json     for sentence-transformers, which opens the phrase encoder
@@ -9,22 +9,25 @@
     README.md             the model card; not verified, so that it can be edited
 
 A small checkpoint stores its weights only in the ONNX graph: it has no model.safetensors and no `character_encoder.*`.
-Each load computes the SHA-256 of the files that it loads: 23 MB take about 60 ms.
+Each load computes the SHA-256 of the files that it loads: 23 MB take about 60 ms. `verify` reads all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pearl_qdrant.encoder.character.table import CharacterConfig
+from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, read_character_table, tensor_shapes
 from pearl_qdrant.encoder.json_files import read_json, validated
+from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
@@ -58,12 +61,7 @@ class PearlConfig(BaseModel):
     """pearl.json.
 
     Attributes:
-        format_version: Version of this layout.
-        name: The model's name.
-        dim: Width of the embedding: phrase_dim + char_dim.
-        phrase_dim: Width of the phrase encoder.
-        char_dim: Width of the character encoder's part; 0 without one.
-        character: Alphabet, widths and share of the cosine of the character encoder; None without one.
+        dim: Width of the embedding: that of the phrase encoder plus `char_dim`, 0 without a character encoder.
         labels: Phrase types in the order of the head's rows.
         label_counts: Number of training examples of each label; a label without any is never predicted.
         pooling: "mean" or "cls", over the phrase encoder's last layer.
@@ -137,32 +135,14 @@ def read_config(folder: Path) -> PearlConfig:
     """
     path = folder / PEARL_JSON
     loaded = read_json(path)
-    _check_version(path, loaded)
-    config = validated(path, loaded, PearlConfig)
-    _check_labels(path, config)
-    if bool(config.char_dim) != (config.character is not None):
-        has = "no character encoder" if config.character is None else "a character encoder"
-        raise CheckpointError(str(path), f"char_dim is {config.char_dim}, but the file describes {has}. Fetch it again")
-    if config.dim != config.phrase_dim + config.char_dim:
-        raise CheckpointError(
-            str(path), f"dim {config.dim} is not phrase_dim {config.phrase_dim} + char_dim {config.char_dim}"
-        )
-    return config
-
-
-def _check_version(path: Path, loaded: Mapping[str, Any]) -> None:
-    """Refuse a file of a later format before its fields are read."""
     version = loaded.get("format_version")
-    if isinstance(version, int) and version > FORMAT_VERSION:
+    if isinstance(version, int) and version > FORMAT_VERSION:  # before its fields are read
         raise CheckpointError(
             str(path),
             f"format version {version}, but this program supports {FORMAT_VERSION}: the model needs a newer version of "
             f"pearl-qdrant. Upgrade it",
         )
-
-
-def _check_labels(path: Path, config: PearlConfig) -> None:
-    """Check that the rows of the type head have the labels `PHRASE_TYPES`."""
+    config = validated(path, loaded, PearlConfig)
     if config.labels != PHRASE_TYPES:
         pairs = enumerate(zip(config.labels, PHRASE_TYPES, strict=False))
         where = next((f"label {i} is {a}, not {b}" for i, (a, b) in pairs if a != b), "one list is longer")
@@ -171,6 +151,14 @@ def _check_labels(path: Path, config: PearlConfig) -> None:
         )
     if len(config.label_counts) != len(PHRASE_TYPES):
         raise CheckpointError(str(path), f"{len(config.label_counts)} label counts for {len(PHRASE_TYPES)} labels")
+    if bool(config.char_dim) != (config.character is not None):
+        has = "no character encoder" if config.character is None else "a character encoder"
+        raise CheckpointError(str(path), f"char_dim is {config.char_dim}, but the file describes {has}. Fetch it again")
+    if config.dim != config.phrase_dim + config.char_dim:
+        raise CheckpointError(
+            str(path), f"dim {config.dim} is not phrase_dim {config.phrase_dim} + char_dim {config.char_dim}"
+        )
+    return config
 
 
 def open_checkpoint(folder: Path, *, skip: Iterable[str] = ()) -> VerifiedCheckpoint:
@@ -256,3 +244,158 @@ def write_config(folder: Path, config: PearlConfig) -> None:
     text = json.dumps(config.model_dump(mode="json"), indent=1, ensure_ascii=False)
     partial.write_text(text + "\n", encoding="utf-8", newline="\n")
     partial.replace(path)
+
+
+def verify(folder: Path) -> VerifiedCheckpoint:
+    """Verify sizes, hashes and formats of a checkpoint folder, and that all shapes agree with pearl.json. Raises
+    CheckpointError if a file is wrong; names the file and the fault.
+    """
+    checkpoint = open_checkpoint(folder)
+    config = checkpoint.config
+    for name, key, expected in (
+        ("config.json", "hidden_size", config.phrase_dim),
+        ("tokenizer_config.json", "model_max_length", config.max_length),
+    ):
+        found = read_json(folder / name).get(key)
+        if found != expected:
+            raise CheckpointError(str(folder / name), f"{key} is {found}, but {expected} in pearl.json")
+    shapes = safetensors_shapes(checkpoint.head_path)
+    if shapes.get(HEAD_TENSOR) != (len(PHRASE_TYPES), config.dim):
+        raise CheckpointError(
+            str(checkpoint.head_path),
+            f"tensor {HEAD_TENSOR} has shape {shapes.get(HEAD_TENSOR)}, ({len(PHRASE_TYPES)}, {config.dim}) expected",
+        )
+    if checkpoint.torch_path is not None:
+        safetensors_shapes(checkpoint.torch_path)
+    _check_character_encoder(checkpoint, shapes)
+    if checkpoint.onnx_path is not None:
+        from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph
+
+        OnnxGraph(checkpoint.onnx_path).check_pearl_outputs(config.dim)
+    return checkpoint
+
+
+def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Check that the alphabet matches the tokenizer, and the tensors, if there are any, match pearl.json."""
+    config, path = checkpoint.config, str(checkpoint.head_path)
+    found = {name: shape for name, shape in shapes.items() if name.startswith(CHARACTER_TENSORS)}
+    if config.character is None:
+        if found:
+            raise CheckpointError(path, f"has {min(found)}, but pearl.json has no character encoder. Fetch it again")
+        return
+    table = read_character_table(checkpoint.folder / "tokenizer.json")
+    check_alphabet(checkpoint.folder, config.character, table)
+    expected = tensor_shapes(config.character, char_dim=config.char_dim, n_tokens=len(table.special))
+    expected = {CHARACTER_TENSORS + name: shape for name, shape in expected.items()}
+    if not found and checkpoint.torch_path is None:
+        return
+    for name in sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
+            raise CheckpointError(
+                path, f"tensor {name} has shape {found.get(name)}, {expected.get(name)} expected. Fetch it again"
+            )
+
+
+def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors in a safetensors file, from its header, without the library. Raises
+    CheckpointError if the file is truncated, or not a safetensors file.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        n_header = int.from_bytes(file.read(8), "little")
+        if size < 8 or n_header > min(size - 8, 100_000_000):
+            raise CheckpointError(str(path), "truncated, or not a safetensors file. Fetch it again")
+        try:
+            header = json.loads(file.read(n_header))
+            tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
+            shapes = {name: tuple(map(int, tensor["shape"])) for name, tensor in tensors.items()}
+            end = max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+            raise CheckpointError(str(path), "not a safetensors file: its header cannot be read") from error
+    if size != 8 + n_header + end:
+        raise CheckpointError(
+            str(path), f"truncated: {size:,} bytes, {8 + n_header + end:,} by its header. Fetch it again"
+        )
+    return shapes
+
+
+_NOTICES = ("NOTICE*", "LICENSE*")
+"""Files that licences require in every copy of a model, changed or not."""
+
+_MODELS = "sentence_transformers.models"
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+def write_checkpoint(
+    folder: Path,
+    config: PearlConfig,
+    *,
+    transformer: Path,
+    type_head: FloatArray,
+    character: Mapping[str, FloatArray] | None = None,
+    onnx_path: Path | None = None,
+    torch_path: Path | None = None,
+    model_card: str = "",
+) -> VerifiedCheckpoint:
+    """Write and verify a checkpoint folder from its parts. Raises CheckpointError if they do not match; OSError if a
+    part is missing.
+
+    Args:
+        folder: Created if necessary; the files of a checkpoint in it are replaced.
+        config: Content of pearl.json; `files` and `weights_hash` are filled in.
+        transformer: Folder with config.json and tokenizer files of the phrase encoder; its notices are copied too.
+        type_head: W of the type head, (95, dim).
+        character: Tensors of the character encoder by name. Needed with `torch_path` if the config has a character
+            encoder; optional if the weights are only in the ONNX graph.
+        onnx_path: The ONNX graph, or None.
+        torch_path: Safetensors of the phrase encoder, or None. One of the two paths is needed.
+        model_card: Text of README.md.
+    """
+    from safetensors.numpy import save
+
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "tokenizer.json"):
+        _copy(transformer / name, folder / name)
+    declared = read_json(transformer / "tokenizer_config.json")
+    special = transformer / "special_tokens_map.json"  # which new versions of transformers do not write
+    written = {key: declared[key] for key in _SPECIAL_TOKENS if declared.get(key)}
+    # The maximum length that fastembed and sentence-transformers use.
+    _write_json(folder / "tokenizer_config.json", {**declared, "model_max_length": config.max_length})
+    _write_json(folder / "special_tokens_map.json", read_json(special) if special.exists() else written)
+    parts = enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")))
+    modules = [{"idx": i, "name": str(i), "path": path, "type": f"{_MODELS}.{kind}"} for i, (kind, path) in parts]
+    _write_json(folder / "modules.json", modules)
+    pooling = {  # in a form that old and new versions of sentence-transformers can read
+        "word_embedding_dimension": config.phrase_dim,
+        "pooling_mode_cls_token": config.pooling == "cls",
+        "pooling_mode_mean_tokens": config.pooling == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+    _write_json(folder / "1_Pooling" / "config.json", pooling)
+    tensors = {HEAD_TENSOR: type_head} | {CHARACTER_TENSORS + name: array for name, array in (character or {}).items()}
+    tensors = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in tensors.items()}
+    # Not save_file, which creates files that other users cannot read.
+    (folder / HEAD_FILE).write_bytes(save(tensors))
+    for source, name in ((onnx_path, ONNX_FILE), (torch_path, TORCH_FILE)):
+        if source is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            _copy(source, folder / name)
+    for path in sorted(path for name in _NOTICES for path in transformer.glob(name)):
+        _copy(path, folder / path.name)
+    (folder / "README.md").write_text(model_card, encoding="utf-8", newline="\n")
+    write_config(folder, config)
+    seal(folder)
+    return verify(folder)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, unless source and target are the same."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.resolve() != target.resolve():
+        shutil.copyfile(source, target)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

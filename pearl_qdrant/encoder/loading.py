@@ -1,4 +1,4 @@
-"""Loads an encoder by the name of its model, on the runtime that suits the machine.
+"""Loads an encoder by the name of its model, on the runtime that suits the machine; and describes a model.
 
 Torch is imported only if a GPU is requested or its driver is present.
 """
@@ -9,9 +9,10 @@ import importlib.util
 import logging
 import re
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from pearl_qdrant.encoder.checkpoint import (
     is_checkpoint,
     open_checkpoint,
     read_config,
+    verify,
 )
 from pearl_qdrant.encoder.find_model import FoundModel, find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
@@ -51,14 +53,15 @@ class _LoadOptions:
 
     def __post_init__(self) -> None:
         check_device(self.device)
-        if self.pooling not in (None, "mean", "cls"):
-            raise ValueError(f"pooling is mean or cls, not {self.pooling!r}")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
-        if self.runtime not in ("auto", "onnx", "torch"):
-            raise ValueError(f"runtime is auto, onnx or torch, not {self.runtime!r}")
-        if self.precision not in ("auto", "fp32", "bf16"):
-            raise ValueError(f"precision is auto, fp32 or bf16, not {self.precision!r}")
+        for name, given, allowed in (
+            ("pooling", self.pooling or "mean", ("mean", "cls")),
+            ("runtime", self.runtime, ("auto", "onnx", "torch")),
+            ("precision", self.precision, ("auto", "fp32", "bf16")),
+        ):
+            if given not in allowed:
+                raise ValueError(f"{name} is {', '.join(allowed[:-1])} or {allowed[-1]}, not {given!r}")
 
     def plan(self, found: FoundModel, *, has_onnx: bool, has_torch: bool) -> DevicePlan:
         """Choose runtime and device for the model."""
@@ -130,7 +133,7 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
     )
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
     if plan.runtime == "torch":
-        return _torch_encoder(found.folder, tokenizer, info, options, _Pearl(checkpoint, never_seen))
+        return _torch_encoder(found.folder, tokenizer, info, options, checkpoint, never_seen)
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder, OnnxGraph
 
     graph = OnnxGraph(found.folder / ONNX_FILE, arena=options.arena)
@@ -155,7 +158,7 @@ def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     )
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
     if plan.runtime == "torch":
-        return _torch_encoder(plain.folder, tokenizer, info, options, None)
+        return _torch_encoder(plain.folder, tokenizer, info, options)
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder, OnnxGraph
 
     assert plain.onnx_path is not None
@@ -164,21 +167,13 @@ def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     return OnnxEncoder(graph, tokenizer, info=info, never_seen=None, threads=options.threads)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pearl:
-    """The parts of a PEARL checkpoint that a plain encoder does not have.
-
-    Attributes:
-        checkpoint: Its verified files.
-        never_seen: (95,), true for labels without training examples; None if no label has any.
-    """
-
-    checkpoint: VerifiedCheckpoint
-    never_seen: BoolArray | None
-
-
 def _torch_encoder(
-    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, options: _LoadOptions, pearl: _Pearl | None
+    folder: Path,
+    tokenizer: NameTokenizer,
+    info: ModelInfo,
+    options: _LoadOptions,
+    checkpoint: VerifiedCheckpoint | None = None,
+    never_seen: BoolArray | None = None,
 ) -> Encoder:
     """Load the safetensors of a folder into torch."""
     import torch
@@ -187,33 +182,23 @@ def _torch_encoder(
 
     if options.threads is not None and info.device == "cpu":
         torch.set_num_threads(options.threads)
-    if pearl is None:
+    if checkpoint is None:
         network = load_network(folder, pooling=info.pooling, head_path=None)
     else:
-        config = pearl.checkpoint.config
+        config, head = checkpoint.config, checkpoint.head_path
         network = load_network(
-            folder,
-            pooling=info.pooling,
-            head_path=pearl.checkpoint.head_path,
-            character=config.character,
-            char_dim=config.char_dim,
+            folder, pooling=info.pooling, head_path=head, character=config.character, char_dim=config.char_dim
         )
     precision = encoding_precision(network, info.device) if options.precision == "auto" else options.precision
     info = replace(info, dim=network_width(network), precision=precision)
-    return TorchEncoder(network, tokenizer, info=info, never_seen=pearl.never_seen if pearl else None)
+    return TorchEncoder(network, tokenizer, info=info, never_seen=never_seen)
 
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePlan:
-    """Runtime and device of a model.
-
-    Attributes:
-        runtime: "onnx" or "torch".
-        device: "cpu" or "cuda:N".
-    """
+class DevicePlan(NamedTuple):
+    """Runtime, "onnx" or "torch", and device, "cpu" or "cuda:N", of a model."""
 
     runtime: str
     device: str
@@ -228,13 +213,6 @@ def check_device(device: str) -> None:
 def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> DevicePlan:
     """Choose runtime and device for a model. Raises DeviceError if the device does not exist, or torch is not installed
     for it; ModelError if the model has no weights for that runtime, or torch is not installed.
-
-    Args:
-        name: The model's name, for messages.
-        device: "cpu", "cuda", "cuda:N", or "auto".
-        runtime: The requested runtime; "auto" is ONNX on a CPU if the model has it, else torch.
-        has_onnx: Whether the model has an ONNX graph.
-        has_torch: Whether it has safetensors.
     """
     if device.startswith("cuda"):
         return _on_gpu(name, device, runtime, has_torch)
@@ -265,14 +243,11 @@ def gpu_driver_is_present() -> bool:
 
 def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> DevicePlan:
     """The requested GPU, or an error with the reason."""
+    wanted = f"Device '{device}' was requested, but"
     if runtime == "onnx":
-        raise DeviceError(
-            device, f"Device '{device}' was requested, but ONNX graphs run only on the CPU. Use runtime torch."
-        )
+        raise DeviceError(device, f"{wanted} ONNX graphs run only on the CPU. Use runtime torch.")
     if not torch_is_installed():
-        raise DeviceError(
-            device, f"Device '{device}' was requested, but torch is not installed: {install_command('torch')}"
-        )
+        raise DeviceError(device, f"{wanted} torch is not installed: {install_command('torch')}")
     from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
     resolved = resolve_cuda(device)
@@ -286,9 +261,8 @@ def _free_gpu(name: str, has_torch: bool) -> str | None:
     if not gpu_driver_is_present():
         return None
     if not torch_is_installed():
-        logger.info(
-            "There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, install_command("torch")
-        )
+        hint = install_command("torch")
+        logger.info("There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, hint)
         return None
     if not has_torch:
         logger.info("There is a GPU, but %s", _no_torch_weights(name))
@@ -304,3 +278,36 @@ def _free_gpu(name: str, has_torch: bool) -> str | None:
 
 def _no_torch_weights(name: str) -> str:
     return f"model '{name}' has no weights for torch. Rebuild them with: pearl-qdrant models export {name} --torch"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescription:
+    """The facts about a model, as loaded on the CPU; of a PEARL checkpoint also the size in bytes of each file, and how
+    it was trained.
+    """
+
+    info: ModelInfo
+    files: Mapping[str, int] | None = None
+    training: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All facts as one JSON object; `files` and `training` only for a PEARL checkpoint."""
+        facts = asdict(self.info)
+        if self.files is not None:
+            facts |= {"files": dict(self.files), "training": self.training}
+        return facts
+
+
+def describe_model(model: str) -> ModelDescription:
+    """Load a model, named as for `load_encoder`, verify its files, and return its facts.
+
+    Raises:
+        ModelNotFoundError: If there is no such model.
+        CheckpointError: If a file is missing or damaged.
+    """
+    folder = find_model(model).folder
+    if not is_checkpoint(folder):
+        return ModelDescription(load_encoder(model, device="cpu").info)
+    config = verify(folder).config
+    files = {name: record.bytes for name, record in config.files.items()}
+    return ModelDescription(load_encoder(model, device="cpu").info, files, config.training)

@@ -14,8 +14,6 @@ Source: PEARL (Chen et al. 2024), sections 3.2 and 3.3.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
@@ -109,10 +107,3 @@ def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tens
 def new_type_head(dim: int) -> nn.Linear:
     """An untrained type head: W of Eq. 1, (95, dim), without bias."""
     return nn.Linear(dim, len(PHRASE_TYPES), bias=False)
-
-
-def load_phrase_encoder(folder: Path) -> nn.Module:
-    """The transformer of a folder; see `encoder.runtime.transformer.load_transformer`."""
-    from pearl_qdrant.encoder.runtime.transformer import load_transformer
-
-    return load_transformer(folder)
