@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from ingest.sample import SAMPLE_BASE
+from ingest.load_base import SAMPLE_BASE
 from pearl_qdrant import EntityLinker, load_base
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,7 +31,8 @@ from generators.wikidata import make_dump, make_truthy
 from generators.yago import make_yago_4, make_yago_45
 from memory import status_mb
 
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import WikidataReader
 

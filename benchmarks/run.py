@@ -39,8 +39,7 @@ import click
 import numpy as np
 from memory import peak_memory
 
-from ingest.base.reader import Reader
-from ingest.base.scan import ScanResult, scan
+from ingest.base.reader import Reader, ScanResult, scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.loading import load_encoder

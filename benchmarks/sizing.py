@@ -28,8 +28,9 @@ import click
 import numpy as np
 from memory import peak_memory
 
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions
+from ingest.base.reader import scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import Loading, ingest
 from pearl_qdrant import load_base

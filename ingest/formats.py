@@ -11,68 +11,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ingest.base.format import Format, PathLike, Scope, TableColumns, read_head
+from ingest.base.format import Format, PathLike, ReadOptions, known_tables, read_head
 from ingest.readers.signs import SIGNS, SIGNS_OF_NAMES
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
     from ingest.base.type_map import TypeMap
-    from ingest.readers.layouts import Base
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """What to read. A field with its default value means the reader's own default.
-
-    The command line makes its options of these fields, with the texts below as help (`pearl_qdrant.cli.ingest`).
-
-    Attributes:
-        limit: Read at most this many entities.
-        languages: Languages of names, the preferred one first. [default: en]
-        columns: Which column is what.
-        list_separators: Between aliases or types in a cell: a sign, tab, space, none (a cell is one), lists (JSON or
-            Python), or COLUMN=SIGN for one column. [default: found in the first rows]
-        delimiter: Character between the columns, or tab. [default: found in the first rows]
-        encoding: Of the text, such as cp1252. [default: found]
-        skip_lines: Pass over so many lines at the start.
-        sheet: Name of the sheet. [default: the first one]
-        bases: Further bases that ship as tables, tried before those that are known.
-        sabs: Only these source vocabularies.
-        srl_max: Highest restriction level of a source.
-        semantic_types: TUI, name, tree number or group.
-        classes: Only instances and subclasses of these classes, by their QIDs.
-        require_sitelink: Only items with a page in some Wikimedia project.
-        links: Keep the ids of the entities that an entity is linked to, for linking in documents.
-        scopes: Synonyms of these scopes are names. [default: EXACT]
-        label_properties: Properties that give the canonical name, as IRIs or prefixed names.
-        alias_properties: Properties that give aliases.
-        type_properties: Properties that give types.
-    """
-
-    limit: int | None = None
-    languages: tuple[str, ...] = ()
-    columns: TableColumns | None = None
-    list_separators: tuple[str, ...] = ()
-    delimiter: str | None = None
-    encoding: str | None = None
-    skip_lines: int | None = None
-    sheet: str | None = None
-    bases: tuple[Base, ...] = ()
-    sabs: tuple[str, ...] = ()
-    srl_max: int | None = None
-    semantic_types: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    require_sitelink: bool = False
-    links: bool = False
-    scopes: tuple[Scope, ...] = ()
-    label_properties: tuple[str, ...] = ()
-    alias_properties: tuple[str, ...] = ()
-    type_properties: tuple[str, ...] = ()
 
 
 _TABLE = ("columns", "list_separators")
@@ -87,7 +36,7 @@ FORMATS: tuple[Format, ...] = (
         folder_sign="MRCONSO.RRF",
         endings=("rrf",),
     ),
-    Format("mesh", "MeSH", "mesh.MeshReader", "desc*.xml, supp*.xml", endings=("xml",)),
+    Format("mesh", "MeSH", "umls.MeshReader", "desc*.xml, supp*.xml", endings=("xml",)),
     Format(
         "wikidata",
         "Wikidata",
@@ -99,7 +48,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "obograph",
         "OBO Graph",
-        "obo_graph.OboGraphReader",
+        "ontology.OboGraphReader",
         "ontologies in OBO Graph JSON",
         ("scopes", "links"),
         endings=("json",),
@@ -113,7 +62,7 @@ FORMATS: tuple[Format, ...] = (
         folder_sign="RDF files",
         endings=("ttl", "trig", "nt", "nq", "rdf", "owl", "jsonld", "xml"),
     ),
-    Format("obo", "OBO", "obo.OboReader", "ontologies in OBO 1.2 and 1.4", ("scopes", "links"), endings=("obo",)),
+    Format("obo", "OBO", "ontology.OboReader", "ontologies in OBO 1.2 and 1.4", ("scopes", "links"), endings=("obo",)),
     Format(
         "parquet",
         "Parquet",
@@ -166,13 +115,11 @@ _OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "sheet", "delimiter", "lan
 
 
 def known_bases() -> tuple[Format, ...]:
-    """The bases that ship as tables, as formats (`ingest.readers.layouts`)."""
-    from ingest.readers import layouts
-
+    """The bases that ship as tables, as formats (`ingest.base.format`)."""
     return tuple(
         Format(base.name, base.title, "table.TableReader", "; ".join(shape.what for shape in base.shapes),
                _OF_KNOWN_BASES, is_table=True)
-        for base in layouts.known_bases()
+        for base in known_tables()
     )  # fmt: skip
 
 
@@ -182,12 +129,9 @@ FORMAT_NAMES = tuple(one.name for one in FORMATS)
 
 
 def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None) -> str:
-    """The name of the format that the paths show: one of `FORMAT_NAMES` or of `known_bases`; TSV if they show none.
-    Raises FormatError if a folder has no known base or several, or two paths show two formats.
-
-    Args:
-        paths: Files and folders; standard input shows nothing.
-        options: Names of columns in them show a header.
+    """The name of the format that the paths show: one of `FORMAT_NAMES` or of `known_bases`; TSV if they show none, as
+    standard input does. Names of columns in the options show a header. Raises FormatError if a folder has no known base
+    or several, or two paths show two formats.
     """
     options = options or ReadOptions()
     found: dict[str, str] = {}
@@ -205,8 +149,7 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
 
 def _detect_path(path: str, options: ReadOptions) -> str | None:
     from ingest.io.streams import is_folder, list_inputs
-    from ingest.readers.arrow_rows import find_container
-    from ingest.readers.table import bases_of, recognise
+    from ingest.readers.table import bases_of, find_container, recognise
 
     if (container := find_container(path)) is not None:
         return "xlsx" if container == "workbook" else "parquet"

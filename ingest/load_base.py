@@ -9,28 +9,35 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingest.base.scan import ScanResult, scan
+from ingest.base.format import ReadOptions
+from ingest.base.reader import Reader, ScanResult, scan
 from ingest.base.type_map import TypeMap
-from ingest.formats import FORMATS, ReadOptions, open_reader
+from ingest.formats import FORMATS, open_reader
 from ingest.io.report import ReadReport
-from ingest.load.request import LoadKeywords, LoadRequest
-from ingest.load.results import LoadEvents, LoadResult
-from ingest.load.session import Session
+from ingest.load.pipeline import Loading, ingest, is_unchanged, stored_points, unchanged_result
+from ingest.load.request import LoadEvents, LoadKeywords, LoadRequest, LoadResult
 from ingest.spread.driver import Spread, start_runner, work_folder
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import EmptyBaseError, OptionError
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import EmptyBaseError, OptionError, StoreError
+from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_QUANTIZATION
+from pearl_qdrant.store.administration import CollectionSummary, summarize_collections
 from pearl_qdrant.store.names import check_name
-from pearl_qdrant.store.open import use_store
+from pearl_qdrant.store.open import StoreLike, use_store
+from pearl_qdrant.store.points import plain_points
+from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -48,12 +55,9 @@ def scan_base(
     max_errors: int | None = DEFAULT_MAX_ERRORS,
     events: LoadEvents | None = None,
 ) -> ScanResult:
-    """Read and count a base; needs neither model nor store. Arguments as in `load_base`.
-
-    Raises:
-        InputError: If the input cannot be read, or has too many bad rows.
-        EmptyBaseError: If no entity is left.
-        OptionError: If an option belongs to another format, or its value makes no sense.
+    """Read and count a base; needs neither model nor store. Arguments as in `load_base`. Raises InputError if the input
+    cannot be read, or has too many bad rows; EmptyBaseError if no entity is left; OptionError if an option belongs to
+    another format, or its value makes no sense.
     """
     types, listed = type_map if isinstance(type_map, TypeMap) else TypeMap.load(type_map), listed_paths(paths)
     with open_reader(listed, kind, options, type_map=types) as reader:
@@ -130,11 +134,8 @@ def load_base(  # long: all arguments of a load are named here
 def read_entities(
     paths: Paths, *, kind: str = "auto", options: ReadOptions | None = None, max_errors: int | None = DEFAULT_MAX_ERRORS
 ) -> Iterator[Entity]:
-    """Read the entities of a base, each once; needs no collection of it. Arguments as of `load_base`.
-
-    Raises:
-        InputError: If a file cannot be read.
-        OptionError: If an option belongs to another format.
+    """Read the entities of a base, each once; needs no collection of it. Raises InputError if a file cannot be read;
+    OptionError if an option belongs to another format.
     """
     with open_reader(listed_paths(paths), kind, options) as reader:
         yield from reader.read(ReadReport(max_errors=max_errors))
@@ -179,3 +180,136 @@ def _report_scan(scanned: ScanResult, paths: Sequence[str], events: LoadEvents) 
         raise EmptyBaseError(list(paths), scanned.report.skip_counts)
     scanned.report.check_share()
     return scanned
+
+
+SAMPLE = 1000
+"""Rows of a base, from its start, that are looked up to see whether it is a newer release of what is stored."""
+
+MOSTLY = 0.5
+"""The share of the sampled names that are stored, and the least size relative to what is stored, of a newer release.
+Two releases of one base share nearly all names, two parts of one base nearly none; a correction of a few rows is far
+smaller than what it corrects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A base that is read and counted, and where it goes; `manifest` is that of the collection, if it is new."""
+
+    reader: Reader
+    scanned: ScanResult
+    input_name: str
+    encoder: Encoder
+    store: Store
+    manifest: Manifest
+    request: LoadRequest
+
+    @property
+    def name(self) -> str:
+        """The collection."""
+        return self.manifest.collection
+
+    def run(self) -> LoadResult:
+        """Load the base, or update the collection to it, or do nothing if it holds it already; see `LoadRequest`."""
+        request, is_update = self.request, self.request.update
+        if is_update is None and not request.is_limited and not request.restart and self.is_newer_release():
+            is_update = request.may_update()
+            if is_update:
+                request.events.newer_release()
+        exists = self.name in self.store.collections()
+        if exists and request.restart and not is_update:
+            self.store.delete(self.name, keep_ledger=True)
+            exists = False
+        if is_update or exists:
+            target = self.store.open(self.name)
+        else:
+            target = self.store.create(self.manifest, request.placement or Placement())
+        with closing(target):
+            if exists and not is_update:
+                self._check_new(target)
+            with target.editing():
+                return self._bring(target, is_update=bool(is_update))
+
+    def _bring(self, target: Collection, *, is_update: bool) -> LoadResult:
+        """Write what lacks, unless the collection holds this input already."""
+        self._prepare(target)
+        if _is_equal(target, self.scanned) if is_update else is_unchanged(target, self.scanned):
+            if (version := self.manifest.kb_version) is not None:
+                target.write_manifest(target.manifest.model_copy(update={"kb_version": version}))
+            self.request.events.unchanged(target.manifest.edited)
+            return unchanged_result(target, self.scanned, self.encoder.info, is_update=is_update)
+        self.request.events.started(self.scanned.names)
+        result = ingest(
+            self.reader,
+            self.scanned,
+            self.encoder,
+            target,
+            max_errors=self.request.max_errors,
+            loading=Loading(self.input_name, is_update, self.manifest.kb_version),
+            may_remove=self.request.may_remove,
+            events=self.request.events,
+        )
+        sync_aliases(target, self.encoder)
+        return result
+
+    def is_newer_release(self) -> bool:
+        """Whether the base is a newer release of the one input that the collection holds; see `MOSTLY`."""
+        if self.name not in self.store.collections():
+            return False
+        with closing(self.store.open(self.name)) as target:
+            manifest = target.read_manifest()
+            if manifest.checkpoints or len(manifest.loaded) > 1 or self.request.kb not in (None, manifest.kb):
+                return False
+            is_loaded = any(one.digest == self.scanned.digest for one in manifest.loaded)
+            if is_loaded or self.scanned.names < MOSTLY * target.count():
+                return False
+            entities = self.reader.read(ReadReport(max_errors=None), scattered=self.scanned.scattered)
+            ids = [point.id for point in plain_points(manifest.kb, islice(entities, SAMPLE))]
+            return len(stored_points(target, ids)) >= MOSTLY * len(ids)
+
+    def _check_new(self, target: Collection) -> None:
+        """Refuse options of a new collection for one that exists."""
+        kept, wanted = target.manifest.quantization, self.request.quantization
+        if wanted not in (None, kept):
+            raise OptionError("quantization", f"Collection '{self.name}' keeps its vectors as {kept}, not {wanted}.")
+        if self.request.placement not in (None, Placement()):
+            raise OptionError(
+                "placement", f"Collection '{self.name}' exists: shards and replicas are chosen when it is created."
+            )
+
+    def _prepare(self, target: Collection) -> None:
+        """Check that an existing collection fits, and write the version of the type map."""
+        manifest = target.manifest
+        manifest.check_model(self.encoder.info)
+        if self.request.kb is not None and self.request.kb != manifest.kb:
+            raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{self.request.kb}'.")
+        target.write_manifest(manifest.model_copy(update={"type_map_version": self.manifest.type_map_version}))
+
+
+def _is_equal(target: Collection, scanned: ScanResult) -> bool:
+    """Whether a collection holds just this base: nothing else was loaded, and nothing edited by hand."""
+    manifest = target.read_manifest()
+    is_alone = len(manifest.loaded) == 1 and not manifest.edited and manifest.names == scanned.names
+    return is_alone and is_unchanged(target, scanned)
+
+
+SAMPLE_BASE = Path(__file__).with_name("sample_base.tsv")
+VERSION = "sample"
+"""Release that a collection of it names; tells it from another one of that name."""
+
+
+def load_sample(collection: str = "demo", *, store: StoreLike = None) -> CollectionSummary:
+    """Load the sample base, 1,227 well-known entities, or go on with a load of it; returns what the collection holds
+    now. Raises StoreError if the store fails, or the collection is another one that cannot be used.
+    """
+    here = _find(collection, store)
+    if here is not None and here.problem is not None and here.state != "no_graph" and here.kb_version != VERSION:
+        raise StoreError(f"{here.problem}. Or load the sample base under another name.")
+    if here is None or here.state == "unfinished":
+        load_base(SAMPLE_BASE, collection, kb_version=VERSION, store=store)
+        here = _find(collection, store)
+        assert here is not None
+    return here
+
+
+def _find(collection: str, store: StoreLike) -> CollectionSummary | None:
+    return next((one for one in summarize_collections(store) if one.name == collection), None)

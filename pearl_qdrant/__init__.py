@@ -19,11 +19,10 @@ from pearl_qdrant._lazy import lazy_exports
 from pearl_qdrant._version import __version__
 
 if TYPE_CHECKING:
-    from ingest.base.format import TableColumns
-    from ingest.base.scan import ScanResult
+    from ingest.base.format import ReadOptions, TableColumns
+    from ingest.base.reader import ScanResult
     from ingest.base.type_map import make_entity
-    from ingest.formats import ReadOptions
-    from ingest.load.results import LoadEvents, LoadResult
+    from ingest.load.request import LoadEvents, LoadResult
     from ingest.load_base import load_base, read_entities, scan_base
     from pearl_qdrant.errors import (
         CollectionNotFoundError,
@@ -155,19 +154,19 @@ _MODULE_OF = {
     "HeadOptions": "training.options",
     "Link": "pearl_qdrant.records",
     "LinkOptions": "pearl_qdrant.linking.options",
-    "LoadEvents": "ingest.load.results",
-    "LoadResult": "ingest.load.results",
+    "LoadEvents": "ingest.load.request",
+    "LoadResult": "ingest.load.request",
     "LoveConfig": "training.options",
     "MiningConfig": "training.options",
     "NgramOptions": "training.options",
     "NgramReport": "training.ngrams.find_ngrams",
     "NilReason": "pearl_qdrant.records",
     "ParaphraseOptions": "training.options",
-    "ReadOptions": "ingest.formats",
+    "ReadOptions": "ingest.base.format",
     "RefreshEvents": "training.options",
     "RefreshRequest": "training.options",
     "RefreshResult": "training.options",
-    "ScanResult": "ingest.base.scan",
+    "ScanResult": "ingest.base.reader",
     "SynonymOptions": "training.options",
     "TableColumns": "ingest.base.format",
     "TrainingEvents": "training.options",

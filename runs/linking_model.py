@@ -41,9 +41,9 @@ from pathlib import Path
 import click
 from linking_bases import Base, bases
 
-from ingest.base.format import TableColumns
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions, TableColumns
+from ingest.base.reader import scan
+from ingest.formats import open_reader
 from ingest.load.pipeline import ingest
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.encoder.loading import load_encoder

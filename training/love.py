@@ -30,13 +30,13 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from pearl_qdrant.encoder.batching import open_tokenizer
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import N_MARKS, CharacterConfig, CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.transformer import load_transformer
-from pearl_qdrant.encoder.tokens import open_tokenizer
+from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from pearl_qdrant.errors import InputError, TrainingError
 from training.augment.draw import edit_letters
 from training.augment.variants import read_vectors

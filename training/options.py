@@ -1,6 +1,6 @@
 """Options of all stages, each written once: its default and bounds in the record's field, its help in the docstring.
 
-The command line makes its options from these records (`pearl_qdrant.cli.train.options`); `check_bounds` refuses values
+The command line makes its options from these records (`pearl_qdrant.cli.records`); `check_bounds` refuses values
 out of bounds. Imports nothing heavy. `FitRequest` and `UlrRequest` stand beside their stage.
 """
 

@@ -21,8 +21,7 @@ from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint
-from pearl_qdrant.encoder.find_model import find_model
-from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.loading import find_model, load_encoder
 from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.atomic import write_atomically

@@ -1,27 +1,86 @@
-"""What a format declares about itself: its name, its files, its options, and the module that reads it."""
+"""What formats and bases that ship as tables declare about themselves: names, files, options, columns.
+
+`bases.json` in `ingest/readers` is the table of the bases that are known, with a shape for each kind of file. A shape
+names the columns that a header must have, or all columns and patterns of some of them; columns by meaning; and, if rows
+are names of an entity rather than entities, the column that tells what a row gives (`roles`). Reading, options, notes
+and `ingest --formats` follow from the table. `read_bases` reads another such file.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from ingest.io.encoding import HEAD_BYTES, Utf8Source
 from ingest.io.streams import open_source
+from pearl_qdrant.errors import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What to read. A field with its default value means the reader's own default.
+
+    The command line makes its options of these fields, with the texts below as help (`pearl_qdrant.cli.ingest`).
+
+    Attributes:
+        limit: Read at most this many entities.
+        languages: Languages of names, the preferred one first. [default: en]
+        columns: Which column is what.
+        list_separators: Between aliases or types in a cell: a sign, tab, space, none (a cell is one), lists (JSON or
+            Python), or COLUMN=SIGN for one column. [default: found in the first rows]
+        delimiter: Character between the columns, or tab. [default: found in the first rows]
+        encoding: Of the text, such as cp1252. [default: found]
+        skip_lines: Pass over so many lines at the start.
+        sheet: Name of the sheet. [default: the first one]
+        bases: Further bases that ship as tables, tried before those that are known.
+        sabs: Only these source vocabularies.
+        srl_max: Highest restriction level of a source.
+        semantic_types: TUI, name, tree number or group.
+        classes: Only instances and subclasses of these classes, by their QIDs.
+        require_sitelink: Only items with a page in some Wikimedia project.
+        links: Keep the ids of the entities that an entity is linked to, for linking in documents.
+        scopes: Synonyms of these scopes are names. [default: EXACT]
+        label_properties: Properties that give the canonical name, as IRIs or prefixed names.
+        alias_properties: Properties that give aliases.
+        type_properties: Properties that give types.
+    """
+
+    limit: int | None = None
+    languages: tuple[str, ...] = ()
+    columns: TableColumns | None = None
+    list_separators: tuple[str, ...] = ()
+    delimiter: str | None = None
+    encoding: str | None = None
+    skip_lines: int | None = None
+    sheet: str | None = None
+    bases: tuple[Base, ...] = ()
+    sabs: tuple[str, ...] = ()
+    srl_max: int | None = None
+    semantic_types: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    require_sitelink: bool = False
+    links: bool = False
+    scopes: tuple[Scope, ...] = ()
+    label_properties: tuple[str, ...] = ()
+    alias_properties: tuple[str, ...] = ()
+    type_properties: tuple[str, ...] = ()
+
 
 PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The beginning of an input, by which its format is recognised.
-
-    Attributes:
-        path: As given.
-        name: File name in lower case, without the ending of a compression (".gz", ".bz2", ".xz", ".zst").
-        data: First bytes, decompressed, at most `HEAD_BYTES` (65,536), without a byte order mark.
+    """The beginning of an input: its path, its file name in lower case without the ending of a compression, and its
+    first bytes, decompressed, at most `HEAD_BYTES`, without a byte order mark.
     """
 
     path: str
@@ -108,3 +167,114 @@ class Format:
     def takes(self, field: str) -> bool:
         """Whether a field of `ReadOptions` has a meaning for this format."""
         return field == "limit" or field in self.options
+
+
+NAME, ALIAS, TYPE, DESCRIPTION, SKIP = "name", "alias", "type", "description", "skip"
+TAGGED_NAME = "tagged name"
+"""A name with its type in brackets at the end, as SNOMED's fully specified ones: ``Fever (finding)``."""
+
+
+class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One kind of file of a base.
+
+    Attributes:
+        what: The file, for people.
+        columns: Which column is what; those that a file lacks are left out.
+        header: Columns that the header, or the keys of the first objects, must have; in lower case.
+        names: Names of the columns of a file without a header.
+        patterns: What some of these look like, by name: a regular expression for the whole cell of each row.
+        separators: Between the items of a cell, by column.
+        keep: Rows are kept if a column has one of these values.
+        needs: Rows are kept if this column is filled.
+        role_column: The column that tells what a row gives; then rows of one id are put together first.
+        roles: What a row gives, by the value of that column; `other_role` for all other values.
+        value_column: The column with what the row gives.
+        language_column: The column with the language of a name.
+        preferred_column: Its value 1 prefers a name to others of its role.
+        is_literal: Values are written as ``'text'@en`` or ``"text"``.
+        id_pattern: What is taken of ids and types: the first group, where it matches.
+        gives: ``preferred``: the file has no names, but tells which rows of another file are preferred; ``allowed``:
+            which ids are read at all.
+        gives_column: The column with these.
+        marked_column: In the other file, the column that ``preferred`` rows are known by.
+    """
+
+    what: str
+    columns: TableColumns
+    header: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
+    patterns: Mapping[str, str] = {}
+    separators: Mapping[str, str] = {}
+    keep: Mapping[str, tuple[str, ...]] = {}
+    needs: str | None = None
+    role_column: str | None = None
+    roles: Mapping[str, str] = {}
+    other_role: str = ALIAS
+    value_column: str | None = None
+    language_column: str | None = None
+    preferred_column: str | None = None
+    is_literal: bool = False
+    id_pattern: str | None = None
+    gives: str = ""
+    gives_column: str = ""
+    marked_column: str | None = None
+
+    def fits(self, header: Sequence[str] | None, sample: Sequence[Sequence[Any]]) -> bool:
+        """Whether a file with this header or keys has this shape."""
+        if header is not None:
+            return bool(self.header) and self.header <= {name.casefold() for name in header}
+        if not self.names or not sample:
+            return False
+        checks = [(self.names.index(name), re.compile(pattern)) for name, pattern in self.patterns.items()]
+        least = len(self.names) - sum(name.endswith("?") for name in self.names)
+        fitting = sum(
+            least <= len(row) <= len(self.names)
+            and all(isinstance(row[i], str) and check.fullmatch(row[i].strip()) is not None for i, check in checks)
+            for row in sample
+        )
+        return fitting >= _MOST * len(sample)
+
+
+class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A base that ships as tables: the value of ``--format``, a title, its kinds of files, and a regular expression for
+    the names of the files that are read of a folder or zip of it.
+    """
+
+    name: str
+    title: str
+    shapes: tuple[Shape, ...]
+    files: str | None = None
+
+    def choose(self, names: Sequence[str]) -> list[str]:
+        """Those of the paths in a folder or archive that are read."""
+        pattern = re.compile(self.files or "(?!)", re.IGNORECASE)
+        return sorted(name for name in names if pattern.fullmatch(re.split(r"[/\\!]", name)[-1]))
+
+
+@lru_cache(maxsize=1)
+def known_tables() -> tuple[Base, ...]:
+    """The bases of the table that ships, in the order in which a table is compared with them."""
+    content = resources.files("ingest.readers").joinpath("bases.json").read_bytes()
+    return msgspec.json.decode(content, type=tuple[Base, ...])
+
+
+def read_bases(path: str | os.PathLike[str]) -> tuple[Base, ...]:
+    """Bases of a user's own: a JSON file with one `Base`, or a list of them, as in `bases.json`. Raises FormatError if
+    it cannot be read, or has another form; says where.
+    """
+    try:
+        content = Path(path).read_bytes()
+        found = msgspec.json.decode(content, type=Base | tuple[Base, ...])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FormatError(os.fspath(path), None, f"is no table of bases ({error}). See docs/bases/known.md") from error
+    return (found,) if isinstance(found, Base) else found
+
+
+def find_shape(
+    bases: Sequence[Base], header: Sequence[str] | None, sample: Sequence[Sequence[Any]]
+) -> tuple[Base, Shape] | None:
+    """The base and the kind of file that a table is, or None."""
+    return next(((base, shape) for base in bases for shape in base.shapes if shape.fits(header, sample)), None)
+
+
+_MOST = 0.9  # of the first rows: one of them may be damaged

@@ -1,7 +1,7 @@
 """Merge rows into one entity for each id, wherever its rows are in the input.
 
 Adjacent rows are merged while they are read. Ids with scattered rows are known from an earlier pass
-(`ingest.base.scan`): their rows wait in a temporary SQLite database, which spills to disk and is removed with the
+(`ingest.base.reader`): their rows wait in a temporary SQLite database, which spills to disk and is removed with the
 process. They are yielded merged at the end, in the order of their first rows. Memory is bounded by the batch and by
 the largest entity.
 
@@ -17,20 +17,50 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from ingest.base.scan import Hashes, hash_texts, scattered_excess
 from ingest.io import limits
-from ingest.io.report import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport
+from ingest.io.report import TOO_MANY_NAMES, TOO_MANY_ROWS, ReadReport, make_excerpt
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from typing_extensions import Self
+
+
+Hashes = npt.NDArray[np.uint64]
+"""64-bit hashes of ids or names, sorted."""
+
+
+def name_hash(name: str) -> int:
+    """64-bit hash of a name, the same in every process; one of `ScanResult.repeated_name_hashes`."""
+    return int.from_bytes(digest_of(name), "little")
+
+
+def hash_texts(texts: Sequence[str]) -> Hashes:
+    """`name_hash` of several texts, (n,)."""
+    return np.frombuffer(b"".join(map(digest_of, texts)), dtype="<u8").astype(np.uint64, copy=False)
+
+
+def digest_of(text: str) -> bytes:
+    """The 8 bytes of `name_hash`."""
+    # Text from JSON can have lone surrogates, which plain UTF-8 refuses; they are checked elsewhere.
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def scattered_excess(entity_id: str, reason: str) -> InputError:
+    """The error for an id with more scattered rows than an entity can have; `reason` is `TOO_MANY_NAMES` or
+    `TOO_MANY_ROWS`.
+    """
+    bounds = f"{limits.MAX_NAMES:,} names and {limits.MAX_ROWS:,} rows"
+    message = f"{reason}: the id '{make_excerpt(entity_id)}' occurs in too many of them. An entity has at most {bounds}"
+    return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")
+
 
 BATCH = 1024
 BATCH_BYTES = 1 << 22
@@ -125,12 +155,8 @@ def _cut(values: dict[str, None], most: int) -> bool:
 def merge_adjacent(
     rows: Iterable[Entity], report: ReadReport, on_excess: Callable[[str, Entity], None] | None = None
 ) -> Iterator[Entity]:
-    """Merge adjacent rows of one id; counts them in the report.
-
-    Args:
-        rows: Each has a name, and each name once.
-        report: Its `place` is that of the last row.
-        on_excess: Called with a reason and a row that exceeds a limit; by default it is counted as skipped.
+    """Merge adjacent rows of one id; counts them in the report, whose `place` is that of the last row. A row that
+    exceeds a limit goes to `on_excess` with the reason; by default it is counted as skipped.
     """
     on_excess = on_excess or (lambda reason, row: report.skip_here(reason, f"{row.entity_id} {row.canonical_name}"))
     pending: Entity | None = None
@@ -158,13 +184,8 @@ def merge_adjacent(
 
 
 def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadReport) -> Iterator[Entity]:
-    """Each id once: whole entities in their order, then the scattered ones, merged. Raises InputError if the temporary
-    database cannot be written, or the rows of a scattered id are too many.
-
-    Args:
-        runs: From `Reader.read_runs`, with the same report.
-        scattered: Sorted hashes of the ids with several runs, from `ingest.base.scan`.
-        report: Its `entities` and `names` are counted here.
+    """Each id once: whole entities in their order, then those of the `scattered` ids, merged. Raises InputError if the
+    temporary database cannot be written, or the rows of a scattered id are too many.
     """
     if not len(scattered):
         yield from _count(runs, report)
@@ -199,14 +220,10 @@ def store_scattered(
     to_json: Callable[[T], str],
     hash_all: Callable[[list[str]], npt.NDArray[Any]] = hash_texts,
 ) -> Iterator[T]:
-    """Yield the runs that are all there is of their id; put the others into the database.
+    """Yield the runs that are all there is of their id, in the order of the input; put the others into the database.
 
-    Args:
-        runs: In the order of the input.
-        scattered: Sorted hashes of the ids with several runs, (s,).
-        store: Gets these.
-        id_of, size_of, to_json: The id, the characters and the record of a run.
-        hash_all: Hashes of ids.
+    `scattered`: sorted hashes, (s,), of the ids with several runs, as `hash_all` makes them; `id_of`, `size_of` and
+    `to_json` give the id, the characters and the record of a run.
     """
     if not len(scattered):
         yield from runs
@@ -242,11 +259,7 @@ class RowStore:
         self._database.close()
 
     def add(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Add ids with texts.
-
-        Raises:
-            InputError: If they cannot be written.
-        """
+        """Add ids with texts. Raises InputError if they cannot be written."""
         records = ((_blob(id_), text) for id_, text in rows)
         try:
             self._database.execute("BEGIN")

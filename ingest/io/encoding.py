@@ -18,7 +18,7 @@ from itertools import chain
 
 from ingest.io import limits
 from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
-from ingest.io.source import ByteSource
+from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError, OptionError
 
 HEAD_BYTES = 1 << 16  # bytes examined to tell text from other files
@@ -126,19 +126,11 @@ def check_encoding(name: str) -> str:
 
 
 class Utf8Source(ByteSource):
-    """A source whose text comes as UTF-8, without a byte order mark, whatever its encoding.
-
-    Attributes:
-        found: The encoding that was found, if it is not UTF-8; known when the part of the file was read that shows it.
+    """A source whose text comes as UTF-8, without a byte order mark, whatever its encoding. `found` is the one that was
+    found, if it is not UTF-8; known when the part of the file was read that shows it.
     """
 
     def __init__(self, source: ByteSource, encoding: str | None = None) -> None:
-        """Wrap a source.
-
-        Args:
-            source: Read anew at each pass.
-            encoding: Of its text; None: found.
-        """
         self.path, self.size = source.path, source.size
         self._source = source
         self._given = encoding
@@ -258,12 +250,7 @@ _PREFIX_BYTES = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that cannot be used.
-
-    Attributes:
-        reason: Why, as a key of `ReadReport.skipped`.
-        text: The line, or its start if it is long, with invalid bytes replaced.
-    """
+    """A line that cannot be used: why, as a key of `ReadReport.skipped`, and its start, with invalid bytes replaced."""
 
     reason: str
     text: str
@@ -289,10 +276,8 @@ def read_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
 
 
 def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | BadLine]]:
-    r"""Line numbers, from 1, and lines without ``\n`` as bytes, for parsers that take bytes. Raises as `read_lines`.
-
-    Args:
-        max_bytes: Bytes of the longest line, without its end.
+    r"""Line numbers, from 1, and lines without ``\
+    `` as bytes of at most `max_bytes`, for parsers that take bytes. Raises as `read_lines`.
     """
     number, rest, is_long, is_begun = 0, b"", False, False
     try:

@@ -71,12 +71,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class ReadWarning:
-    """Something about an input that is probably not as the user means it, although it can be read.
-
-    Attributes:
-        message: What was found, and what to do.
-        options: Names of the arguments that would help, as in `PearlQdrantError.option`.
-    """
+    """Something about an input that is probably not as the user means it, and the arguments that would help."""
 
     message: str
     options: tuple[str, ...] = ()

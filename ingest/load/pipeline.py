@@ -1,15 +1,13 @@
 """One load: what a collection has of a base stays, what it lacks is encoded and written, what is gone is deleted.
 
-Names of a base repeat: 538,036 of 571,078 are distinct in a general base of 450,000 entities. The encoder encodes a
-name once within a window; across windows, the vectors of names that the scan found to repeat are kept here.
-
 A first load, one that goes on after a kill, one that mends what a store has lost, and an update to a newer release are
-the same pass. An empty collection has nothing to compare. Otherwise the base is compared first
-(`ingest.load.inventory`); what lacks waits in a temporary file. An update also deletes what the base has no longer.
+the same pass. An empty collection has nothing to compare. Otherwise the base is compared first by point ids, 8 bytes of
+memory a name: what lacks waits in an unnamed temporary file; where only other fields changed, the payload is replaced
+and the vector stays. Two of n points share their 8 bytes with probability n^2 / 2^61; then one retired name stays.
 
 Three threads work at once, joined by queues of `QUEUE` windows: one reads names, one encodes a window of them, one
-turns the last window into points and writes it. Almost all time is spent in the encoder. Every `FLUSH_S` seconds the
-store is flushed, so that a kill loses no more.
+turns the last window into points and writes it. The encoder encodes a name once within a window; across windows,
+vectors of names that repeat are kept here. Every `FLUSH_S` seconds the store is flushed, so that a kill loses no more.
 
 On a server, several processes can load several inputs of one base into one collection: each notes that it loads, and
 the last one to finish builds the graph.
@@ -18,30 +16,67 @@ the last one to finish builds the graph.
 from __future__ import annotations
 
 import queue
+import tempfile
 import threading
 import time
 import weakref
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from typing import TypeVar, cast
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import BinaryIO, TypeVar, cast
 
+import msgspec
 import numpy as np
 
-from ingest.base.reader import Reader
-from ingest.base.scan import Hashes, ScanResult, hash_texts
+from ingest.base.merge import Hashes, hash_texts
+from ingest.base.reader import Reader, ScanResult
 from ingest.io.report import ReadReport
-from ingest.load.inventory import BATCH, Inventory, Named
-from ingest.load.request import MayRemove, allow
-from ingest.load.results import LoadEvents, LoadResult
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
-from pearl_qdrant.errors import StoreError
+from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray, ModelInfo
+from pearl_qdrant.errors import InputError, StoreError
 from pearl_qdrant.lexical.idf import IdfTable
+from pearl_qdrant.linking.learned.aliases import alias_point_ids
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import name_points
+from pearl_qdrant.store.points import is_same_point, name_points, plain_points
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Checkpoint, LoadedInput, Manifest
+from pearl_qdrant.store.schema import Checkpoint, LoadedInput, Manifest, NamePoint
+
+
+def unchanged_result(
+    target: Collection, scanned: ScanResult, info: ModelInfo, *, is_update: bool = False
+) -> LoadResult:
+    """The counts of an input that a collection held already."""
+    status = target.status()
+    return LoadResult(
+        collection=target.name,
+        report=scanned.report,
+        points=status.points,
+        without_vector=status.points - status.vectors,
+        model=info.name,
+        device=info.device,
+        distinct_names=scanned.distinct_names,
+        is_update=is_update,
+        unchanged=scanned.names,
+    )
+
+
+def is_unchanged(target: Collection, scanned: ScanResult) -> bool:
+    """Whether a base was loaded into a collection as it is now, and no point has disappeared since.
+
+    The digest covers the entities as they are read, so an option that changes what is read changes it. Deletions by
+    hand change the count in the manifest too; points that a store has lost do not, and are written again by a load.
+    """
+    manifest = target.read_manifest()
+    return (
+        manifest.state == "ready"
+        and not manifest.checkpoints
+        and any(one.digest == scanned.digest for one in manifest.loaded)
+        and target.count() == manifest.names
+    )
+
 
 CAPACITY = 32_768
 """Names kept; 61 MB at 384 dimensions with types. Beyond it, the least recently used are dropped, and encoded again
@@ -49,10 +84,9 @@ if they come back."""
 
 
 class RepeatedNames:
-    """An encoder that remembers the vectors of names that repeat."""
+    """An encoder that remembers the vectors of names that repeat, by their sorted hashes."""
 
     def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes, *, capacity: int = CAPACITY) -> None:
-        """Wrap `encoder`; the hashes are sorted, as `ScanResult.repeated_name_hashes`."""
         self._encoder = encoder
         self._repeated = repeated_name_hashes
         self._capacity = capacity
@@ -235,14 +269,9 @@ def _windows(named: Iterable[Named]) -> Iterator[_Window]:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """What a load is to its collection.
-
-    Attributes:
-        input_name: Identifies this input among those that are loaded into the collection; its paths, for example.
-        is_update: Whether the collection is to hold nothing else; the reader then has the whole base.
-        kb_version: The release, for the manifest; None keeps the old value.
-        finalize: Whether to build the graph; search is exact without it.
-        is_part: Whether the caller completes the load with `finish_load`, when all parts of the base are stored.
+    """What a load is to its collection: `input_name` identifies it among those that are loaded into it; an update wants
+    it to hold nothing else; without `finalize` no graph is built; the caller of a part completes the load with
+    `finish_load`.
     """
 
     input_name: str = "input"
@@ -263,21 +292,11 @@ def ingest(  # long: all arguments of a load are documented here
     may_remove: MayRemove = allow,
     events: LoadEvents | None = None,
 ) -> LoadResult:
-    """Bring a collection to a scanned base, and build its graph.
+    """Bring a collection to a scanned base, and build its graph; writing a name twice changes nothing.
 
     While the manifest has an unfinished load of another input, the graph is not built. An update deletes nothing if
-    rows of the new release could not be read: their names are unknown. Raises InputError if the input cannot be read,
+    rows of the new release could not be read, or `may_remove` refuses. Raises InputError if the input cannot be read,
     or has too many bad rows; StoreError if the store fails after all retries, or does not hold what was written.
-
-    Args:
-        reader: The base.
-        scan: The scan of the same reader.
-        encoder: The model that the manifest names.
-        collection: Open, empty or not; writing a name twice changes nothing.
-        max_errors: As in `ReadReport`.
-        loading: What the load is to the collection.
-        may_remove: Decides whether an update deletes retired names.
-        events: Receives progress.
     """
     events, start = events or LoadEvents(), time.perf_counter()
     before = _start(collection, encoder, scan, loading.input_name, is_update=loading.is_update)
@@ -420,3 +439,123 @@ def _check_count(collection: Collection, scan: ScanResult) -> None:
             f"the same command again; if that changes nothing, load into an empty collection.",
             option="restart",
         )
+
+
+BATCH = 1000
+"""Points looked up, replaced or deleted at a time."""
+
+
+class Named(msgspec.Struct, array_like=True):
+    """An entity, and those of its names that are to be written."""
+
+    entity: Entity
+    names: list[str]
+
+
+class Inventory:
+    """A base compared with a collection; ends its temporary file as a context manager. Counts entities that are stored
+    as they are, names that are lacking, had another payload, or are stored, and names in the file.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self.entities = self.added = self.changed = self.unchanged = self.to_write = 0
+        self._collection = collection
+        self._seen = array("Q")
+        self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
+
+    def __enter__(self) -> Inventory:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._file.close()
+
+    def compare(self, entities: Iterator[Entity], on_progress: Callable[[int], None]) -> None:
+        """Look all entities up; `on_progress` is called with the number of names that are stored. Raises InputError if
+        the entities cannot be read, or the temporary file cannot be written; StoreError if the store fails after all
+        retries.
+        """
+        while batch := list(islice(entities, BATCH)):
+            points = plain_points(self._collection.manifest.kb, batch)
+            self._seen.extend(_short(point.id) for point in points)
+            known = stored_points(self._collection, [point.id for point in points])
+            n_before, changed, row = self.unchanged, list[NamePoint](), iter(points)
+            for entity in batch:
+                self._compare_one(
+                    entity, [(point, known.get(point.id)) for point in islice(row, 1 + len(entity.aliases))], changed
+                )
+            for start in range(0, len(changed), BATCH):
+                self._collection.replace_payloads(changed[start : start + BATCH])
+            self.changed += len(changed)
+            on_progress(self.unchanged - n_before + len(changed))
+
+    def _compare_one(
+        self, entity: Entity, points: Sequence[tuple[NamePoint, NamePoint | None]], changed: list[NamePoint]
+    ) -> None:
+        lacking, n_before = [], len(changed)
+        for point, stored in points:
+            if stored is None:
+                self.added += 1
+                lacking.append(point.name)
+            elif not is_same_point(now := _with_types_of(point, stored), stored):
+                changed.append(now)
+            else:
+                self.unchanged += 1
+        self.entities += not lacking and len(changed) == n_before
+        self.to_write += len(lacking)
+        if lacking:
+            with _as_input_error():
+                self._file.write(msgspec.msgpack.encode(Named(entity, lacking)).hex().encode() + b"\n")
+
+    def lacking(self) -> Iterator[Named]:
+        """What is to be written, in the order of the base."""
+        decode = msgspec.msgpack.Decoder(Named).decode
+        with _as_input_error():
+            self._file.seek(0)
+            for line in self._file:
+                yield decode(bytes.fromhex(line.decode()))
+
+    def find_retired(self) -> list[str]:
+        """Ids of the points that the base lacks, without those of learned names."""
+        seen, missing = np.sort(np.frombuffer(self._seen, dtype=np.uint64)), list[str]()
+        padded = np.append(seen, np.uint64(0))
+        points = self._collection.scroll()
+        while ids := [point.id for point in islice(points, BATCH)]:
+            short = np.fromiter(map(_short, ids), dtype=np.uint64, count=len(ids))
+            at = np.searchsorted(seen, short)
+            is_seen = (padded[at] == short) & (at < len(seen))
+            missing += [ids[i] for i in np.flatnonzero(~is_seen).tolist()]
+        of_learned = alias_point_ids(self._collection) if missing else frozenset[str]()
+        return [one for one in missing if one not in of_learned]
+
+
+def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NamePoint]:
+    """The points that the collection has, of these ids."""
+    known: dict[str, NamePoint] = {}
+    for start in range(0, len(ids), BATCH):
+        known.update(collection.get(ids[start : start + BATCH]))
+    return known
+
+
+def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
+    """A point with the stored predictions of the type head, which depend on the name alone."""
+    return replace(
+        point,
+        phrase_type=stored.phrase_type,
+        lexical_class=stored.lexical_class,
+        predicted_type=stored.predicted_type,
+        type_probability=stored.type_probability,
+    )
+
+
+def _short(point_id: str) -> int:
+    """60 random bits of a UUID5, and its version."""
+    return int(point_id[:8] + point_id[9:13] + point_id[14:18], 16)
+
+
+@contextmanager
+def _as_input_error() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"new names cannot be written: {error.strerror or error}. Point TMPDIR to a larger disk"
+        raise InputError("temporary file", None, message) from error

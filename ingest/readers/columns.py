@@ -20,9 +20,14 @@ from typing import Any
 from ingest.base.format import TableColumns
 from ingest.io.encoding import BadLine
 from ingest.io.report import ReadWarning, make_excerpt
-from ingest.readers.cells import shown
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
+
+
+def shown(cell: Any) -> str:
+    """A cell as text, whatever it is."""
+    return "" if cell is None else cell if isinstance(cell, str) else str(cell)
+
 
 HEADERS = {
     "id": "id entity_id cui qid identifier concept_id conceptid concepturi curie code uri iri uid wikidata_id "
@@ -57,9 +62,7 @@ class Table:
     """An open table.
 
     Attributes:
-        path: For the report.
         header: Names of the columns; of JSON it grows with the rows. None if it has none.
-        rows: Each with its number.
         sample: The first rows.
         about: What it is, for the note.
         header_line: The number of the header's row, or of the first row.
@@ -86,11 +89,9 @@ class Layout:
     """Positions of the columns of one file, counted from 0.
 
     Attributes:
-        id, name, types, aliases, description, popularity: Columns by their meaning; None or () if there is none.
         alias_names: Columns with one more name, which is not split; the first one is the name where there is no other.
         extra: Further columns with the payload field of each; grows with a header that grows.
-        header: Names of the columns, or None without a header.
-        separators: What separates the items of a cell, by column; see `cells.split_items`.
+        separators: What separates the items of a cell, by column; see `rows.split_items`.
         is_open: No option names columns, so that a later one with a known word has its meaning.
     """
 

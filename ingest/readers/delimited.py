@@ -16,18 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ingest.base.format import TableColumns
+from ingest.base.format import ReadOptions, TableColumns
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
-from ingest.io.source import ByteSource
+from ingest.io.streams import ByteSource
 from ingest.readers.columns import Row, Table
 from pearl_qdrant.errors import FormatError, OptionError
-
-if TYPE_CHECKING:
-    from ingest.formats import ReadOptions
 
 BAD_QUOTING = "bad_quoting"
 COMMENT = "comment"
@@ -48,12 +45,8 @@ IsHeader = Callable[[Sequence[str]], bool]
 
 @dataclass(slots=True)
 class TextTable(Table):
-    """A table in a text file, and how it is written.
-
-    Attributes:
-        delimiter: Text between two cells.
-        n_skipped: Lines before the header, or before the first row.
-        n_columns: The usual number of cells.
+    """A table in a text file: the text between two cells, lines before the header or first row, the usual number of
+    cells.
     """
 
     delimiter: str = "\t"
@@ -85,14 +78,9 @@ def check_delimiter(given: str) -> str:
 
 
 def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: str = "auto") -> TextTable:
-    """Find how a file is written, and open it. Raises FormatError if it is no text, or if no separator makes a table of
-    the first lines, or several do.
-
-    Args:
-        source: UTF-8 text.
-        options: `columns`, `delimiter` and `skip_lines`.
-        known: Whether a row is a header.
-        kind: ``tsv``: tabs, and quotes only if the cells show them; ``csv``: quoted; any other: found.
+    """Find how a file of UTF-8 text is written, and open it; `known` says whether a row is a header. `kind` ``tsv``:
+    tabs, and quotes only if the cells show them; ``csv``: quoted; any other: found. Raises FormatError if it is no
+    text, or if no separator makes a table of the first lines, or several do.
     """
     check_is_text(source.path, source.head(HEAD_BYTES))
     head, columns, n_skipped = source.head(HEAD_BYTES), options.columns or TableColumns(), options.skip_lines or 0

@@ -16,7 +16,7 @@ import msgspec
 from ingest.io import limits
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
-from ingest.io.source import ByteSource
+from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError
 
 INVALID_JSON = "invalid_json"
@@ -79,13 +79,9 @@ def looks_like_json(head: bytes) -> bool:
 
 
 def read_records(source: ByteSource, *, prefix: str | None = None, wanted: bytes = b"") -> Iterator[Record]:
-    """Objects with their line, or their number in the file where they are not lines; bad ones as `BadLine`. Raises
-    FormatError if the file is not JSON, or ends early; with the object that was reached.
-
-    Args:
-        source: UTF-8 text.
-        prefix: Where the objects are, as a path of `read_values` (``results.bindings.item``); None: `find_prefix`.
-        wanted: Lines without these bytes are left out.
+    """Objects with their line, or their number in the file where they are not lines; bad ones as `BadLine`. `prefix`:
+    where the objects are, as a path of `read_values`; None: `find_prefix`. Lines without the bytes `wanted` are left
+    out. Raises FormatError if the file is not JSON, or ends early; with the object that was reached.
     """
     head = source.head(HEAD_BYTES)
     if not head.removeprefix(BOM).strip():
@@ -145,12 +141,9 @@ def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
 
 
 def read_values(source: ByteSource, *paths: str) -> Iterator[tuple[int, str, str, Any]]:
-    """Values at some paths of the documents of a file, each with its line, path and key; they are held one at a time.
-    Raises FormatError if the file is not JSON, ends early, or has a value that is larger than one may be.
-
-    Args:
-        source: UTF-8 text.
-        paths: Keys joined by points: ``item`` is each element of an array, ``*`` any key, "" a whole document.
+    """Values at some paths of the documents of a file, each with its line, path and key; they are held one at a time. A
+    path is keys joined by points: ``item`` is each element of an array, ``*`` any key, "" a whole document. Raises
+    FormatError if the file is not JSON, ends early, or has a value that is larger than one may be.
     """
     stream = _Stream(source)
     while stream.peek():

@@ -1,6 +1,6 @@
 """Read any RDF: ontologies in OWL, thesauri in SKOS, YAGO 4 and 4.5, Wikidata's truthy dump, and names in general.
 
-Syntaxes are in `ingest.readers.rdf_syntax`, vocabularies in `ingest.readers.rdf_profiles`, entities in
+Syntaxes are in `ingest.readers.rdf_syntax`, vocabularies in `ingest.readers.rdf_entities`, entities in
 `ingest.readers.rdf_entities`. Files, folders and zips of one base are read together: what several files say of a
 subject is joined.
 
@@ -23,40 +23,37 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from pyoxigraph import Literal, NamedNode, Quad
 
-from ingest.base.format import PathLike
-from ingest.base.merge import RowStore, store_scattered
+from ingest.base.format import PathLike, ReadOptions
+from ingest.base.merge import Hashes, RowStore, store_scattered
 from ingest.base.reader import Reader
-from ingest.base.scan import Hashes
+from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
-from ingest.io.streams import list_inputs
-from ingest.readers import rdf_profiles as known
+from ingest.io.streams import ByteSource, list_inputs
+from ingest.readers import rdf_entities as known
 from ingest.readers.ontology import ClassTree, check_scopes
 from ingest.readers.rdf_entities import (
     EntityMaker,
     Fact,
     ItemMaker,
+    Profile,
     Vocabulary,
+    entity_id,
     is_true,
+    profiles,
+    type_name,
 )
-from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
 from ingest.readers.rdf_syntax import check_syntax, read_triples
 from ingest.readers.signs import RDF_ENDING, find_syntax
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers, item_number
 from pearl_qdrant.errors import FormatError
-
-if TYPE_CHECKING:
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
-    from ingest.io.source import ByteSource
-    from pearl_qdrant.records import Entity
+from pearl_qdrant.records import Entity
 
 BLANK_NODE = "blank_node"
 
@@ -76,13 +73,8 @@ class RdfReader(Reader):
     """A base in RDF, in one or several files; a `Reader`. A row of its report is a statement that matters."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files and find their syntaxes. Raises FormatError if a path cannot be opened, or a file is not RDF;
-        ValueError if an option makes no sense.
-
-        Args:
-            paths: Files, folders and zips; ``-`` is standard input.
-            options: `limit`, `languages`, `links`, `scopes`, `classes`, and properties of labels, aliases and types.
-            type_map: From types to coarse types; the shipped one by default.
+        """Open the files, folders and zips, and find their syntaxes; ``-`` is standard input. Raises FormatError if a
+        path cannot be opened, or a file is not RDF; ValueError if an option makes no sense.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -205,12 +197,8 @@ class RdfReader(Reader):
 def _read_runs(
     source: ByteSource, syntax: str, wanted: frozenset[str], report: ReadReport, survey: _Survey | None
 ) -> Iterator[Run]:
-    """Statements with the wanted properties, those of one subject together as long as they are adjacent.
-
-    Args:
-        wanted: Properties.
-        report: `rows` counts these statements; those beyond the limits of an entity are skipped.
-        survey: Sees the other statements.
+    """Statements with the wanted properties, those of one subject together as long as they are adjacent; `rows` of the
+    report counts them, and those beyond the limits of an entity are skipped. The survey sees the other statements.
     """
     last, facts = "", list[Fact]()
     for quad, line in read_triples(source, syntax, report):
@@ -251,12 +239,8 @@ def _language_of(target: NamedNode | Literal) -> str | None:
 
 
 class _Survey:
-    """The first pass.
-
-    Attributes:
-        known: What it finds.
-        seen: Statements by property, of the first properties that no vocabulary knows.
-        lower, upper: Edges between the classes of Wikidata.
+    """The first pass: what it finds, statements of the first properties that no vocabulary knows, and edges between the
+    classes of Wikidata.
     """
 
     def __init__(self) -> None:

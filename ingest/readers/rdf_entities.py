@@ -7,15 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import resources
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ingest.base.ancestors import nearest_types
+import msgspec
+
+from ingest.base.format import ReadOptions
+from ingest.base.type_map import TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
-from ingest.readers import rdf_profiles as known
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, short_id
-from ingest.readers.rdf_profiles import Profile, entity_id, profiles, type_name
+from ingest.readers.rdf_syntax import BASE
+from ingest.readers.signs import PREFIXES
 from ingest.readers.wikidata import (
     FALLBACK,
     MULTILINGUAL,
@@ -28,10 +32,6 @@ from ingest.readers.wikidata import (
     item_number,
 )
 from pearl_qdrant.records import LINKS_FIELD, Entity
-
-if TYPE_CHECKING:
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
 
 GENERIC_INSTANCE = "generic_instance"
 
@@ -52,15 +52,9 @@ whether it is taken as an alias, and its text."""
 
 @dataclass(slots=True)
 class Vocabulary:
-    """What a first pass finds.
-
-    Attributes:
-        profile: The properties that are looked at.
-        counts: Statements by property, of those that some profile knows.
-        has_classes: Some class of an ontology has a label.
-        tree: Classes and those above them, and ids that were replaced.
-        finder: Types of the classes of Wikidata.
-        labels: Text and language of labels that are nodes of their own (SKOS-XL), by IRI.
+    """What a first pass finds: the properties that are looked at, statements by property of those that some profile
+    knows, whether some class of an ontology has a label, classes and those above them, types of the classes of
+    Wikidata, and text and language of labels that are nodes of their own (SKOS-XL), by IRI.
     """
 
     profile: Profile = field(default_factory=lambda: profiles()["names"])
@@ -102,7 +96,7 @@ class EntityMaker:
         self._slots |= {name: (_LABEL, place) for place, name in enumerate(profile.labels)}
         if profile.is_ontology and profile.descriptions[0] in vocabulary.counts:
             self._slots.pop(profile.descriptions[-1])  # comments are notes there, beside definitions
-        self._type_properties = {known.RDF_TYPE, *profile.types}
+        self._type_properties = {RDF_TYPE, *profile.types}
         self._n_by_id = self._n_foreign = 0
 
     def make(self, identity: str, facts: Sequence[Fact]) -> Entity | None:
@@ -127,18 +121,18 @@ class EntityMaker:
 
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         """Why a subject is no entity, or None."""
-        if any(fact[0] == known.DEPRECATED and is_true(fact[1]) for fact in facts):
+        if any(fact[0] == DEPRECATED and is_true(fact[1]) for fact in facts):
             return OBSOLETE
-        classes = {fact[1] for fact in facts if fact[0] == known.RDF_TYPE}
-        if not known.NO_ENTITIES.isdisjoint(classes):
+        classes = {fact[1] for fact in facts if fact[0] == RDF_TYPE}
+        if not NO_ENTITIES.isdisjoint(classes):
             return NOT_A_TERM
-        is_class = not known.CLASSES.isdisjoint(classes)
+        is_class = not CLASSES.isdisjoint(classes)
         if self.profile.is_ontology:
             return NOT_A_TERM if self._known.has_classes and not is_class else None
         if identity.endswith(_GENERIC) or any(fact[1] == _GENERIC_LABEL for fact in facts):
             return GENERIC_INSTANCE
-        is_structure = is_class or not known.PROPERTIES.isdisjoint(classes)
-        return NOT_A_TERM if is_structure and known.CONCEPT not in classes else None
+        is_structure = is_class or not PROPERTIES.isdisjoint(classes)
+        return NOT_A_TERM if is_structure and CONCEPT not in classes else None
 
     def _find_names(self, identity: str, facts: Sequence[Fact]) -> tuple[list[str], dict[str, str], str | None]:
         """All names, the canonical one first, their languages, and the description; no names if there is none."""
@@ -160,7 +154,7 @@ class EntityMaker:
         if not self.profile.is_named_by_id or not any(fact[0] in self.profile.types for fact in facts):
             return [], {}, about
         self._n_by_id += 1
-        return [known.name_of_id(identity) or identity], {}, about
+        return [name_of_id(identity) or identity], {}, about
 
     def _find_texts(self, facts: Sequence[Fact]) -> tuple[list[_Text], list[_Text], list[_Text]]:
         """Labels, other names and descriptions, each in order; what is in languages that are not taken is counted."""
@@ -225,9 +219,9 @@ class EntityMaker:
             parents += [parent for parent in tree.parents(identity) if parent not in above and parent != identity]
         if profile.is_ontology:
             term = Term(identity, names, "", description, parents, extra=extra, languages=languages)
-            term.namespace = next((fact[1] for fact in facts if fact[0] == known.NAMESPACE), "")
-            term.alt_ids = [short_id(fact[1]) for fact in facts if fact[0] == known.ALT_ID]
-            term.xrefs = [short_id(fact[1]) for fact in facts if fact[0] == known.XREF]
+            term.namespace = next((fact[1] for fact in facts if fact[0] == NAMESPACE), "")
+            term.alt_ids = [short_id(fact[1]) for fact in facts if fact[0] == ALT_ID]
+            term.xrefs = [short_id(fact[1]) for fact in facts if fact[0] == XREF]
             entity = term.make_entity(tree, self._type_map, self._report, links=self._links)
         else:
             own = [fact[1] if fact[2] is not None else type_name(fact[1]) for fact in facts if fact[0] in profile.types]
@@ -271,9 +265,9 @@ def _find_extra(facts: Sequence[Fact]) -> dict[str, str]:
     """Further fields."""
     extra: dict[str, str] = {}
     for predicate, value, _, _ in facts:
-        if predicate in known.SAME_AS and (match := _WIKIDATA_ITEM.fullmatch(value)):
+        if predicate in SAME_AS and (match := _WIKIDATA_ITEM.fullmatch(value)):
             extra.setdefault("wikidata_id", match[1])
-        elif predicate == known.NOTATION and (text := clean(value)):
+        elif predicate == NOTATION and (text := clean(value)):
             extra["notation"] = f"{extra['notation']}|{text}" if "notation" in extra else text
     return extra
 
@@ -302,8 +296,155 @@ class ItemMaker(EntityMaker):
         """What the classes tell that an item is an instance of, or a subclass of."""
         numbers = [
             dict.fromkeys(item_number(entity_id(fact[1])) for fact in facts if fact[0] == name and fact[2] is None)
-            for name in (known.WIKIDATA_TYPE, known.WIKIDATA_PARENT)
+            for name in (WIKIDATA_TYPE, WIKIDATA_PARENT)
         ]
         instance_of, subclass_of = (tuple(filter(None, found)) for found in numbers)
         assert self._known.finder is not None, "the first pass makes it for Wikidata"
         return self._known.finder.find(instance_of, subclass_of)
+
+
+def expand(names: Iterable[str]) -> tuple[str, ...]:
+    """Full IRIs of properties that an option names. Raises ValueError if one is neither an IRI nor has a well-known
+    prefix.
+    """
+    found = []
+    for name in names:
+        bare = name.strip().removeprefix("<").removesuffix(">")
+        prefix, colon, local = bare.partition(":")
+        if not colon or (prefix not in PREFIXES and "/" not in local and prefix != "urn"):
+            known = ", ".join(sorted(PREFIXES))
+            raise ValueError(f"not a property: {name}. Give its IRI, or a name with one of the prefixes {known}")
+        found.append(bare if local.startswith("//") or prefix not in PREFIXES else PREFIXES[prefix] + local)
+    return tuple(found)
+
+
+WIKIDATA, YAGO = PREFIXES["wd"], PREFIXES["yago"]
+RDF_TYPE, LABEL, LITERAL_FORM, DEPRECATED, NOTATION = expand(
+    "rdf:type rdfs:label skosxl:literalForm owl:deprecated skos:notation".split()
+)
+SUBCLASS_OF, CONCEPT, WIKIDATA_TYPE, WIKIDATA_PARENT = expand("rdfs:subClassOf skos:Concept wdt:P31 wdt:P279".split())
+ALT_ID, XREF, NAMESPACE = expand(f"oboInOwl:{name}" for name in ("hasAlternativeId", "hasDbXref", "hasOBONamespace"))
+REPLACED_BY = frozenset(expand(("obo:IAO_0100001", "dcterms:isReplacedBy")))
+SAME_AS = frozenset(expand(("owl:sameAs", "skos:exactMatch", "schema:sameAs", "https://schema.org/sameAs")))
+CLASSES = frozenset(expand(("owl:Class", "rdfs:Class")))
+PROPERTIES = frozenset(
+    expand(
+        "rdf:Property owl:ObjectProperty owl:DatatypeProperty owl:AnnotationProperty owl:FunctionalProperty "
+        "owl:TransitiveProperty owl:SymmetricProperty owl:InverseFunctionalProperty".split()
+    )
+)
+_ISO = "http://purl.org/iso25964/skos-thes#"
+NO_ENTITIES = frozenset(
+    expand(
+        "skos:ConceptScheme skos:Collection skos:OrderedCollection owl:Ontology owl:Axiom owl:Restriction skosxl:Label "
+        f"rdfs:Datatype sh:NodeShape sh:PropertyShape {_ISO}ThesaurusArray {_ISO}ConceptGroup "
+        "http://rdfs.org/ns/void#Dataset".split()
+    )
+)
+"""Classes of what organises a vocabulary and is not in it."""
+
+VOCABULARIES = (*(PREFIXES[name] for name in "rdfs owl skos rdf skosxl sh oboInOwl".split()), _ISO)
+_EMPTY_TYPES = frozenset({"Thing", "Resource", "NamedIndividual", "Concept", "Class", "Item"})
+_TYPE_SPACES = (
+    *("http://schema.org/", "https://schema.org/", "http://bioschemas.org/", PREFIXES["foaf"], PREFIXES["dbo"]),
+    *("http://wikiba.se/ontology#", "http://www.w3.org/ns/org#", "http://www.w3.org/2003/01/geo/wgs84_pos#"),
+    *VOCABULARIES,
+)
+_ID_SPACES = (WIKIDATA, YAGO, BASE)
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the entities of a vocabulary are read.
+
+    Attributes:
+        title: For notes and errors.
+        labels: Properties of the canonical name, the preferred one first.
+        aliases: Properties of other names, each with a scope of `SCOPES`, or "".
+        descriptions: Properties of the description, the preferred one first.
+        types: Properties whose values are types.
+        parents: Properties whose values are above the entity, and types of it, too.
+        children: Properties whose values are below it.
+        is_ontology: Its entities are classes, and are made as those of OBO.
+        is_named_by_id: An entity with a type and without a name in the requested languages has its id as its name;
+            else any other language will do.
+        is_sorted: Of several labels in a language the first one in the alphabet is the canonical name.
+        other_languages: Such names are taken where there is no other.
+        is_items: Its entities are the items of Wikidata.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    aliases: Mapping[str, str]
+    descriptions: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    is_ontology: bool = False
+    is_named_by_id: bool = False
+    is_sorted: bool = False
+    other_languages: bool = True
+    is_items: bool = False
+
+    def extend(self, labels: Iterable[str], aliases: Iterable[str], types: Iterable[str]) -> Profile:
+        """The same with further properties before its own."""
+        return msgspec.structs.replace(
+            self,
+            labels=tuple(dict.fromkeys((*labels, *self.labels))),
+            aliases={**dict.fromkeys(aliases, ""), **self.aliases},
+            types=tuple(dict.fromkeys((*types, *self.types))),
+        )
+
+    def properties(self) -> frozenset[str]:
+        """All properties that are looked at."""
+        found = {*self.labels, *self.aliases, *self.descriptions, *self.types, *self.parents, *self.children}
+        return frozenset(found | {RDF_TYPE, DEPRECATED, ALT_ID, XREF, NAMESPACE, NOTATION} | SAME_AS | REPLACED_BY)
+
+
+@lru_cache(maxsize=1)
+def profiles() -> Mapping[str, Profile]:
+    """The vocabularies of the table that ships, by name: wikidata, yago, ontology, skos, and names for all others."""
+    content = resources.files("ingest.readers").joinpath("vocabularies.json").read_bytes()
+    table = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
+    expanded = {
+        name: {
+            key: dict(zip(expand(value), value.values(), strict=True)) if isinstance(value, dict) else
+            expand(value) if isinstance(value, list) else value
+            for key, value in one.items()
+        }
+        for name, one in table.items()
+    }  # fmt: skip
+    return msgspec.convert(expanded, type=dict[str, Profile])
+
+
+def entity_id(iri: str) -> str:
+    """The id of an entity: as OBO writes it, the local name in Wikidata and YAGO, else the IRI."""
+    for space in _ID_SPACES:
+        if iri.startswith(space) and len(iri) > len(space):
+            return iri[len(space) :]
+    return short_id(iri)
+
+
+def type_name(iri: str) -> str:
+    """The name of a class: its local name in well-known vocabularies, else its id; empty for one that says nothing."""
+    for space in _TYPE_SPACES:
+        if iri.startswith(space):
+            local = iri[len(space) :]
+            return "" if local in _EMPTY_TYPES else local
+    return entity_id(iri)
+
+
+_MARKED = re.compile(r"_u([0-9A-Fa-f]{4,8})_")
+_NUMBERED = re.compile(r"_Q[0-9]+$")
+
+
+def name_of_id(local: str) -> str:
+    """An id of YAGO as text: ``_u0028_`` and ``%28`` become a bracket, ``_`` a space; a Wikidata id at the end goes."""
+    from urllib.parse import unquote
+
+    text = _MARKED.sub(_decode, unquote(local) if "%" in local else local)
+    return (_NUMBERED.sub("", text) or text).replace("_", " ").strip()
+
+
+def _decode(match: re.Match[str]) -> str:
+    code = int(match[1], 16)
+    return chr(code) if 0x20 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF else match[0]

@@ -12,18 +12,15 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyoxigraph
 
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, byte_lines, check_encoding, check_is_text, describe_text
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, ReadReport
+from ingest.io.streams import ByteSource
 from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_XML, TURTLE, find_root, find_syntax
 from pearl_qdrant.errors import FormatError, OptionError
-
-if TYPE_CHECKING:
-    from ingest.io.source import ByteSource
 
 BAD_TRIPLE = "bad_triple"
 ROW_ABOUT_A_ROW = "row_about_a_row"
@@ -58,11 +55,8 @@ def check_syntax(path: str, data: bytes) -> str:
 
 def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterator[tuple[pyoxigraph.Quad, int]]:
     """Triples in their order, each with the line at which it was read; exact in N-Triples, else some lines later.
-
-    Raises:
-        FormatError: If the file is damaged, or an error in it is not that of a line of N-Triples.
-        InputError: If it cannot be read.
-        TooManyErrorsError: If there are more bad lines than the report allows.
+    Raises FormatError if the file is damaged, or an error in it is not that of a line of N-Triples; InputError if it
+    cannot be read; TooManyErrorsError if there are more bad lines than the report allows.
     """
     return _read_rows(source, report) if syntax == N_TRIPLES else _read_stream(source, syntax)
 
@@ -146,12 +140,8 @@ def _explain(path: str, syntax: str, error: SyntaxError, feed: _Feed) -> FormatE
 
 
 class _Feed:
-    """A file as pyoxigraph reads it, within bounds.
-
-    Attributes:
-        line: The line that was reached.
-        n_open: Bytes since the last triple.
-        depth, is_closed: Of XML: how deep the elements are, by the brackets that were read; the end of the root was.
+    """A file as pyoxigraph reads it, within bounds: the line that was reached, bytes since the last triple, and of XML
+    how deep the elements are and whether the root was closed.
     """
 
     def __init__(self, source: ByteSource, syntax: str) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from ingest.base.format import Head
 from ingest.io.encoding import BOM, HEAD_BYTES
-
-if TYPE_CHECKING:
-    from ingest.base.format import Head
 
 N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
 

@@ -22,12 +22,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
+from ingest.base.format import PathLike, ReadOptions
 from ingest.base.merge import RowStore
 from ingest.base.reader import Reader
+from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import BadLine, read_lines
 from ingest.io.report import (
@@ -40,16 +43,10 @@ from ingest.io.report import (
     ReadReport,
     make_excerpt,
 )
-from ingest.io.source import ByteSource
-from ingest.io.streams import STDIN, list_inputs, open_source
+from ingest.io.streams import STDIN, ByteSource, list_inputs, open_source
 from ingest.readers.signs import UMLS_PACKED, last_part, umls_table_of, umls_table_of_rows
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.records import Entity
-
-if TYPE_CHECKING:
-    from ingest.base.format import PathLike
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
 
 SHIPPED = "umls_semantic_types.tsv"
 
@@ -58,14 +55,8 @@ _N_NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class SemanticType:
-    """One semantic type.
-
-    Attributes:
-        tui: Such as ``T047``.
-        name: Such as ``Disease or Syndrome``.
-        tree_number: Such as ``B2.2.1.2.1``; empty if unknown.
-        group: Such as ``DISO``; empty if unknown.
-        group_name: Such as ``Disorders``.
+    """One semantic type: TUI such as ``T047``, name, tree number such as ``B2.2.1.2.1``, group such as ``DISO``, and
+    its name.
     """
 
     tui: str
@@ -101,11 +92,8 @@ def semantic_types() -> Mapping[str, SemanticType]:
 
 
 def resolve_types(wanted: Iterable[str]) -> frozenset[str]:
-    """Requested semantic types, as values of `SemanticType.kb_types`. Raises SettingsError if one of them is unknown;
-    lists similar ones.
-
-    Args:
-        wanted: TUIs, type names, tree numbers, groups or their names; case does not matter.
+    """Requested semantic types (TUIs, type names, tree numbers, groups or their names; case does not matter), as values
+    of `SemanticType.kb_types`. Raises SettingsError if one of them is unknown; lists similar ones.
     """
     types = semantic_types().values()
     known = {found.group_name.casefold(): found.group for found in types}  # points have the abbreviation
@@ -181,16 +169,9 @@ class UmlsReader(Reader):
     """A release; a `Reader`."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Find and open the files. Raises FormatError if a file is missing, damaged, or not of the format;
-        SettingsError if an option makes no sense, or a semantic type is not known.
-
-        Args:
-            paths: The META folder or one above it, a zip archive, or files: MRCONSO.RRF, and MRSTY.RRF and others with
-                it.
-            options: `limit`; `languages` as `umls_language` takes them (English by default); `sabs`, of which the first
-                one's definition is preferred; `srl_max`, where 0 allows only sources without extra terms; and
-                `semantic_types`, see `resolve_types`.
-            type_map: From native types to coarse ones; the shipped one by default.
+        """Find and open the files: the META folder or one above it, a zip archive, or MRCONSO.RRF and others with it.
+        Raises FormatError if a file is missing, damaged, or not of the format; SettingsError if an option makes no
+        sense, or a semantic type is not known.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._languages = tuple(dict.fromkeys(map(umls_language, options.languages or ("en",))))
@@ -421,3 +402,91 @@ def _refuse_split(path: str, names: Sequence[str]) -> None:
             "parts: cat MRCONSO.RRF.a?.gz | gunzip > MRCONSO.RRF"
         )
         raise FormatError(path, None, message)
+
+
+_RECORDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
+
+
+class MeshReader(Reader):
+    """MeSH in one or several files; a `Reader`. A row of its report is a record."""
+
+    def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
+        super().__init__(type_map=type_map, limit=options.limit)
+        self._sources = self.open_sources(paths)
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """One entity for each record of all files."""
+        for source in self._sources:
+            before = report.rows
+            for line, record in _records(source):
+                report.rows += 1
+                report.place = source.path, line
+                entity = self._make_entity(record, report)
+                if entity is not None:
+                    yield entity
+            if report.rows == before:
+                raise FormatError(source.path, None, "has no record of MeSH")
+            report.notes.append(f"{source.path}: MeSH, {report.rows - before:,} records")
+
+    def _make_entity(self, record: Element, report: ReadReport) -> Entity | None:
+        kind = _RECORDS[record.tag]
+        id_ = _text(record, f"{kind}UI")
+        names = [_text(record, f"{kind}Name/String")]
+        names += [_string(one) for one in record.iterfind("ConceptList/Concept/TermList/Term/String")]
+        names = list(dict.fromkeys(filter(None, names)))
+        if not id_ or not names:
+            report.skip_here(NO_NAME if id_ else NO_ID, id_ or " ".join(names))
+            return None
+        native = [
+            one for number in record.iterfind("TreeNumberList/TreeNumber") for one in tree_prefixes(_string(number))
+        ]
+        native += [
+            _string(one).lstrip("*")
+            for one in record.iterfind("HeadingMappedToList/*/DescriptorReferredTo/DescriptorUI")
+        ]
+        kb_types = tuple(dict.fromkeys(native))[: limits.MAX_KB_TYPES]
+        notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
+        description = next((text for note in notes if (text := _string(note))), None) or _text(record, "Note") or None
+        names_in = report.bound_names(id_, names)
+        return Entity(
+            id_, names_in[0], names_in[1:], kb_types, self.type_map.map_types(kb_types), description, {}, None
+        )
+
+
+def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:
+    """The line after each record, and the record; what was read is let go. Raises FormatError if the XML is damaged,
+    declares entities, or has a record of more bytes than one may have.
+    """
+    parser: Any = XMLPullParser(("start", "end"))
+    line, n_bytes, path = 1, 0, list[Element]()
+    try:
+        for chunk in chain(source.chunks(), (None,)):
+            if chunk is None:
+                parser.close()
+                return
+            if b"<!ENTITY" in chunk or n_bytes > limits.MAX_ITEM_BYTES:
+                message = f"declares an entity, or has a record of over {limits.MAX_ITEM_BYTES:,} bytes. Is it MeSH?"
+                raise FormatError(source.path, line, message)
+            parser.feed(chunk)
+            line, n_bytes = line + chunk.count(b"\n"), n_bytes + len(chunk)
+            for event, element in parser.read_events():
+                if event == "start":
+                    path.append(element)
+                    continue
+                path.pop()
+                if element.tag in _RECORDS:
+                    n_bytes = 0
+                    yield line, element
+                    for above in path:
+                        above.clear()
+    except ParseError as error:
+        raise FormatError(source.path, line, f"is damaged or cut off ({error}). Fetch it again") from error
+
+
+def _string(element: Element) -> str:
+    return " ".join((element.text or "").split())
+
+
+def _text(record: Element, path: str) -> str:
+    found = record.find(path)
+    return "" if found is None else _string(found)

@@ -27,24 +27,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ingest.base.ancestors import ClassGraph, nearest_types
+from ingest.base.format import PathLike, ReadOptions
 from ingest.base.reader import Reader
-from ingest.base.type_map import TypeMap
+from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, check_is_text
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
-from ingest.io.source import ByteSource
+from ingest.io.streams import ByteSource
 from ingest.readers.json_records import is_lines, read_records
 from ingest.readers.ontology import clean
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import LINKS_FIELD, Entity
-
-if TYPE_CHECKING:
-    from ingest.base.format import PathLike
-    from ingest.base.type_map import TypeMap
-    from ingest.formats import ReadOptions
 
 NOT_AN_ENTITY, NO_SITELINK = "not_an_entity", "no_sitelink"
 
@@ -59,12 +54,6 @@ class WikidataReader(Reader):
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
         """Open the files; standard input and pipes are copied to a temporary file now. Raises FormatError if a file
         does not exist, is a directory, or may not be read; ValueError or OptionError if an option makes no sense.
-
-        Args:
-            paths: Files to read one after the other; ``-`` is standard input.
-            options: `limit`, `languages` (``mul`` and English are always fallbacks), `classes`, `links`, and
-                `require_sitelink`, which excludes most genes, articles and streets.
-            type_map: From ids of classes to coarse types; the shipped one by default.
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
@@ -266,13 +255,8 @@ _CACHED = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ClassTypes:
-    """Properties of a set of classes.
-
-    Attributes:
-        kb_types: Ids of the classes and of their ancestors, nearest first, at most `MAX_KB_TYPES`.
-        types: Coarse types.
-        reason: Why an instance of them is left out: it is an internal page of the Wikimedia projects, or none of the
-            requested classes is among them; None if it is read.
+    """Ids of classes and of their ancestors, nearest first, at most `MAX_KB_TYPES`; coarse types; and why an instance
+    of them is left out: it is an internal page of the Wikimedia projects, or of none of the requested classes.
     """
 
     kb_types: tuple[str, ...]
@@ -286,12 +270,8 @@ class ClassTypeFinder:
     def __init__(
         self, edges: Iterable[tuple[int, tuple[int, ...]]], *, type_map: TypeMap, wanted: frozenset[int]
     ) -> None:
-        """Read the edges, 8 bytes each.
-
-        Args:
-            edges: Numbers of classes, each with its direct parents.
-            type_map: From ids of classes to coarse types.
-            wanted: Numbers of the classes to read; empty: all.
+        """Read the edges, 8 bytes each: numbers of classes with their direct parents; `wanted` are those to read, empty
+        for all.
         """
         children, parents = array("i"), array("i")
         for child, above in edges:

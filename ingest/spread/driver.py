@@ -18,15 +18,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from ingest.base.scan import ScanResult, scan
+from ingest.base.reader import Reader, ScanResult, scan
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import Loading, finish_load, ingest
-from ingest.load.results import LoadEvents, LoadResult
-from ingest.load.session import is_unchanged, unchanged_result
-from ingest.spread.cutting import CUT_FILES, cut_and_scan
-from ingest.spread.worker import Job, PartBuilder, PartResult, Plan, Work, part_input, part_name
+from ingest.load.pipeline import Loading, finish_load, ingest, is_unchanged, unchanged_result
+from ingest.load.request import LoadEvents, LoadRequest, LoadResult
+from ingest.spread.worker import (
+    CUT_FILES,
+    Job,
+    PartBuilder,
+    PartResult,
+    Plan,
+    Work,
+    cut_and_scan,
+    part_input,
+    part_name,
+)
+from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import CollectionExistsError, OptionError, SettingsError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
@@ -35,14 +44,8 @@ from pearl_qdrant.store.edge.joining import join_parts
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.open import location_of
-from pearl_qdrant.store.protocol import Placement
+from pearl_qdrant.store.protocol import Placement, Store
 from pearl_qdrant.store.schema import LoadedInput, Manifest
-
-if TYPE_CHECKING:
-    from ingest.base.reader import Reader
-    from ingest.load.request import LoadRequest
-    from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
-    from pearl_qdrant.store.protocol import Store
 
 WORK_PREFIX = ".parts-"
 """How work folders are called in a store; they are no collections."""
@@ -56,11 +59,7 @@ LEAST_NAMES = 25_000
 
 
 class Runner(Protocol):
-    """Builds parts.
-
-    Attributes:
-        workers: How many it builds at once.
-    """
+    """Builds parts, so many `workers` at once."""
 
     workers: int
 
@@ -159,18 +158,8 @@ def work_folder(given: str | os.PathLike[str] | None, store: Store, name: str) -
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A load over several workers, with all that does not change while it runs.
-
-    Attributes:
-        reader: The base.
-        input_name: Its paths.
-        encoder: Of this process, for what is left when the workers are done.
-        store: Where the collection goes.
-        manifest: Of the new collection.
-        request: How to load it.
-        work: The work folder.
-        runner: Builds the parts.
-        check: Called with the counts of the base; refuses an empty one.
+    """A load over several workers, with all that does not change while it runs; `encoder` is for what is left when they
+    are done, `check` refuses an empty base.
     """
 
     reader: Reader

@@ -38,17 +38,11 @@ Row = dict[str, Any]
 
 
 class RayRunner:
-    """A `driver.Runner` on a Ray cluster.
-
-    Attributes:
-        workers: Actors that it will have: one a GPU, or without GPUs one a core.
-    """
+    """A `driver.Runner` on a Ray cluster: an actor a GPU, or without GPUs one a core."""
 
     def __init__(self, address: str) -> None:
-        """Connect to a cluster, or start one. Raises OptionError if Ray is not installed, or no cluster answers.
-
-        Args:
-            address: As `ray` of `load_base`.
+        """Connect to a cluster, or start one; `address` is `ray` of `load_base`. Raises OptionError if Ray is not
+        installed, or no cluster answers.
         """
         ray = _import_ray()
         self._is_ours = not ray.is_initialized()

@@ -1,4 +1,4 @@
-"""A worker of a load in parts, and the folder that all workers share.
+"""A worker of a load in parts, the folder that all workers share, and the cut of a base.
 
     WORK/.lock            locked while a driver works
     WORK/plan.json        what is built; written when the cut is complete
@@ -7,12 +7,11 @@
     WORK/done/PART.json   the counts of a part that is built
     WORK/joined/          an embedded store with the collection that is joined of the parts
 
-Everything is kept until the collection is complete, so that the same command goes on after any kill. Machines of a
-cluster share it.
+Everything is kept until the collection is complete, so that the same command goes on after any kill. A part is loaded
+as any base is (`ingest.load.pipeline`), so that a worker that takes the place of a killed one writes what lacks.
 
-A worker takes one part of a base from its files to a finished embedded collection, or to a server. Nothing here knows
-Ray. A part is loaded as any base is (`ingest.load.pipeline`), so that a worker that takes the place
-of a killed one writes what lacks.
+A base is cut by the hash of the entity while it is scanned: all runs of an entity go into one of 256 files of JSON
+Lines, in their order. A part of the base is every n-th file.
 """
 
 from __future__ import annotations
@@ -20,21 +19,24 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import msgspec
 
-from ingest.base.scan import scan
+from ingest.base.merge import entity_from_json, entity_to_json
+from ingest.base.reader import Reader, ScanResult, scan
+from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import Loading, ingest
-from ingest.load.results import LoadEvents, LoadResult
-from ingest.spread.cutting import CutReader, cut_files_of
+from ingest.load.request import LoadEvents, LoadResult
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import StoreError, StoreLockedError
+from pearl_qdrant.errors import InputError, StoreError, StoreLockedError
+from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import ServerAccess, is_url
 from pearl_qdrant.store.atomic import read_at_most, write_atomically
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -48,16 +50,8 @@ _T = TypeVar("_T")
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is built. A command with another plan starts over.
-
-    Attributes:
-        digest: Of the base, as in `ScanResult`.
-        input: Its paths.
-        parts: Parts of the base.
-        location, collection: Where it goes.
-        kb: As in `Manifest`.
-        model: Hash of the weights, width, pooling and prefix.
-        quantization: As in `Manifest`.
+    """What is built: a command with another plan starts over. `digest` is that of the base, `input` its paths, `model`
+    the hash of the weights, width, pooling and prefix.
     """
 
     digest: str
@@ -71,15 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class PartResult(msgspec.Struct, frozen=True):
-    """The counts of a part that is built.
-
-    Attributes:
-        part: Its number.
-        entities, names: Entities and names of the part; each is a point.
-        encode_seconds: Time in the encoder.
-        graph_seconds: Time of building its graph.
-        device: Where the encoder ran.
-    """
+    """The counts of a part that is built, and where the encoder ran."""
 
     part: int
     entities: int = 0
@@ -90,12 +76,7 @@ class PartResult(msgspec.Struct, frozen=True):
 
 
 class Work:
-    """A work folder.
-
-    Attributes:
-        path: The folder.
-        cut, parts, joined: Its folders; `joined` may lie elsewhere, on the disk of the store.
-    """
+    """A work folder; `joined` may lie elsewhere, on the disk of the store."""
 
     def __init__(self, path: Path, joined: Path | None = None) -> None:
         self.path = path
@@ -160,16 +141,8 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every worker knows.
-
-    Attributes:
-        work: The work folder, which all machines see at this path.
-        plan: As it is in the work folder.
-        manifest: Of the whole collection.
-        model: Name or folder of the model, or an encoder for workers in this process.
-        device, pooling, prefix: As in `load_encoder`.
-        access: Key and certificates of a server; never written to a file.
-        wait_s: How long to wait for a server that does not answer.
+    """What every worker knows: the work folder, which all machines see at this path, a model's name (or an encoder for
+    workers in this process), and key and certificates of a server, which are never written to a file.
     """
 
     work: str
@@ -187,15 +160,9 @@ class PartBuilder:
     """Builds parts, one after the other, with one encoder."""
 
     def __init__(self, job: Job, *, threads: int | None = None) -> None:
-        """Load the encoder.
-
-        Args:
-            threads: Batches that the encoder runs at once; None: one a core.
-
-        Raises:
-            StoreError: If this machine does not see the work folder.
-            ModelError: If the model cannot be loaded.
-            ModelMismatchError: If it is another model than that of the plan.
+        """Load the encoder, which runs `threads` batches at once; None: one a core. Raises StoreError if this machine
+        does not see the work folder; ModelError if the model cannot be loaded; ModelMismatchError if it is another
+        model than that of the plan.
         """
         self._job = job
         self._work = Work(Path(job.work))
@@ -280,3 +247,97 @@ def part_name(part: int) -> str:
 def part_input(plan: Plan, part: int) -> str:
     """How a part is called among the inputs of its collection."""
     return f"{plan.input} (part {part + 1} of {plan.parts})"
+
+
+_ADVICE = "Free some space, or choose a work folder on a larger disk"
+
+
+CUT_FILES = 256
+"""Files of a cut, and the most parts that a base can have; a part is every n-th of them."""
+
+
+def cut_file_of(entity_id: str) -> int:
+    """The number of the file of an entity, below `CUT_FILES`: the same everywhere, so that a cut can be resumed."""
+    # Text from JSON can have lone surrogates, which plain UTF-8 refuses; they are checked elsewhere.
+    digest = blake2b(entity_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % CUT_FILES
+
+
+def cut_files_of(part: int, n_parts: int) -> range:
+    """The files of a part."""
+    return range(part, CUT_FILES, n_parts)
+
+
+def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult:
+    """Read a base once: count it as `scan` does, and write its files into a folder. Raises InputError as `scan`, and
+    if the files cannot be written.
+    """
+    with Cutter(reader, folder) as cutter:
+        return scan(reader, report, cutter=cutter)
+
+
+class CutReader(Reader):
+    """Some files of a cut as a base of their own."""
+
+    def __init__(self, folder: Path, files: range) -> None:
+        super().__init__(type_map=TypeMap({}, version=""), limit=None)  # the entities have their types
+        self._folder = folder
+        self._files = files
+
+    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
+        """Entities in the order of the input; those of a file are runs already."""
+        return self.read_rows(report)
+
+    def read_rows(self, report: ReadReport) -> Iterator[Entity]:
+        """The lines of the files."""
+        for path in (_path(self._folder, number) for number in self._files):
+            try:
+                with path.open(encoding="ascii") as lines:
+                    for line in lines:
+                        report.rows += 1
+                        yield entity_from_json(line)
+            except (OSError, ValueError) as error:
+                raise InputError(str(path), None, f"a part of the base cannot be read: {error}") from error
+
+
+class Cutter(CutReader):
+    """A reader that writes what it yields into the files of a cut."""
+
+    def __init__(self, reader: Reader, folder: Path) -> None:
+        super().__init__(folder, range(CUT_FILES))
+        self._reader = reader
+
+    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
+        """The runs of the reader, each also written to its file."""
+        with ExitStack() as held:
+            files = self._open(held)
+            for run in self._reader.read_runs(report):
+                line = entity_to_json(run) + "\n"
+                try:
+                    files[cut_file_of(run.entity_id)].write(line)
+                except OSError as error:
+                    raise self._error(error) from error
+                yield run
+            try:
+                for file in files:
+                    file.close()
+            except OSError as error:
+                raise self._error(error) from error
+
+    def _open(self, held: ExitStack) -> list[IO[str]]:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return [
+                held.enter_context(_path(self._folder, number).open("w", encoding="ascii"))
+                for number in range(CUT_FILES)
+            ]
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: OSError) -> InputError:
+        message = f"parts of the base cannot be written: {error.strerror or error}. {_ADVICE}"
+        return InputError(str(self._folder), None, message, option="work")
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"{number:03d}.jsonl"

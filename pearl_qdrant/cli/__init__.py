@@ -10,14 +10,19 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from functools import cached_property
 
 import click
 
 from pearl_qdrant._version import __version__
-from pearl_qdrant.cli.annotate import annotate
-from pearl_qdrant.cli.calibrate import calibrate
+from pearl_qdrant.cli.calibrate import calibrate, learn
 from pearl_qdrant.cli.collections import collections, entities
-from pearl_qdrant.cli.common.terminal import (
+from pearl_qdrant.cli.ingest import ingest
+from pearl_qdrant.cli.link import annotate, demo, link
+from pearl_qdrant.cli.models import doctor, evaluate, models, reencode
+from pearl_qdrant.cli.names import crosswalk, resolve
+from pearl_qdrant.cli.serve import mcp, serve
+from pearl_qdrant.cli.terminal import (
     OutputError,
     echo,
     show_usage_error,
@@ -25,16 +30,6 @@ from pearl_qdrant.cli.common.terminal import (
     start_logging,
     visible_streams,
 )
-from pearl_qdrant.cli.demo import demo
-from pearl_qdrant.cli.evaluate import evaluate
-from pearl_qdrant.cli.ingest import ingest
-from pearl_qdrant.cli.learn import learn
-from pearl_qdrant.cli.link import link
-from pearl_qdrant.cli.models import doctor, models
-from pearl_qdrant.cli.names import crosswalk, resolve
-from pearl_qdrant.cli.reencode import reencode
-from pearl_qdrant.cli.serve import mcp, serve
-from pearl_qdrant.cli.train import train
 from pearl_qdrant.errors import PearlQdrantError
 
 _INTERRUPTED = 130
@@ -55,6 +50,28 @@ def cli(verbose: bool) -> None:
     pearl-qdrant link "nytimes.com" --type ORG
     """
     start_logging(verbose=verbose)
+
+
+class _Training(click.Group):
+    """The stages of training; they are imported when one is asked for."""
+
+    @cached_property
+    def commands(self) -> dict[str, click.Command]:  # type: ignore[override]  # click has an attribute here
+        from pearl_qdrant.cli import training
+
+        return {name: getattr(training, name) for name in training.COMMANDS}
+
+    def __init__(self, name: str | None = None, **attributes: object) -> None:
+        super().__init__(name, **attributes)  # type: ignore[arg-type]
+        del self.commands  # what click has set; the next access imports the commands
+
+
+@click.group(cls=_Training)
+def train() -> None:
+    """Refresh the encoder: phrases, character encoder, fine-tuning, type head, averaging, export.
+
+    The stages need the extra `train`; without it each command prints how to install it.
+    """
 
 
 _WORK = (ingest, link, annotate, learn, calibrate, collections, reencode, entities, resolve, crosswalk)

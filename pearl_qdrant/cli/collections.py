@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.common.options import (
+from pearl_qdrant.cli.options import (
     Target,
     json_option,
     model_option,
@@ -17,7 +17,7 @@ from pearl_qdrant.cli.common.options import (
     wait_option,
     yes_option,
 )
-from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json, table_lines
+from pearl_qdrant.cli.terminal import confirm, echo, echo_json, table_lines
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.administration import CollectionSummary

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from ingest.base.format import Scope, TableColumns
-from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions
-from ingest.load.request import LoadRequest
-from ingest.load.results import LoadEvents, reading_counts
-from pearl_qdrant.cli.common.options import (
+from ingest.base.format import ReadOptions, Scope, TableColumns
+from ingest.formats import FORMAT_NAMES, FORMATS
+from ingest.load.request import LoadEvents, LoadRequest, reading_counts
+from pearl_qdrant.cli.options import (
     attribute_texts,
     device_option,
     json_option,
@@ -23,12 +22,12 @@ from pearl_qdrant.cli.common.options import (
     wait_option,
     yes_option,
 )
-from pearl_qdrant.cli.common.terminal import confirm, echo, echo_json
+from pearl_qdrant.cli.terminal import confirm, echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:
-    from ingest.base.scan import ScanResult
-    from ingest.load.results import LoadResult
+    from ingest.base.reader import ScanResult
+    from ingest.load.request import LoadResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -126,7 +125,7 @@ def read_options(given: Mapping[str, Any]) -> ReadOptions:
     Args:
         given: ``limit``, and the parameters of `reading_options`.
     """
-    from ingest.readers.layouts import read_bases
+    from ingest.base.format import read_bases
 
     columns = TableColumns(**{one.name: given[f"column_{one.name}"] for one in fields(TableColumns)})
     values = {one.name: given[one.name] for one in _READING if one.name != "columns"}

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pearl_qdrant.cli.common.options import (
+from pearl_qdrant.cli.options import (
+    device_option,
     json_option,
     needs_extra,
+    progress_bar,
     shipped_model_option,
     store_option,
+    wait_option,
 )
-from pearl_qdrant.cli.common.terminal import echo, echo_json
+from pearl_qdrant.cli.records import options_of, taken
+from pearl_qdrant.cli.terminal import echo, echo_json
+from training.options import EvaluationOptions
+
+if TYPE_CHECKING:
+    from pearl_qdrant.transfer.everyday import EverydayChange
+    from pearl_qdrant.transfer.reencoding import ReencodeResult
 
 
 @click.group()
@@ -25,7 +35,7 @@ def models() -> None:
 @json_option
 def list_models(as_json: bool) -> None:
     """List the models that ship with this package."""
-    from pearl_qdrant.encoder.find_model import list_models as shipped
+    from pearl_qdrant.encoder.loading import list_models as shipped
 
     for config in shipped():
         if as_json:
@@ -41,7 +51,7 @@ def list_models(as_json: bool) -> None:
 @json_option
 def show(model: str, as_json: bool) -> None:
     """Load a model, verify its files, and show its facts."""
-    from pearl_qdrant.encoder.describe import describe_model
+    from pearl_qdrant.encoder.loading import describe_model
 
     facts = describe_model(model).to_json()
     if as_json:
@@ -99,3 +109,171 @@ def doctor(context: click.Context, store: str, model: str, as_json: bool) -> Non
             echo(f"{check.state:>5}  {check.subject:<10}  {check.finding}")
     if has_failed:
         context.exit(1)
+
+
+@click.command()
+@click.argument("name", metavar="COLLECTION")
+@click.option("--model", help="Shipped name, folder or hub id of the new model.")
+@click.option("--rollback", is_flag=True, help="Go back to the version before the current one.")
+@click.option(
+    "--everyday",
+    is_flag=True,
+    help="Before the switch, answer everyday mentions of the names with both models; do not switch if the mean falls.",
+)
+@click.option(
+    "--mentions",
+    type=click.IntRange(1),
+    help="Everyday mentions, equally many of each kind; with --everyday.  [default: 1000]",
+)
+@click.option(
+    "--max-fall",
+    type=click.FloatRange(0),
+    metavar="POINTS",
+    help="Switch if the mean falls by at most so many points; with --everyday.  [default: 0]",
+)
+@store_option
+@device_option
+@wait_option
+@json_option
+def reencode(
+    name: str,
+    model: str | None,
+    rollback: bool,
+    everyday: bool,
+    mentions: int | None,
+    max_fall: float | None,
+    as_json: bool,
+    **given: Any,  # store, device and wait_s
+) -> None:
+    """Encode the names of a collection again with another model, without downtime.
+
+    The version before it is kept, hidden. The same command goes on where it was killed. With --everyday it ends with
+    status 1 if the new model is worse; the same command with --max-fall switches then, without encoding again.
+    """
+    from pearl_qdrant.transfer.reencoding import EVERYDAY_MENTIONS, reencode_collection, rollback_collection
+
+    if rollback == (model is not None):
+        raise click.UsageError("Give --model with the new model, or --rollback.")
+    if not everyday and (mentions is not None or max_fall is not None):
+        raise click.UsageError("--mentions and --max-fall belong to --everyday.")
+    if everyday and rollback:
+        raise click.UsageError("--everyday compares the models of --model, and --rollback has none.")
+    with progress_bar(name) as on_progress:
+        if model is None:
+            result = rollback_collection(name, on_progress=on_progress, **given)
+        else:
+            n_mentions = (mentions or EVERYDAY_MENTIONS) if everyday else None
+            result = reencode_collection(
+                name, model=model, everyday=n_mentions, max_fall=max_fall or 0.0, on_progress=on_progress, **given
+            )
+    _print(result, given["store"], as_json=as_json)
+    if not result.switched and result.everyday is not None:
+        click.get_current_context().exit(1)
+
+
+def _print(result: ReencodeResult, store: str, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(result.to_json())
+        return
+    if result.everyday is not None:
+        _print_everyday(result, result.everyday)
+    if not result.switched and result.everyday is not None:
+        echo(
+            f"{result.collection}: stays with {result.model_before}. The version with {result.model} is kept, hidden: "
+            f"the same command with --max-fall {result.everyday.fall + 0.01:.2f} switches to it, and collections prune "
+            f"deletes it.",
+            err=True,
+        )
+        return
+    if not result.switched:
+        echo(f"{result.collection}: its {result.names:,} names are encoded with {result.model} already.", err=True)
+        return
+    recall = "" if result.recall is None else f"Recall of a sample: {result.recall:.3f}. "
+    echo(
+        f"{result.collection}: {result.model} in place of {result.model_before}; {result.encoded:,} of "
+        f"{result.names:,} names encoded in {result.seconds:.1f} s, writers waited {result.switch_seconds:.1f} s.",
+        f"{recall}Calibrations belong to a model: see pearl-qdrant calibrate.",
+        f"Back: pearl-qdrant reencode {result.collection} --rollback --store {store}",
+        f"When no reader needs the old version: pearl-qdrant collections prune {result.collection} --store {store}",
+        err=True,
+    )
+
+
+def _print_everyday(result: ReencodeResult, change: EverydayChange) -> None:
+    echo(
+        f"right of {change.mentions:,} everyday mentions, %   {result.model_before}   {result.model}",
+        *(f"{one.kind:<18}{one.mentions:>6,}{one.before:>8.1f}{one.after:>8.1f}" for one in change.kinds),
+        f"{'mean of the kinds':<24}{change.before:>8.1f}{change.after:>8.1f}"
+        f"   ({-change.fall:+.1f}, standard error {change.error:.1f})",
+        err=True,
+    )
+
+
+def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Print the tasks and exit, before required options are checked."""
+    if not value or context.resilient_parsing:
+        return
+    from pearl_qdrant import list_tasks
+
+    for task in list_tasks():
+        echo(f"{task.name:<22}  {task.description}")
+    context.exit()
+
+
+@click.command()
+@shipped_model_option("A shipped name, a folder, or a hub id.")
+@click.option(
+    "--data",
+    required=True,
+    metavar="DIR|FILE|hub",
+    help="Folder with the evaluation sets (see --list), a base of your own as one file, or hub for "
+    "Lihuchen/pearl_benchmark and autofj.",
+)
+@click.option("--task", "tasks", multiple=True, metavar="T", help="Run only this task; repeatable. See --list.")
+@click.option(
+    "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_tasks, help="Print the tasks and exit."
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="M",
+    help="Another model to compare with, jaccard, tfidf or bm25; repeatable.  [default: jaccard, tfidf, bm25]",
+)
+@options_of(
+    EvaluationOptions,
+    flags={"n_mentions": "--mentions"},
+    without=("n_seeds", "n_distractors", "max_epochs", "splits", "nil_shares"),
+)
+@device_option
+@json_option
+def evaluate(data: str, as_json: bool, **others: Any) -> None:
+    """Measure a model on the tasks of both papers and on linking, with baselines and their figures for comparison.
+
+    Tasks whose sets are missing in DIR are skipped and named. For a base of your own (FILE, in any format of ingest),
+    its aliases are linked twice: against its canonical names only, and against all names except the mention's own.
+    The task `everyday` makes mentions of every kind that people type from a base, and shows what becomes of them, for
+    the linker, for exact lookup, for exact lookup with rapidfuzz, and for TF-IDF. Needs the extra `train`.
+
+    \b
+    pearl-qdrant evaluate --model pearl-mini --data data/
+    pearl-qdrant evaluate --model runs/a --baseline pearl-mini --data data/ --task bird --task turney --json
+    pearl-qdrant evaluate --data data/ --task linking --mentions 1000
+    pearl-qdrant evaluate --data base.tsv
+    pearl-qdrant evaluate --data base.tsv --task everyday
+    """
+    from pearl_qdrant import evaluate_model, report_as_text
+    from pearl_qdrant.errors import MissingDataError, OptionError
+    from training.evaluation import as_record
+
+    try:
+        options = taken(EvaluationOptions, others)
+        report = evaluate_model(data, options=options, progress=lambda line: echo(line, err=True), **others)
+    except OptionError as error:
+        raise click.BadParameter(str(error), param_hint="--task") from error
+    except MissingDataError as error:
+        raise click.ClickException(f"{error}: see --list.") from error
+    if as_json:
+        echo_json(as_record(report))
+    else:
+        echo(*report_as_text(report).split("\n"))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pearl_qdrant.cli.common.options import InputFile, device_option, json_option, model_option, name_of, store_option
-from pearl_qdrant.cli.common.terminal import echo, echo_json, echo_row
+from pearl_qdrant.cli.options import InputFile, device_option, json_option, model_option, name_of, store_option
+from pearl_qdrant.cli.terminal import echo, echo_json, echo_row
 
 if TYPE_CHECKING:
     from pearl_qdrant.records import Entity
@@ -186,7 +186,7 @@ def _print(found: Resolution, out: object, *, as_json: bool) -> None:
         for one in found.names:
             echo_json(asdict(one))
     elif out is None:
-        from pearl_qdrant.resolution.files import node_lines
+        from pearl_qdrant.resolution.records import node_lines
 
         for line in node_lines(found.names, found.inputs):
             echo_row(line)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from pearl_qdrant.cli.common.options import device_option, model_option, needs_extra, only_collection, store_option
-from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.options import device_option, model_option, needs_extra, only_collection, store_option
+from pearl_qdrant.cli.terminal import echo
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -76,8 +76,8 @@ def serve(
     pearl-qdrant serve --workers 2 --api-keys keys.txt --host 0.0.0.0
     """
     with needs_extra("serve"):
+        from pearl_qdrant.service.app import serve as run
         from pearl_qdrant.service.gate import read_keys
-        from pearl_qdrant.service.run import serve as run
         from pearl_qdrant.service.settings import read_settings
 
     chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pearl_qdrant.encoder.checkpoint import ONNX_FILE, VerifiedCheckpoint, is_checkpoint, open_checkpoint
-from pearl_qdrant.encoder.find_model import MODELS_DIR, find_model
+from pearl_qdrant.encoder.loading import MODELS_DIR, find_model
 from pearl_qdrant.encoder.runtime.onnx_runtime import EMBEDDING
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.settings import DEFAULT_MODEL

@@ -1,10 +1,11 @@
-"""Loads an encoder by the name of its model, on the runtime that suits the machine; and describes a model.
+"""Loads an encoder by the name of its model, on the runtime that suits the machine.
 
 Torch is imported only if a GPU is requested or its driver is present.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import logging
 import re
@@ -16,20 +17,20 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from pearl_qdrant.encoder.batching import NameTokenizer
 from pearl_qdrant.encoder.checkpoint import (
     ONNX_FILE,
     TORCH_FILE,
+    PearlConfig,
     VerifiedCheckpoint,
     is_checkpoint,
     open_checkpoint,
     read_config,
     verify,
 )
-from pearl_qdrant.encoder.find_model import FoundModel, find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
-from pearl_qdrant.encoder.tokens import NameTokenizer
-from pearl_qdrant.errors import DeviceError, ModelError
+from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 
@@ -56,7 +57,7 @@ class _LoadOptions:
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
         for name, given, allowed in (
-            ("pooling", self.pooling or "mean", ("mean", "cls")),
+            ("pooling", "mean" if self.pooling is None else self.pooling, ("mean", "cls")),
             ("runtime", self.runtime, ("auto", "onnx", "torch")),
             ("precision", self.precision, ("auto", "fp32", "bf16")),
         ):
@@ -79,7 +80,10 @@ def load_encoder(
     precision: Precision = "auto",
     arena: bool = True,
 ) -> Encoder:
-    """Load a model.
+    """Load a model. Raises ModelNotFoundError if the model does not exist; CheckpointError if one of its files is
+    missing, truncated, changed, or belongs to another model; DeviceError if the device does not exist, or torch is not
+    installed for it; ModelError if the model cannot run with these options; ValueError if an argument has an invalid
+    value.
 
     Args:
         model: A shipped name, a folder, or a hub id such as `owner/name[@revision]`.
@@ -93,13 +97,6 @@ def load_encoder(
             (see `torch_runtime.encoding_precision`).
         arena: Whether ONNX keeps the memory of its largest batches for the next ones; a service that runs for weeks
             gives it back.
-
-    Raises:
-        ModelNotFoundError: If the model does not exist.
-        CheckpointError: If one of its files is missing, truncated, changed, or belongs to another model.
-        DeviceError: If the device does not exist, or torch is not installed for it.
-        ModelError: If the model cannot run with these options.
-        ValueError: If an argument has an invalid value.
     """
     options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
     found = find_model(model)
@@ -280,10 +277,127 @@ def _no_torch_weights(name: str) -> str:
     return f"model '{name}' has no weights for torch. Rebuild them with: pearl-qdrant models export {name} --torch"
 
 
+MODELS_DIR = Path(__file__).parent / "models"
+"""Folder of the shipped checkpoints, one subfolder each."""
+
+_HUB_ID = re.compile(r"(?P<repo>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
+
+# No pickles and no code. Only the plain ONNX file: the other forms can have several GB.
+_HUB_FILES = (
+    "*.json",
+    "tokenizer*",
+    "model*.safetensors",
+    "pearl.safetensors",
+    "0_Transformer/model*.safetensors",
+    "onnx/model.onnx",
+    "onnx/model.onnx_data",
+    "onnx/model.onnx.data",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model and its folder.
+
+    Attributes:
+        name: The name to find it by, from any working directory.
+        folder: Its files; for a hub id in the hub's cache.
+    """
+
+    name: str
+    folder: Path
+
+
+def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig]:
+    """The shipped models, sorted by name; reads only their pearl.json. Raises CheckpointError if one of them is broken."""
+    return [read_config(models_dir / name) for name in shipped_names(models_dir)]
+
+
+def shipped_names(models_dir: Path = MODELS_DIR) -> list[str]:
+    """Names of the shipped models, sorted."""
+    if not models_dir.is_dir():
+        return []
+    return sorted(folder.name for folder in models_dir.iterdir() if is_checkpoint(folder))
+
+
+def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
+    """Find the folder of a model; downloads files of the hub that are not in its cache. Raises ModelNotFoundError if
+    the model does not exist, or is not in the cache and the hub cannot be reached.
+
+    Args:
+        name: A shipped name, a folder, or a hub id such as `owner/name` or `owner/name@revision`. Pin the revision of a
+            hub id, because without it the model can change while a collection uses it.
+        models_dir: Folder of the shipped models.
+    """
+    shipped = shipped_names(models_dir)
+    if name in shipped:
+        return FoundModel(name, models_dir / name)
+    if name and Path(name).expanduser().is_dir():
+        # The absolute path, because a manifest stores the name and may be read from another working directory.
+        folder = Path(name).expanduser().resolve()
+        return FoundModel(str(folder), folder)
+    if match := _HUB_ID.fullmatch(name):
+        return FoundModel(name, _fetch(name, match["repo"], match["revision"], shipped))
+    near = difflib.get_close_matches(name, shipped, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else _shipped_hint(shipped)
+    raise ModelNotFoundError(name, f"No model '{name}': not shipped, no folder, and no hub id (owner/name). {hint}")
+
+
+def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Path:
+    """Download the files of a model from the hub, or take them from its cache."""
+    import httpx
+    from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        return _snapshot(repo, revision)
+    except RevisionNotFoundError as error:
+        raise ModelNotFoundError(name, f"Hub model '{repo}' has no revision '{revision}'.") from error
+    except RepositoryNotFoundError as error:
+        raise ModelNotFoundError(
+            name,
+            f"No model '{repo}' on the hub, or it is private (then log in with: hf auth login), and there is no "
+            f"folder of that name. {_shipped_hint(shipped)}",
+        ) from error
+    except LocalEntryNotFoundError as error:
+        raise ModelNotFoundError(
+            name,
+            f"Hub model '{name}' is not in the local cache and the hub cannot be reached. Connect once, or copy "
+            f"the model's folder here and name the folder. {_shipped_hint(shipped)}",
+        ) from error
+    except (OSError, ValueError, httpx.HTTPError) as error:  # refused, interrupted, disk full, malformed id
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelNotFoundError(
+            name, f"Hub model '{name}' could not be fetched ({reason}). {_shipped_hint(shipped)}"
+        ) from error
+
+
+def _snapshot(repo: str, revision: str | None) -> Path:
+    """The folder of a hub model: complete its cache, or use the cache alone without a network."""
+    import httpx
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    files = list(_HUB_FILES)
+    try:
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=files))
+    except (OfflineModeIsEnabled, httpx.TransportError):
+        # For a commit that an older version of the library cached, it needs the network for a listing, and does not
+        # fall back to the cache by itself.
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=files, local_files_only=True))
+
+
+def _shipped_hint(shipped: list[str]) -> str:
+    return f"Shipped models, which need no network: {', '.join(shipped) or 'none'}."
+
+
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """The facts about a model, as loaded on the CPU; of a PEARL checkpoint also the size in bytes of each file, and how
-    it was trained.
+    """The facts about a model.
+
+    Attributes:
+        info: Name, width, runtime and hash, as loaded on the CPU.
+        files: Size in bytes of each file; None for a plain encoder.
+        training: How it was trained, as recorded in pearl.json; None for a plain encoder.
     """
 
     info: ModelInfo
@@ -291,7 +405,7 @@ class ModelDescription:
     training: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """All facts as one JSON object; `files` and `training` only for a PEARL checkpoint."""
+        """Return all facts as one JSON object; `files` and `training` only for a PEARL checkpoint."""
         facts = asdict(self.info)
         if self.files is not None:
             facts |= {"files": dict(self.files), "training": self.training}
@@ -299,11 +413,8 @@ class ModelDescription:
 
 
 def describe_model(model: str) -> ModelDescription:
-    """Load a model, named as for `load_encoder`, verify its files, and return its facts.
-
-    Raises:
-        ModelNotFoundError: If there is no such model.
-        CheckpointError: If a file is missing or damaged.
+    """A model's facts, its files verified. Raises ModelNotFoundError if there is no such model; CheckpointError if a
+    file is damaged.
     """
     folder = find_model(model).folder
     if not is_checkpoint(folder):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import duckdb
 import pyarrow as pa
 
-from pearl_qdrant.integrations.tables import DEFAULT_FIELDS, ColumnLinker, Field, check_fields
+from pearl_qdrant.integrations.metadata import DEFAULT_FIELDS, ColumnLinker, Field, check_fields
 from pearl_qdrant.linking.linker import EntityLinker
 
 
@@ -26,16 +26,12 @@ def register(
     types: Sequence[str] = (),
     threshold: float | None = None,
 ) -> None:
-    """Add a function to a connection: names in, the entity of each as a STRUCT; NULL for NULL and blank names.
+    """Add a function to a connection: names in, the entity of each as a STRUCT of `fields` (entity_id, canonical_name,
+    probability, nil_reason, kb); NULL for NULL and blank names. It gets Arrow vectors of rows, and links each distinct
+    value once.
 
-    It gets Arrow vectors of rows, and links each distinct value once. Raises ValueError if a field is unknown;
-    duckdb.Error if the connection has a function of that name.
-
-    Args:
-        linker: An open linker, which must stay open while the function is used.
-        fields: Fields of the STRUCT: entity_id, canonical_name, probability, nil_reason, kb.
-        types: Entity types; empty for all.
-        threshold: Least probability of a link; default is the linker's own.
+    The linker must stay open while the function is used. `types`: empty for all. `threshold`: the linker's own by
+    default. Raises ValueError if a field is unknown; duckdb.Error if the connection has a function of that name.
     """
     check_fields(fields)
     values = ColumnLinker(linker, types, threshold)

@@ -69,15 +69,9 @@ class EntityTagger:
         mentions: bool = False,
         linker: EntityLinker | None = None,
     ) -> None:
-        """Make a tagger; nothing is opened yet. Raises OptionError unless there is either a collection or a linker;
-        ValueError if the threshold is no probability.
-
-        Args:
-            store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
-            types: Only entities of these types.
-            threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
-            mentions: Whether to list each mention with its place, too, as `entity_mentions`.
-            linker: An open linker in place of `collections`.
+        """Make a tagger; nothing is opened yet. `store`, `types`, `threshold`: as for the linker; `mentions` lists each
+        mention with its place, too, as `entity_mentions`; `linker`: an open one in place of `collections`. Raises
+        OptionError unless there is either a collection or a linker; ValueError if the threshold is no probability.
         """
         check_threshold(threshold)
         self._owner = _LinkerOwner(collections, store, linker)
@@ -135,12 +129,8 @@ class EntityRetriever:
         types: list[str] | None = None,
         linker: EntityLinker | None = None,
     ) -> None:
-        """Make a retriever; nothing is opened yet. Raises OptionError unless there is either a collection or a linker;
-        ValueError if `top_k` is below 1.
-
-        Args:
-            collections, store, types, linker: As for `EntityTagger`.
-            top_k: Entities to return at most.
+        """Make a retriever of at most `top_k` entities; the others are as for `EntityTagger`. Raises OptionError unless
+        there is either a collection or a linker; ValueError if `top_k` is below 1.
         """
         if top_k < 1:
             raise ValueError(f"top_k must be at least 1, not {top_k}")
@@ -167,10 +157,8 @@ class EntityRetriever:
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, top_k: int | None = None, types: list[str] | None = None) -> dict[str, Any]:
-        """Return the entities of a mention, which is not a question.
-
-        Args:
-            top_k, types: Replace those of the component.
+        """Return the entities of a mention, which is not a question; `top_k` and `types` replace those of the
+        component.
         """
         kinds, limit = self.types if types is None else types, self.top_k if top_k is None else top_k
         link = self._owner.get().link(query, types=kinds or (), limit=limit)

@@ -27,16 +27,11 @@ _MOST_NAMED = 5  # entities of one name that the tool tells a model
 
 
 class EntityRetriever(BaseRetriever):
-    """Retrieves the entities that a mention may mean, best first, as documents.
+    """Retrieves the entities that a mention (not a question) may mean, best first, as documents: the canonical name
+    with the description; the metadata has the id, the types, the probability and the scores.
 
-    The text of a document is the canonical name with the description; its metadata has the id, the types, the
-    probability and the scores. The query is a mention, not a question.
-
-    Attributes:
-        linker: An open linker.
-        k: Entities to return at most; `invoke(mention, k=3)` replaces it for one call.
-        types: Only entities of these types; replaced in the same way.
-        min_probability: Leave out less probable entities; 0 keeps all candidates.
+    `k` and `types` may be replaced for one call: `invoke(mention, k=3)`. Less probable entities than `min_probability`
+    are left out.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -83,12 +78,8 @@ class LinkInput(BaseModel):
 
 
 def make_link_tool(linker: EntityLinker, *, name: str = TOOL_NAME, description: str | None = None) -> StructuredTool:
-    """Make a tool by which an agent links names to entities of the base.
-
-    Its content is one line a mention, for the model; its artifact is the list of `Link` records, for the program.
-
-    Args:
-        description: What the model reads of the tool; None for a description that fits every base.
+    """Make a tool by which an agent links names to entities of the base. Its content is one line a mention, for the
+    model; its artifact is the list of `Link` records, for the program.
     """
 
     def link(mentions: list[str], types: list[str] | None = None) -> tuple[str, list[Link]]:
@@ -126,12 +117,8 @@ def _named(candidate: Candidate) -> str:
 
 
 class EntityTagger(BaseDocumentTransformer):
-    """Finds the entities of documents and adds their ids to the metadata: `entity_ids` and `entity_names`.
-
-    Args:
-        types: Only entities of these types.
-        threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
-        mentions: Whether to list each mention with its place, too, as `entity_mentions`.
+    """Finds the entities of documents and adds their ids to the metadata: `entity_ids` and `entity_names`; with
+    `mentions` each mention with its place, too, as `entity_mentions`.
     """
 
     def __init__(

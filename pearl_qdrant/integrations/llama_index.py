@@ -27,14 +27,8 @@ READ_BY_PEOPLE = ("canonical_name", "description", "types")
 
 
 class EntityExtractor(BaseExtractor):
-    """Finds the entities of nodes and adds them to `entity_ids` and `entity_names` of their metadata.
-
-    A transformation of an ingestion pipeline. The linker is no part of what it serialises to.
-
-    Attributes:
-        types: Only entities of these types.
-        threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
-        mentions: Whether to list each mention with its place, too, as `entity_mentions`.
+    """Finds the entities of nodes and adds them to `entity_ids` and `entity_names` of their metadata: a transformation
+    of an ingestion pipeline. The linker is no part of what it serialises to.
     """
 
     types: list[str] = Field(default_factory=list, description="Only entities of these types.")
@@ -44,11 +38,7 @@ class EntityExtractor(BaseExtractor):
     _linker: EntityLinker = PrivateAttr()
 
     def __init__(self, linker: EntityLinker, **fields: Any) -> None:
-        """Make an extractor.
-
-        Args:
-            fields: Those above, and those of `BaseExtractor`.
-        """
+        """Make an extractor; `fields` are those above, and those of `BaseExtractor`."""
         super().__init__(**fields)
         self._linker = linker
 
@@ -91,13 +81,7 @@ class EntityRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        """Make a retriever. Raises ValueError if `similarity_top_k` is below 1.
-
-        Args:
-            similarity_top_k: Entities to return at most.
-            types: Only entities of these types.
-            callback_manager, verbose: As for `BaseRetriever`.
-        """
+        """Make a retriever of at most `similarity_top_k` entities. Raises ValueError if that is below 1."""
         if similarity_top_k < 1:
             raise ValueError(f"similarity_top_k must be at least 1, not {similarity_top_k}")
         super().__init__(callback_manager=callback_manager, verbose=verbose)

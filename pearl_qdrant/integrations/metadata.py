@@ -1,13 +1,20 @@
-"""What all connectors write beside a document: plain values that every framework can store, filter and serialise."""
+"""What connectors share: plain values to write beside a document, and values of columns that are linked once each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pearl_qdrant.cells import is_null, text_of
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.linking.options import LinkOptions
 
 if TYPE_CHECKING:
-    from pearl_qdrant.records import Annotation, Candidate
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.records import Annotation, Candidate, Link
+
 
 ENTITY_IDS = "entity_ids"
 """The key with the ids of a document's entities, each once, in the order of their first mention."""
@@ -22,12 +29,8 @@ MENTIONS = "entity_mentions"
 def document_metadata(
     annotations: Iterable[Annotation], *, mentions: bool = False, existing: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What to store with a document. Returns `ENTITY_IDS` and `ENTITY_NAMES`; with `mentions` also `MENTIONS`.
-
-    Args:
-        annotations: The mentions of its text, as `EntityLinker.annotate` returns them.
-        mentions: Whether to list the mentions, too.
-        existing: The document's metadata. The entities that another tagger wrote there stay, before the found ones.
+    """What to store with a document: `ENTITY_IDS` and `ENTITY_NAMES` of its annotations; with `mentions` also
+    `MENTIONS`. What another tagger wrote into `existing` stays, before the found ones.
     """
     linked = [one for one in annotations if one.link.entity_id is not None]
     before = existing or {}
@@ -82,3 +85,131 @@ def candidate_text(candidate: Candidate) -> str:
 def types_of(candidate: Candidate) -> list[str]:
     """Coarse and native types, each once."""
     return list(dict.fromkeys([*candidate.types, *candidate.kb_types]))
+
+
+T = TypeVar("T")
+
+Field = Literal["entity_id", "canonical_name", "probability", "nil_reason", "kb"]
+How = Literal["left", "inner"]
+
+DEFAULT_FIELDS: tuple[Field, ...] = ("entity_id", "canonical_name", "probability")
+"""Columns that are added for a linked one."""
+
+FIELDS: tuple[Field, ...] = (*DEFAULT_FIELDS, "nil_reason", "kb")
+"""Columns that can be added."""
+
+MATCH = "match_probability"
+"""The column of `fuzzy_join` with the probability that the values of a row mean the same."""
+
+MOST_KEPT = 200_000
+"""Values whose links are remembered between the batches of a table that is read piece by piece."""
+
+
+@dataclass(slots=True)
+class ColumnLinker:
+    """Links values of a column, each distinct one once; `known` has the links so far."""
+
+    linker: EntityLinker
+    types: Sequence[str] = ()
+    threshold: float | None = None
+    nil_bias: float = 0.0
+    known: dict[str, Link] = field(default_factory=dict)
+
+    def adapt(self, values: Iterable[object]) -> None:
+        """Estimate from the values how much of the column is in the base. Raises CalibrationError if there are fewer
+        than 200 distinct ones.
+        """
+        texts = [text for value in values if (text := as_text(value)) is not None]
+        self.nil_bias = self.linker.adapt(texts, types=self.types, threshold=self.threshold).nil_bias
+
+    def links(self, values: Iterable[object]) -> list[Link | None]:
+        """The links of values, in order; None for null and blank ones. Numbers and dates are linked as their text."""
+        texts = [as_text(value) for value in values]
+        missing = [text for text in dict.fromkeys(texts) if text is not None and text not in self.known]
+        if len(self.known) + len(missing) > MOST_KEPT:
+            self.known.clear()
+            missing = [text for text in dict.fromkeys(texts) if text is not None]
+        if missing:
+            options = LinkOptions(self.types, threshold=self.threshold, nil_bias=self.nil_bias)
+            found = self.linker.link_batch(missing, options)
+            self.known.update(zip(missing, found, strict=True))
+        return [None if text is None else self.known[text] for text in texts]
+
+    def columns(self, values: Iterable[object], fields: Sequence[Field]) -> dict[Field, list[Any]]:
+        """The fields of the links of values, None where there is no link."""
+        links = self.links(values)
+        return {name: [None if link is None else value_of(link, name) for link in links] for name in fields}
+
+
+def as_text(value: object) -> str | None:
+    """A cell as the string to link; None for null and blank ones."""
+    return text if not is_null(value) and (text := text_of(value)).strip() else None
+
+
+def value_of(link: Link, name: Field) -> Any:
+    """A field of a link as a plain value."""
+    value = getattr(link, name)
+    return value.value if name == "nil_reason" and value is not None else value
+
+
+def find_column(column: str, columns: Iterable[T], *, option: str = "column") -> T:
+    """The label of a column, which pandas may have as a number. Raises OptionError if the table does not have it, with
+    the columns that it has; or has several of the name.
+    """
+    there = list(columns)
+    found = [one for one in there if str(one) == column]
+    if not found:
+        raise OptionError(option, f"The table has no column {column!r}; it has: {', '.join(map(str, there[:20]))}")
+    if len(found) > 1:
+        raise OptionError(option, f"The table has {len(found)} columns {column!r}: rename or drop all but one.")
+    return found[0]
+
+
+def check_fields(fields: Sequence[Field]) -> None:
+    """Refuse an unknown field. Raises ValueError, which names the known ones."""
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown or isinstance(fields, str):
+        raise ValueError(f"fields are some of {', '.join(FIELDS)}, not {unknown or fields!r}")
+
+
+def new_names(column: str, fields: Sequence[Field], columns: Iterable[str], prefix: str | None) -> list[str]:
+    """The names of the new columns. Raises OptionError if the table has one of them already."""
+    check_fields(fields)
+    names = [f"{f'{column}_' if prefix is None else prefix}{name}" for name in fields]
+    if taken := sorted({str(one) for one in columns}.intersection(names)):
+        raise OptionError("prefix", f"The table has the column {', '.join(taken)} already; choose another prefix.")
+    return names
+
+
+def join_keys(on: str | None, left_on: str | None, right_on: str | None, how: str) -> tuple[str, str]:
+    """The columns to join. Raises ValueError if they are not named, or `how` is not "left" or "inner"."""
+    if how not in ("left", "inner"):
+        raise ValueError(f"how is 'left' or 'inner', not {how!r}")
+    left, right = left_on or on, right_on or on
+    if left is None or right is None:
+        raise ValueError("name the columns to join: on, or left_on and right_on")
+    return left, right
+
+
+def match_values(
+    left: Sequence[object], right: Sequence[object], *, threshold: float | None, model: str | None, device: str
+) -> tuple[list[str | None], list[float | None]]:
+    """For each cell of the left side the value of the right side that means the same, and the probability; or None. The
+    distinct values of the right side become a collection in memory.
+    """
+    from pearl_qdrant.linking.linker import EntityLinker
+    from pearl_qdrant.settings import DEFAULT_MODEL
+
+    names = list(dict.fromkeys(text for value in right if (text := as_text(value)) is not None))
+    wanted = list(dict.fromkeys(text for value in left if (text := as_text(value)) is not None))
+    same = set(names)
+    found = {text: (text, 1.0) for text in wanted if text in same}
+    missing = [text for text in wanted if text not in same]
+    if names and missing:
+        entities = [{"id": f"{i}", "name": name} for i, name in enumerate(names)]
+        with EntityLinker.build(entities, model=model or DEFAULT_MODEL, device=device) as linker:
+            for text, link in zip(missing, linker.link_batch(missing, threshold=threshold), strict=True):
+                if link.entity_id is not None:
+                    found[text] = (names[int(link.entity_id)], link.probability or 0.0)
+    matches = [None if (text := as_text(value)) is None else found.get(text) for value in left]
+    return [match and match[0] for match in matches], [match and match[1] for match in matches]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pearl_qdrant.integrations.tables import (
+from pearl_qdrant.integrations.metadata import (
     DEFAULT_FIELDS,
     MATCH,
     ColumnLinker,
@@ -41,17 +41,16 @@ def link_column(
     prefix: str | None = None,
     adapt: bool = False,
 ) -> pd.DataFrame:
-    """A copy of a table with the entities of a column beside it; each distinct value is linked once. Raises OptionError
-    if the column is missing or there twice, or a new one is there already; CalibrationError if the column is to be
-    adapted to and has too few values.
+    """A copy of a table with the entities of a column beside it; each distinct value is linked once.
 
     Args:
         fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
-        types: Entity types; empty for all.
         threshold: Least probability of a link; default is the linker's own.
         prefix: Put before the names of the new columns; default is the column's name and `_`.
-        adapt: Whether to estimate from the column how much of it is in the base (`EntityLinker.adapt`), and to decide
-            by that; it needs 200 distinct values.
+        adapt: Whether to decide by how much of the column is in the base, which needs 200 distinct values.
+
+    Raises OptionError if the column is missing or there twice, or a new one is there already; CalibrationError if the
+    column is to be adapted to and has too few values.
     """
     label = find_column(column, frame.columns)
     names = new_names(column, fields, frame.columns, prefix)
@@ -81,18 +80,9 @@ def fuzzy_join(
 ) -> pd.DataFrame:
     """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match.
 
-    A row of the left table gets all rows of the right one with the matched key, as in an ordinary join. Its index is
-    that of the left table. Raises OptionError if a column is missing or there twice; ValueError if the columns are not
-    named.
-
-    Args:
-        on: Column of both.
-        left_on, right_on: Columns with different names.
-        how: "left" keeps rows without a match, "inner" leaves them out.
-        threshold: Least probability of a match.
-        suffixes: For columns that both tables have.
-        model: Encoder of the names.
-        device: Device of the encoder.
+    A row of the left table gets all rows of the right one with the matched key, and its index. `how` is "left" or
+    "inner", `threshold` the least probability of a match. Raises OptionError if a column is missing or there twice;
+    ValueError if the columns are not named.
     """
     ours, theirs = join_keys(on, left_on, right_on, how)
     cells = left[find_column(ours, left.columns, option="left_on")].tolist()

@@ -13,7 +13,7 @@ from typing import TypeVar
 import polars as pl
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations.tables import (
+from pearl_qdrant.integrations.metadata import (
     DEFAULT_FIELDS,
     MATCH,
     ColumnLinker,
@@ -45,20 +45,11 @@ def link_column(
     prefix: str | None = None,
     adapt: bool = False,
 ) -> Frame:
-    """A table with the entities of a column beside it; each distinct value is linked once.
+    """A table with the entities of a column beside it; arguments as of `pandas.link_column`. A lazy table stays lazy:
+    its batches are linked as they are read, by the streaming engine, too, and the linker must be open then.
 
-    A lazy table stays lazy: its batches are linked as they are read, by the streaming engine, too. Raises OptionError
-    if the column is missing, or a new one is there already; or a lazy table is to be adapted to; CalibrationError if
-    the column is to be adapted to and has too few values.
-
-    Args:
-        linker: An open linker; for a lazy table it must be open when that is collected.
-        fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
-        types: Entity types; empty for all.
-        threshold: Least probability of a link; default is the linker's own.
-        prefix: Put before the names of the new columns; default is the column's name and `_`.
-        adapt: Whether to estimate from the column how much of it is in the base (`EntityLinker.adapt`), and to decide
-            by that; it needs 200 distinct values, and a table that is not lazy.
+    Raises OptionError if the column is missing, or a new one is there already, or a lazy table is to be adapted to;
+    CalibrationError if the column is to be adapted to and has too few values.
     """
     schema = frame.collect_schema()
     find_column(column, schema.names())
@@ -109,17 +100,8 @@ def fuzzy_join(
     model: str | None = None,
     device: str = DEFAULT_DEVICE,
 ) -> pl.DataFrame:
-    """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match. Raises
+    """Join two tables on keys that mean the same, whatever their spelling; arguments as of `pandas.fuzzy_join`. Raises
     OptionError if a column is missing; ValueError if the columns are not named.
-
-    Args:
-        on: Column of both.
-        left_on, right_on: Columns with different names.
-        how: "left" keeps rows without a match, "inner" leaves them out.
-        threshold: Least probability of a match.
-        suffix: For columns that both tables have.
-        model: Encoder of the names.
-        device: Device of the encoder.
     """
     ours, theirs = join_keys(on, left_on, right_on, how)
     find_column(ours, left.columns, option="left_on")

@@ -51,13 +51,8 @@ _MAX_ENTITIES = 4  # of a question; each adds two searches to the request
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A document that a search found.
-
-    Attributes:
-        document_id, text: As it was added.
-        score: Sum of weighted reciprocal ranks; comparable within one search only.
-        entity_ids: Entities of the question that it mentions.
-        metadata: What was given with it.
+    """A document as it was added, its score (the sum of weighted reciprocal ranks, comparable within one search only),
+    and the entities of the question that it mentions.
     """
 
     document_id: str
@@ -86,14 +81,10 @@ class EntityIndex:
 
         Args:
             client: Any client of Qdrant: a server's, or `QdrantClient(":memory:")`.
-            collection: Name of the collection of documents, not that of the base.
-            linker: An open linker over the base.
-            embed: Makes dense vectors of documents and questions.
-            dim: Their width.
+            embed: Makes dense vectors of documents and questions, of width `dim`.
             mean_words: Words of an average document, for BM25.
             entity_weight: Weight of the searches among the documents of an entity; those among all have 1.
-            threshold: Least probability of a mention in documents and questions; None for the default of
-                `AnnotateOptions`.
+            threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
         """
         self._client, self._collection, self._linker = client, collection, linker
         self._embed, self._dim, self._mean_words = embed, dim, mean_words
@@ -102,10 +93,8 @@ class EntityIndex:
             self._create()
 
     def add(self, documents: Iterable[tuple[str, str] | tuple[str, str, Mapping[str, Any]]]) -> int:
-        """Tag and store documents; one whose id exists is replaced. Returns their number.
-
-        Args:
-            documents: Id and text, and maybe metadata, which is stored and returned as it is.
+        """Tag and store documents: id, text and maybe metadata; one whose id exists is replaced. Returns their
+        number.
         """
         from qdrant_client.models import PointStruct
 
@@ -143,13 +132,11 @@ class EntityIndex:
         """Find documents, best first. Raises ValueError if the limit is below 1, or nothing is left to search by.
 
         Args:
-            question: A question or any text.
-            limit: Documents to return at most.
             entities: "boost" prefers documents with the question's entities; "filter" returns only those, or all if the
                 question has no entity or no document has one; "off" leaves entities out.
             entity_ids: The question's entities, if they are known; else they are found in it.
-            dense, sparse: Whether to search all documents by the dense vector, and by words. Those of an entity are
-                always ordered by the dense vector, too: they may share no word with the question.
+            dense, sparse: Whether to search all documents by the dense vector, and by words. Those of an entity are always
+                ordered by the dense vector, too: they may share no word with the question.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")

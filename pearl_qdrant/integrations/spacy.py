@@ -77,9 +77,6 @@ class PearlLinker:
     """Links the mentions of documents. The collections are opened with the first document, in each process.
 
     Attributes:
-        name: The component's name in its pipeline.
-        collections: Names of the collections.
-        store: Folder or URL; None for the environment's, as for `EntityLinker.open`.
         options: Types, also those of the labels of entities, threshold, and whether the mentions of a document are
             linked together.
         limit: Candidates that a span keeps, at most.

@@ -19,8 +19,7 @@ from itertools import chain
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import Encoded
-from pearl_qdrant.encoder.type_head import type_marginals
+from pearl_qdrant.encoder.protocol import Encoded, type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features, spelling_key
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, join_rows, latin

@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pearl_qdrant.resolution.files import read_decisions, read_names
     from pearl_qdrant.resolution.graphs import MergedGraph, resolve_graph
-    from pearl_qdrant.resolution.judging import Judge, Question
-    from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair
-    from pearl_qdrant.resolution.resolution import Resolution
+    from pearl_qdrant.resolution.records import (
+        Decision,
+        NameRecord,
+        ResolvedName,
+        ReviewPair,
+        read_decisions,
+        read_names,
+    )
+    from pearl_qdrant.resolution.resolution import Judge, Question, Resolution
     from pearl_qdrant.resolution.resolving import resolve
 
 __all__ = [
@@ -42,16 +47,16 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Decision": "pearl_qdrant.resolution.records",
-        "Judge": "pearl_qdrant.resolution.judging",
+        "Judge": "pearl_qdrant.resolution.resolution",
         "MergedGraph": "pearl_qdrant.resolution.graphs",
-        "Question": "pearl_qdrant.resolution.judging",
+        "Question": "pearl_qdrant.resolution.resolution",
         "resolve_graph": "pearl_qdrant.resolution.graphs",
         "NameRecord": "pearl_qdrant.resolution.records",
         "Resolution": "pearl_qdrant.resolution.resolution",
         "ResolvedName": "pearl_qdrant.resolution.records",
         "ReviewPair": "pearl_qdrant.resolution.records",
-        "read_decisions": "pearl_qdrant.resolution.files",
-        "read_names": "pearl_qdrant.resolution.files",
+        "read_decisions": "pearl_qdrant.resolution.records",
+        "read_names": "pearl_qdrant.resolution.records",
         "resolve": "pearl_qdrant.resolution.resolving",
     },
 )

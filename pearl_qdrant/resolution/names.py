@@ -124,11 +124,8 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
 
 
 def free_id(key: tuple[str, str], taken: Container[str]) -> str:
-    """The id of a node that a name founds: a hash of the name, so that runs agree.
-
-    Args:
-        key: Spelling key and type of the name (`key_of`).
-        taken: Ids of other nodes; one of them may have the same founder, which left it.
+    """The id of a node that a name founds: a hash of its key, so that runs agree; another one may have left it as
+    `taken`.
     """
     number = 0
     while True:
@@ -159,7 +156,7 @@ def gather(
     Args:
         records: Names, or records of them.
         known: Further names (name, type) with their counts, of an earlier run.
-        inputs: Digests of the streams that `known` counts. The same stream again is not counted again.
+        inputs: Digests of the streams that `known` counts; the same stream again is not counted again.
     """
     counts: dict[tuple[str, str], int] = {}
     digest = blake2b(digest_size=8)
@@ -249,11 +246,7 @@ _MISSPELT = -1.0
 
 
 class CanonicalNames:
-    """Weighs the names of a cluster.
-
-    Args:
-        forms: All names.
-    """
+    """Weighs the names of a cluster."""
 
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
@@ -334,11 +327,7 @@ _SPECIAL, _IN_GENERAL, _COARSE, _ANY = range(4)
 
 
 class Types:
-    """The types of n names.
-
-    Args:
-        types: Without case.
-    """
+    """The types of n names, without case."""
 
     def __init__(self, types: Sequence[str]) -> None:
         distinct, codes = np.unique(
@@ -362,7 +351,6 @@ class Types:
         return found
 
     def agree_pair(self, a: int, b: int) -> bool:
-        """`agree` of one pair."""
         return bool(self.agree(np.array([a]), np.array([b]))[0])
 
     def is_loose(self, a: int, b: int) -> bool:

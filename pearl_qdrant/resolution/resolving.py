@@ -1,26 +1,42 @@
-"""`resolve`: names of a graph or table to nodes, with the ids of a collection where it knows them."""
+"""`resolve`: names of a graph or table to nodes: earlier ones, entities of collections, clusters of the rest."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain, compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import UnknownTypeError
+from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
-from pearl_qdrant.resolution.assignment import Assignment
-from pearl_qdrant.resolution.files import read_decisions, read_names
-from pearl_qdrant.resolution.judging import DEFAULT_BUDGET, Judge, apply_judge
-from pearl_qdrant.resolution.names import gather
-from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName
-from pearl_qdrant.resolution.resolution import Resolution
+from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
+from pearl_qdrant.records import Link
+from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
+from pearl_qdrant.resolution.names import CanonicalNames, Forms, free_id, gather, key_of
+from pearl_qdrant.resolution.pairs.model import DECIDED, EQUAL, FOUNDED, shipped_model
+from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, read_decisions, read_names
+from pearl_qdrant.resolution.resolution import (
+    DEFAULT_BUDGET,
+    Judge,
+    Resolution,
+    apply_judge,
+    apply_to_nodes,
+    in_order_of_change,
+)
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
     from pearl_qdrant.linking.linker import EntityLinker
+
 
 PathLike = str | os.PathLike[str]
 TypeMode = Literal["hard", "off"]
@@ -52,7 +68,9 @@ def resolve(  # long: each of its arguments has its line and its text
 
     Names that a collection knows get the id of its entity. The others are clustered among themselves: average linkage
     of the probabilities of pairs, where types, numbers, opposites and decisions forbid merges, and every name agrees
-    with the name that its node is called by. The result does not depend on the order of the names.
+    with the name that its node is called by. The result does not depend on the order of the names. Raises FormatError
+    if a file cannot be read as what it should be; ValueError if `precision` or a threshold is not in [0, 1], both
+    `linker` and `collection` are given, or the judge gives another answer than it should.
 
     Args:
         names: Strings or records, as any iterable; or a file, see `files.read_names`.
@@ -73,11 +91,6 @@ def resolve(  # long: each of its arguments has its line and its text
         judge: A function that decides the pairs for review, in batches (`judging.py`); a language model can do so.
         judge_budget: Pairs that it gets, at most.
         judge_cache: File of its answers, by the content of the questions.
-
-    Raises:
-        FormatError: If a file cannot be read as what it should be.
-        ValueError: If `precision` or a threshold is not in [0, 1], both `linker` and `collection` are given, or the
-            judge gives another answer than it should.
     """
     check_threshold(precision)
     check_threshold(link_threshold)
@@ -155,3 +168,239 @@ def _with_contexts(
 def _without_types(records: Iterable[str | NameRecord]) -> Iterable[str | NameRecord]:
     for record in records:
         yield record if isinstance(record, str) else NameRecord(record.name, "", record.source, record.context)
+
+
+ASKED_FROM = 0.5
+"""Least probability of a pair that a person is asked about."""
+
+
+class Assignment:
+    """The names of one run, those of the earlier one among them, while they get their nodes."""
+
+    def __init__(self, forms: Forms, earlier: Sequence[ResolvedName], decisions: Sequence[Decision]) -> None:
+        self._forms = forms
+        # Tables of all names take 250 bytes a name, so they are made only where they are needed.
+        self._form = {key: form for form, key in enumerate(forms.keys)} if decisions else {}
+        held = apply_to_nodes(earlier, decisions)
+        number = {name: i for i, name in enumerate(forms.names)} if held else {}
+        self._rows: dict[int, ResolvedName] = {number[(one.name, one.type)]: one for one in held}
+        self._taken = {one.node_id for one in held}
+        self._decisions = decisions
+        self._several = False
+        self._of_form: dict[int, ResolvedName] = {}
+        for i, row in sorted(self._rows.items()):
+            known = self._of_form.get(forms.form_of[i])
+            if known is None or row.founded:
+                self._of_form[forms.form_of[i]] = row
+
+    def link(self, linker: EntityLinker, threshold: float | None) -> None:
+        """Give new names the entities of the linker's collections; a type that these do not have is no filter."""
+        by_type: dict[str, list[int]] = {}
+        for number, (_, type_) in enumerate(self._forms.names):
+            if number not in self._rows:
+                by_type.setdefault(type_, []).append(number)
+        found: dict[int, Link] = {}
+        for type_, rows in sorted(by_type.items()):
+            names = [self._forms.names[row][0] for row in rows]
+            try:
+                links = linker.link_batch(names, types=[type_] if type_ else (), threshold=threshold)
+            except UnknownTypeError:
+                links = linker.link_batch(names, threshold=threshold)
+            found.update((row, link) for row, link in zip(rows, links, strict=True) if link.entity_id is not None)
+        self._several = len({link.kb for link in found.values()}) > 1
+        apart = self._decided_apart()
+        for number, link in found.items():
+            row = self._linked(number, link)
+            if row.node_id in apart.get(number, ()):
+                continue
+            self._rows[number] = row
+            form = self._forms.form_of[number]
+            known = self._of_form.get(form)
+            if known is None or (known.entity_id and known.probability < row.probability):
+                self._of_form[form] = row
+
+    def _linked(self, number: int, link: Link) -> ResolvedName:
+        """The row of a name with an entity; its node is the entity's id, with its base where there are several."""
+        name, type_ = self._forms.names[number]
+        entity_id = link.entity_id or ""
+        return ResolvedName(
+            *(name, type_, f"{link.kb}:{entity_id}" if self._several else entity_id, link.canonical_name or entity_id),
+            *(entity_id, link.kb, link.probability or 0.0, f"linked: {link.rule}" if link.rule else "linked"),
+            self._forms.counts[number],
+        )
+
+    def _decided_apart(self) -> dict[int, list[str]]:
+        """Nodes that names must not have, by their number."""
+        found: dict[int, list[str]] = {}
+        for decision in self._decisions:
+            if decision.verdict == "different" and decision.other_node:
+                key = key_of(" ".join(decision.name.split()), decision.type)
+                for number, form in enumerate(self._forms.form_of):
+                    if self._forms.keys[form] == key:
+                        found.setdefault(number, []).append(decision.other_node)
+        return found
+
+    def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
+        """Cluster what has no entity, and return all names with their nodes; the encoder is loaded if there is
+        something to cluster.
+        """
+        known = self._of_form
+        together = self._together_with_entities()
+        is_open = (
+            form not in together and (form not in known or not known[form].entity_id)
+            for form in range(len(self._forms))
+        )
+        open_ = array("q", compress(range(len(self._forms)), is_open))
+        near: Iterable[NearPair] = ()
+        if any(form not in known for form in open_):
+            near = self._cluster(open_, encoder(), precision)
+        names = tuple(sorted(self._all_rows(together), key=lambda one: (one.node_id, not one.founded, one.name)))
+        near_forms = (replace(pair, a=open_[pair.a], b=open_[pair.b]) for pair in near)
+        return Resolution(names, _review_pairs(self._forms, names, near_forms))
+
+    def _cluster(self, open_: Sequence[int], encoder: Encoder, precision: float) -> Iterable[NearPair]:
+        place = self._places(open_)
+        forms, model = self._forms.subset(open_), shipped_model()
+        groups = self._groups(place)
+        threshold = model.threshold(precision)
+        clusters = NilClusters(
+            forms, encoder, model, self._apart(place), threshold=threshold, asked_from=min(ASKED_FROM, threshold)
+        )
+        found = clusters.cluster(groups=groups, prefer=CanonicalNames(forms).weights)
+        held = {member for group in groups for member in group.members}
+        pairs = [(c.representative, m) for c in found for m in c.members if m != c.representative]
+        reasons = dict(zip(pairs, clusters.reasons(pairs), strict=True))
+        for cluster in found:
+            self._place(cluster, open_, held, reasons)
+        clustered = {member for cluster in found for member in cluster.members}
+        for i in range(len(open_)):
+            if i not in clustered and open_[i] not in self._of_form:
+                self._place(Cluster([i], i, {i: 1.0}), open_, held, {})
+        return clusters.near_pairs()
+
+    def _place(self, cluster: Cluster, open_: Sequence[int], held: set[int], reasons: dict[Pair, str]) -> None:
+        """Give the forms of a cluster their node."""
+        first = open_[cluster.representative]
+        model = self._of_form.get(first)
+        if model is None:
+            name, type_ = self._forms.names[self._forms.first[first]]
+            node_id = free_id(self._forms.keys[first], self._taken)
+            self._taken.add(node_id)
+            count = self._forms.counts[self._forms.first[first]]
+            model = ResolvedName(name, type_, node_id, name, None, None, 1.0, FOUNDED, count, founded=True)
+            self._of_form[first] = model
+        for member in cluster.members:
+            form = open_[member]
+            if form in self._of_form:
+                continue
+            is_decided = member in held
+            name, type_ = self._forms.names[self._forms.first[form]]
+            self._of_form[form] = ResolvedName(
+                *(name, type_, model.node_id, model.canonical_name, None, None),
+                1.0 if is_decided else cluster.agreement[member],
+                DECIDED if is_decided else reasons[(cluster.representative, member)],
+                self._forms.counts[self._forms.first[form]],
+            )
+
+    def _all_rows(self, together: dict[int, ResolvedName]) -> Iterable[ResolvedName]:
+        """The row of each distinct name."""
+        for number, (name, type_) in enumerate(self._forms.names):
+            form, count = self._forms.form_of[number], self._forms.counts[number]
+            if (row := self._rows.get(number)) is not None:
+                yield replace(row, count=count)
+                continue
+            model = together.get(form) or self._of_form[form]
+            if form in together:
+                yield replace(
+                    model, name=name, type=type_, probability=1.0, reason=DECIDED, count=count, founded=False, apart=()
+                )
+            elif (model.name, model.type) == (name, type_):
+                yield replace(model, count=count)
+            else:
+                probability = min(model.probability, EXACT_CERTAINTY)
+                yield replace(
+                    model, name=name, type=type_, probability=probability, reason=EQUAL, count=count, founded=False
+                )
+
+    def _forms_of(self, name: str, type_: str) -> int | None:
+        return self._form.get(key_of(" ".join(name.split()), type_))
+
+    def _pairs(self, verdict: str) -> Iterable[Pair]:
+        """Forms of decisions."""
+        for decision in self._decisions:
+            if decision.verdict == verdict:
+                a = self._forms_of(decision.name, decision.type)
+                b = self._forms_of(decision.other, decision.other_type)
+                if a is not None and b is not None and a != b:
+                    yield a, b
+
+    def _together_with_entities(self) -> dict[int, ResolvedName]:
+        """Forms that a person put to a name of an entity, with a row of it."""
+        found: dict[int, ResolvedName] = {}
+        for a, b in self._pairs("same"):
+            for one, other in ((a, b), (b, a)):
+                row = self._of_form.get(other)
+                if one not in self._of_form and row is not None and row.entity_id:
+                    found[one] = row
+        return found
+
+    def _places(self, open_: Sequence[int]) -> dict[int, int]:
+        """The places in `open_` of the forms that earlier runs or decisions have, in order."""
+        wanted = {form for pair in chain(self._pairs("same"), self._pairs("different")) for form in pair}
+        found = {form: bisect_left(open_, form) for form in sorted(wanted | self._of_form.keys())}
+        return {form: i for form, i in found.items() if i < len(open_) and open_[i] == form}
+
+    def _groups(self, place: dict[int, int]) -> list[Group]:
+        """Earlier nodes, and forms that a person put together."""
+        groups: dict[int, Group] = {}  # by member
+        nodes: dict[str, Group] = {}
+        for form, i in place.items():
+            if (row := self._of_form.get(form)) is not None:
+                group = nodes.setdefault(row.node_id, Group([]))
+                group.members.append(i)
+                if row.founded or group.founder is None:
+                    group.founder = i
+                groups[i] = group
+        for a, b in self._pairs("same"):
+            if a in place and b in place:
+                one, other = (groups.get(i) or Group([i]) for i in (place[a], place[b]))
+                if one is other or (one.founder is not None and other.founder is not None):
+                    continue
+                one.members += other.members
+                one.founder = other.founder if one.founder is None else one.founder
+                groups.update(dict.fromkeys(one.members, one))
+        return list({id(group): group for group in groups.values()}.values())
+
+    def _apart(self, place: dict[int, int]) -> set[Pair]:
+        """Pairs that a person decided to be different, now or in an earlier run."""
+        found = {(place[a], place[b]) for a, b in self._pairs("different") if a in place and b in place}
+        of_node: dict[str, list[int]] = {}
+        for form, i in place.items():
+            if (row := self._of_form.get(form)) is not None:
+                of_node.setdefault(row.node_id, []).append(i)
+        for form, i in place.items():
+            if (row := self._of_form.get(form)) is not None:
+                found |= {(i, other) for node in row.apart for other in of_node.get(node, ()) if other != i}
+        return found
+
+
+def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
+    """Pairs in two nodes that may be one, those whose decision changes most first; of two nodes only their most
+    probable pair.
+    """
+    by_name = {(one.name, one.type): one for one in names}
+    given = Counter[str]()
+    for one in names:
+        given[one.node_id] += one.count
+    best: dict[tuple[str, str], ReviewPair] = {}
+    for pair in near:
+        one, other = (by_name[forms.names[forms.first[form]]] for form in (pair.a, pair.b))
+        if one.node_id == other.node_id or one.node_id in other.apart or other.node_id in one.apart:
+            continue
+        key = (min(one.node_id, other.node_id), max(one.node_id, other.node_id))
+        if key not in best or best[key].probability < pair.probability:
+            best[key] = ReviewPair(
+                *(one.name, one.type, one.node_id, other.name, other.type, other.node_id),
+                *(pair.probability, pair.reason, min(given[one.node_id], given[other.node_id])),
+            )
+    return in_order_of_change(best.values())

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pearl_qdrant.service.app import create_app
-    from pearl_qdrant.service.run import serve
+    from pearl_qdrant.service.app import create_app, serve
     from pearl_qdrant.service.settings import ServiceSettings
 
 __all__ = ["ServiceSettings", "create_app", "serve"]
@@ -23,6 +22,6 @@ __getattr__, __dir__ = lazy_exports(
     {
         "ServiceSettings": "pearl_qdrant.service.settings",
         "create_app": "pearl_qdrant.service.app",
-        "serve": "pearl_qdrant.service.run",
+        "serve": "pearl_qdrant.service.app",
     },
 )

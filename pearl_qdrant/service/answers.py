@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from json import JSONDecodeError
+from typing import Annotated, Any, TypeVar, cast
 
 import orjson
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field, TypeAdapter
 
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
@@ -25,7 +28,9 @@ from pearl_qdrant.errors import (
     StoreUnavailableError,
     UnknownTypeError,
 )
-from pearl_qdrant.service.errors import ServiceError
+from pearl_qdrant.service.collections import Collections
+from pearl_qdrant.service.observing import Metrics
+from pearl_qdrant.service.settings import ServiceError, ServiceSettings
 
 log = logging.getLogger(__name__)
 
@@ -138,11 +143,7 @@ def problem(
 
 
 def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Every error of the application is answered as `ErrorAnswer`.
-
-    Args:
-        routers: All that it has.
-    """
+    """Answer every error of the application as `ErrorAnswer`; `routers` are all that it has."""
 
     def methods(request: Request) -> list[str]:
         """The methods of all routes of a path; Starlette names those of one of them."""
@@ -181,3 +182,60 @@ def add_error_handlers(app: FastAPI, routers: Sequence[APIRouter]) -> None:
 
     for status in _HTTP_CODES:
         app.add_exception_handler(status, of_http)
+
+
+T = TypeVar("T")
+
+LARGE = 1 << 14
+"""Bytes of a body or an answer from which on it is read alone, or made in a thread."""
+
+
+async def beside(size: int, function: Callable[..., T], *given: Any) -> T:
+    """The result of a function that takes or makes about `size` bytes; in a thread if they are worth the change of
+    threads.
+    """
+    return function(*given) if size < LARGE else await asyncio.to_thread(function, *given)
+
+
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class _Request(Request):
+    async def json(self) -> Any:
+        try:
+            return _ANYTHING.validate_json(await self.body())
+        except ValueError as error:  # half of a character, too
+            raise JSONDecodeError(str(error), "", 0) from error  # FastAPI knows no other
+
+
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            return await answer(_Request(request.scope, request.receive))
+
+        return handler
+
+
+def router_of(tag: str, prefix: str = "") -> APIRouter:
+    """A router of the service, with this tag in OpenAPI."""
+    return APIRouter(tags=[tag], prefix=prefix, route_class=_Route)
+
+
+# Coroutines, since FastAPI calls plain functions in a thread, which takes longer than they do.
+async def _collections(request: Request) -> Collections:
+    return cast("Collections", request.app.state.collections)
+
+
+async def _settings(request: Request) -> ServiceSettings:
+    return cast("ServiceSettings", request.app.state.settings)
+
+
+async def _metrics(request: Request) -> Metrics:
+    return cast("Metrics", request.app.state.metrics)
+
+
+CollectionsHere = Annotated[Collections, Depends(_collections)]
+SettingsHere = Annotated[ServiceSettings, Depends(_settings)]
+MetricsHere = Annotated[Metrics, Depends(_metrics)]

@@ -24,17 +24,17 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.blocks import GivenSpan
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.records import Annotation, Link
-from pearl_qdrant.service.errors import (
+from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
+from pearl_qdrant.service.observing import Metrics, facts
+from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
+from pearl_qdrant.service.settings import (
     InvalidRequestError,
     NoCollectionNamedError,
     NotReadyError,
     ServiceError,
+    ServiceSettings,
     WritingNotAllowedError,
 )
-from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
-from pearl_qdrant.service.observing import Metrics, facts
-from pearl_qdrant.service.queues import IsGone, Joiner, Lane, TimedEncoder, timed_store
-from pearl_qdrant.service.settings import ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections
 from pearl_qdrant.store.open import location_of, open_store
@@ -53,16 +53,11 @@ _IDLE_POLL_S = 0.05
 
 
 class CollectionHandle:
-    """A collection that is open. All calls are coroutines that never block the event loop.
-
-    Mentions of all requests are joined into batches. Texts are annotated one after the other, beside them. Look-ups
-    and type-ahead wait for neither.
-
-    Each call may raise `QueueFullError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the
-    linker raises. The service answers all of them; a router need not catch them.
+    """A collection that is open. All calls are coroutines that never block the event loop: mentions of all requests are
+    joined into batches; texts are annotated one after the other; look-ups and type-ahead wait for neither. Each may
+    raise `QueueFullError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the linker raises.
 
     Attributes:
-        name: Name of the collection.
         linker: The linker itself; its calls block, so they belong into `call`.
     """
 
@@ -92,7 +87,6 @@ class CollectionHandle:
 
     @property
     def kb(self) -> str:
-        """Short name of the base."""
         return self.manifest.kb
 
     @property
@@ -101,22 +95,15 @@ class CollectionHandle:
         return self.linker.collections[0].manifest
 
     async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
-        """The links of some mentions, in their order; joined with the mentions of other requests. Raises
-        UnknownTypeError if no entity has one of the types.
-
-        Args:
-            is_gone: Whether the client has hung up, as `request.is_disconnected`.
+        """The links of some mentions, in their order; joined with those of other requests. `is_gone` tells whether the
+        client has hung up. Raises UnknownTypeError if no entity has one of the types.
         """
         links = await self._joiner.link(mentions, options, is_gone=is_gone)
         self._metrics.count_answers(self.name, links)
         return links
 
     async def adapt(self, mentions: Sequence[str], options: LinkOptions) -> Adaptation:
-        """What some mentions say of how much of them is in the base; see `EntityLinker.adapt`.
-
-        Raises:
-            InvalidRequestError: If there are too few.
-        """
+        """What mentions say of how much of them is in the base. Raises InvalidRequestError if there are too few."""
         try:
             return await self._texts.run(lambda: self.linker.adapt(mentions, options))
         except CalibrationError as error:
@@ -152,12 +139,8 @@ class CollectionHandle:
         return await self._typing.run(lambda: index.find(query, types=types, limit=limit))
 
     async def learn(self, function: Callable[[EntityLinker], LearnedBatch]) -> LearnedBatch:
-        """The result of a call that writes to the ledger.
-
-        Raises:
-            EntityNotFoundError: If the collection has no entity of that id.
-            LearningError: If the mention is not valid.
-            WritingNotAllowedError: If the service may not write.
+        """The result of a call that writes to the ledger. Raises EntityNotFoundError if the collection has no entity of
+        that id; LearningError if the mention is not valid; WritingNotAllowedError if the service may not write.
         """
         if not self._settings.allow_writing:
             raise WritingNotAllowedError(
@@ -171,14 +154,9 @@ class CollectionHandle:
         return await self._look_ups.run(lambda: function(self.linker))
 
     async def refresh(self) -> None:
-        """Open a newer state of the collection if there is one.
-
-        Batches before it are of the older state, those after it of the newer one.
-
-        Raises:
-            CollectionNotFoundError: If the collection does not exist any more.
-            ModelMismatchError: If it was made again with another model.
-            StoreError: If it cannot be opened.
+        """Open a newer state of the collection if there is one; batches before it are of the older state. Raises
+        CollectionNotFoundError if it does not exist any more; ModelMismatchError if it was made again with another
+        model; StoreError if it cannot be opened.
         """
         if await self._keeping.run(self._reload):
             self._metrics.reloads.labels(self.name).inc()
@@ -258,15 +236,9 @@ class Collections:
         self._spawn(self._keep())
 
     async def get(self, name: str | None = None) -> CollectionHandle:
-        """An open collection.
-
-        Args:
-            name: Its name; None: the only one there is.
-
-        Raises:
-            CollectionNotFoundError: If it does not exist, or is not served.
-            NoCollectionNamedError: If `name` is None, and there are several or none.
-            StoreError: If it cannot be opened.
+        """An open collection; None names the only one there is. Raises CollectionNotFoundError if it does not exist, or
+        is not served; NoCollectionNamedError if there are several or none to choose from; StoreError if it cannot be
+        opened.
         """
         if name in self._handles:
             return self._handles[name]

@@ -1,8 +1,7 @@
 """What every request passes: its id, its host, its key, the limit of its body, its log line and its metrics.
 
-A page of another site can point its own name at this machine (DNS rebinding): then the browser takes the service for a
-part of that site, and the page reads and sends what it likes. The name that the browser asked for is in the header
-Host. An address there is no name that a site could point elsewhere, so that addresses are always allowed.
+A page of another site can point its own name at this machine (DNS rebinding); the header Host has the name that the
+browser asked for. An address is no name that a site could point elsewhere, so that addresses are always allowed.
 """
 
 from __future__ import annotations
@@ -24,9 +23,14 @@ from pydantic import SecretStr
 
 from pearl_qdrant.errors import PearlQdrantError, SettingsError
 from pearl_qdrant.service.answers import error_answer, problem
-from pearl_qdrant.service.errors import BodyTooLargeError, HostNotAllowedError, SlowBodyError, UnauthorizedError
 from pearl_qdrant.service.observing import Metrics, describe_request, facts, request_id
-from pearl_qdrant.service.settings import ServiceSettings
+from pearl_qdrant.service.settings import (
+    BodyTooLargeError,
+    HostNotAllowedError,
+    ServiceSettings,
+    SlowBodyError,
+    UnauthorizedError,
+)
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

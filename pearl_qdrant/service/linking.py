@@ -21,11 +21,9 @@ from pearl_qdrant.linking.mention_detection.blocks import Utf16
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
-from pearl_qdrant.service.answers import declared, json_answer
+from pearl_qdrant.service.answers import CollectionsHere, SettingsHere, beside, declared, json_answer, router_of
 from pearl_qdrant.service.collections import CollectionHandle
-from pearl_qdrant.service.errors import InvalidRequestError
-from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
-from pearl_qdrant.service.settings import Body, Strict, Texts
+from pearl_qdrant.service.settings import Body, InvalidRequestError, Strict, Texts
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 router = router_of("linking")

@@ -24,10 +24,9 @@ from pydantic import BaseModel, Field
 from pearl_qdrant.errors import EntityNotFoundError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
-from pearl_qdrant.service.answers import declared, json_answer
+from pearl_qdrant.service.answers import CollectionsHere, MetricsHere, SettingsHere, declared, json_answer, router_of
 from pearl_qdrant.service.names import FoundName
-from pearl_qdrant.service.reconcile.pages import page
-from pearl_qdrant.service.requests import CollectionsHere, MetricsHere, SettingsHere, router_of
+from pearl_qdrant.service.reconcile.router import page
 from pearl_qdrant.service.settings import check_fields
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
 

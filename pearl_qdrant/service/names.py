@@ -142,11 +142,7 @@ INSERT INTO found (found) VALUES ('optimize');
 
 
 def build_index(points: Iterable[NamePoint], path: Path) -> None:
-    """Write the index of some names; the file appears when all of it is there.
-
-    First come starts of names, then the names of popular entities, canonical names, and short ones. Raises OSError if
-    it cannot be written.
-    """
+    """Write the index of some names; the file appears when it is whole. Raises OSError if it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
     try:
@@ -242,18 +238,13 @@ class NameIndex:
             self._db.close()
 
     def find(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
-        """Entities with a name like the query, each once, best first.
+        """Entities with a name like the query, each once, best first; `types`: only entities of one of these, empty for
+        all.
 
-        Args:
-            query: What was typed so far.
-            types: Only entities of one of these types; empty: all. A type that no entity has finds nothing.
-            limit: Most entities.
-
-        Returns:
-            First those whose name, or the rest of it from a word on, is the query; then those where it starts with the
-            query; if there are fewer than `ENOUGH`, and none is the query, those where it does with one slip, which is
-            not in the last letter unless there are no others. Of a query over `MAX_BYTES` the start is looked for,
-            and one over `MAX_SLIP_BYTES` has no slips.
+        First those whose name, or the rest of it from a word on, is the query; then those where it starts with the
+        query; if there are fewer than `ENOUGH`, and none is the query, those where it does with one slip, which is not
+        in the last letter unless there are no others. Of a query over `MAX_BYTES` the start is looked for, and one over
+        `MAX_SLIP_BYTES` has no slips.
         """
         text = _key(query)
         wanted = [f'":{number}"' for one in set(types) if (number := self._types.get(one)) is not None]
@@ -364,12 +355,7 @@ def usable_cache(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 class NameKeeper:
-    """Keeps the index of one collection: builds it once, in a child process if it is large, and opens it.
-
-    Args:
-        folder: Where indexes are kept; one folder a collection is made in it.
-        access: How to reach a server.
-    """
+    """Keeps the index of one collection: builds it once, in a child process if it is large, and opens it."""
 
     def __init__(self, folder: Path, location: str, name: str, access: ServerAccess) -> None:
         whose = hashlib.blake2b(f"{os.path.realpath(location)}\0{location}\0{name}".encode(), digest_size=8).hexdigest()
@@ -382,12 +368,8 @@ class NameKeeper:
         self.index: NameIndex | None = None
 
     def update(self, collection: Collection) -> None:
-        """Open the index of the collection's state, built before if there is none; the former one answers meanwhile.
-
-        A failure is logged.
-
-        Args:
-            collection: Open; an index of few names is built from it.
+        """Open the index of the collection's state, built before if there is none; the former one answers meanwhile. A
+        failure is logged.
         """
         if not self._building.acquire(blocking=False):
             return

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
-from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
+from pearl_qdrant.service.settings import ClientGoneError, QueueFullError, TimedOutError
 from pearl_qdrant.store.protocol import Collection, Store
 
 MAX_QUEUED_CALLS = 64
@@ -103,14 +103,8 @@ def timed_store(store: Store, on_seconds: OnSeconds) -> Store:
 
 
 class Lane:
-    """Threads for one kind of call.
-
-    Args:
-        name: Of the kind, for errors and thread names.
-        threads: Calls that run at once.
-        timeout_s: Time of a call, waiting included; after it `TimedOutError`. None: no limit.
-        max_queued: Calls that may wait or run; more raise `QueueFullError`.
-        on_queued: Called with the number of calls that wait or run, when it changes.
+    """Threads for one kind of call, `threads` at once; a call takes at most `timeout_s` seconds, waiting included, and
+    at most `max_queued` wait or run. `on_queued` gets their number when it changes.
     """
 
     def __init__(
@@ -130,9 +124,9 @@ class Lane:
         self.queued = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of a call, which logs with the id of the request that asks, and knows its time (`deadline`).
-        Raises QueueFullError if too many wait; TimedOutError if it does not end in time; one that has not started never
-        does then.
+        """The result of a call, which logs with the id of the request that asks, and knows its time. Raises
+        QueueFullError if too many wait; TimedOutError if it does not end in time; one that has not started never does
+        then.
         """
         if self.queued >= self._max_queued:
             raise queue_full(self._name, self._max_queued, retry_after_s=1)
@@ -212,15 +206,8 @@ class _Request:
 
 
 class Joiner:
-    """Joins requests for one collection.
-
-    Args:
-        link: Links one batch; called again when it has answered.
-        max_queued: Mentions that may wait; a request that finds more waiting raises `QueueFullError`.
-        timeout_s: Time of a request; after it `TimedOutError`.
-        batch_mentions: Most mentions of a batch.
-        join_s: How long a request that finds nothing running waits for others, in seconds.
-        on_queued: Called with the number of mentions that wait, when it changes.
+    """Joins requests for one collection into batches of at most `batch_mentions`. A request that finds nothing running
+    waits `join_s` seconds for others; `timeout_s` bounds each; `max_queued` mentions may wait.
     """
 
     def __init__(
@@ -249,15 +236,9 @@ class Joiner:
         return sum(request.waiting for request in self._requests)
 
     async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
-        """The links of some mentions, in their order.
-
-        Args:
-            is_gone: Asked when a request has waited for a batch; one that is gone is dropped.
-
-        Raises:
-            QueueFullError: If too many mentions wait already.
-            TimedOutError: If there is no answer in time.
-            ClientGoneError: If the client hung up before its turn came.
+        """The links of some mentions, in their order. `is_gone` is asked when a request has waited for a batch. Raises
+        QueueFullError if too many mentions wait already; TimedOutError if there is no answer in time; ClientGoneError
+        if the client hung up before its turn came.
         """
         if not mentions:
             return []

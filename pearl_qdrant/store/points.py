@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray
-from pearl_qdrant.encoder.type_head import predict_types
+from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, predict_types
 from pearl_qdrant.errors import InvalidPointError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.schema import NamePoint

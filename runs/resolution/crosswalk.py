@@ -28,8 +28,8 @@ from recipe_tables import read_tsv
 
 from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.cells import join_list, split_list
+from pearl_qdrant.crosswalk import assign
 from pearl_qdrant.crosswalk import matching as evidence
-from pearl_qdrant.crosswalk.matching import assign
 from pearl_qdrant.lexical.ngrams import fold_name
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 

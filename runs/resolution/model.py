@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.resolution.clusters import CERTAIN, FORBIDDEN, PairTable, cluster_names, pack_pairs, unpack_pairs
+from pearl_qdrant.resolution.clusters import CERTAIN, FORBIDDEN, PairTable, cluster_names
 from pearl_qdrant.resolution.names import Forms, gather, key_of
-from pearl_qdrant.resolution.pairs.comparison import Comparison
+from pearl_qdrant.resolution.pairs.comparison import Comparison, pack_pairs, unpack_pairs
 from pearl_qdrant.resolution.pairs.features import CONTRADICTED, FEATURES, POSSIBLE, contradictions
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, probability_of
 from pearl_qdrant.resolution.records import NameRecord

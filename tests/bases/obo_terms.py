@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.records import Entity
 

@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.records import Entity
 

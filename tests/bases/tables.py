@@ -11,8 +11,7 @@ from pathlib import Path
 import pyarrow
 from pyarrow import feather, parquet
 
-from ingest.base.reader import Reader
-from ingest.base.scan import scan
+from ingest.base.reader import Reader, scan
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity

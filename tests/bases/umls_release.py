@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ingest.formats import ReadOptions
+from ingest.base.format import ReadOptions
 from ingest.io.report import ReadReport
 from ingest.readers.umls import COLUMNS, UmlsReader
 from pearl_qdrant.records import Entity

@@ -10,7 +10,8 @@ from typing import Any
 
 from standard_input import given_input
 
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import WikidataReader
 from pearl_qdrant.records import Entity

@@ -6,7 +6,8 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.records import Entity
 

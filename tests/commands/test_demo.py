@@ -11,9 +11,9 @@ import pytest
 from cli_runner import Run
 from linker_base import ENTITIES, fill
 
-from ingest.sample import load_sample
+from ingest.load_base import load_sample
 from pearl_qdrant.cli import main
-from pearl_qdrant.cli.common.terminal import ClosedInput
+from pearl_qdrant.cli.terminal import ClosedInput
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge.store import EdgeStore
 

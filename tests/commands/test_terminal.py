@@ -29,9 +29,8 @@ from tiny_models import make_pearl
 from tqdm import tqdm
 
 from pearl_qdrant import Entity
-from pearl_qdrant.cli import cli
-from pearl_qdrant.cli.common import terminal
-from pearl_qdrant.cli.common.terminal import VisibleStream, echo, echo_json, visible
+from pearl_qdrant.cli import cli, terminal
+from pearl_qdrant.cli.terminal import VisibleStream, echo, echo_json, visible
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration
 
@@ -154,7 +153,7 @@ def test_a_terminal_without_utf_8_gets_escapes() -> None:
 def test_tracebacks_are_escaped() -> None:
     """If a command fails with a traceback, the values in it are escaped too."""
     program = (
-        "from pearl_qdrant.cli.common.terminal import visible_streams\n"
+        "from pearl_qdrant.cli.terminal import visible_streams\n"
         "with visible_streams():\n"
         "    print('out \\x1b[31m', flush=True)\n"
         "    raise RuntimeError('err \\x1b[31m \\u202e')"

@@ -14,9 +14,7 @@ from linker_base import ENTITIES, fill
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant._version import __version__
-from pearl_qdrant.crosswalk import Crosswalk, crosswalk
-from pearl_qdrant.crosswalk.matching import assign
-from pearl_qdrant.crosswalk.sssom import UNSPECIFIED_LICENSE, EntityMatch, curie, sssom_lines
+from pearl_qdrant.crosswalk import UNSPECIFIED_LICENSE, Crosswalk, EntityMatch, assign, crosswalk, curie, sssom_lines
 
 OURS = [
     Entity("X:1", "NYTimes", ("the new-york times",), ("ORG",), ("ORG",)),

@@ -23,12 +23,11 @@ from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException as Onnx
 from tiny_models import DIM, NAMES, make_bert, make_roberta
 
 from pearl_qdrant.encoder import batching
-from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, RunBatch
+from pearl_qdrant.encoder.batching import Batch, BatchEncoder, BatchLimits, NameTokenizer, RunBatch, plan_batches
 from pearl_qdrant.encoder.character.network import CharacterEncoder, sinusoids
 from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
 from pearl_qdrant.encoder.protocol import Encoder, FloatArray
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, join_parts
-from pearl_qdrant.encoder.tokens import Batch, NameTokenizer, plan_batches
 from pearl_qdrant.errors import CheckpointError
 from training.export.int8_graph import write_int8_graph
 

@@ -20,10 +20,8 @@ from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES
 
 from pearl_qdrant.encoder.fastembed_model import register_with_fastembed, text_embedding
-from pearl_qdrant.encoder.find_model import shipped_names
-from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.encoder.type_head import predict_types, type_marginals
+from pearl_qdrant.encoder.loading import load_encoder, shipped_names
+from pearl_qdrant.encoder.protocol import Encoder, predict_types, type_marginals
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
 

@@ -25,7 +25,7 @@ from pearl_qdrant import (
     pretrain_character_encoder,
     train_head,
 )
-from pearl_qdrant.cli.train import train
+from pearl_qdrant.cli import train
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import OptionError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.sample import SAMPLE_BASE
+from ingest.load_base import SAMPLE_BASE
 from pearl_qdrant import EntityLinker, read_entities
 from pearl_qdrant.resolution import MergedGraph, resolve, resolve_graph
 

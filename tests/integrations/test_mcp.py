@@ -146,9 +146,8 @@ async def test_types_are_completed(connect: Any) -> None:
 
 async def test_characters_are_counted_as_the_service_counts_them(connect: Any) -> None:
     """A mention that the service refuses for its characters, normalised ones among them, is refused here as well."""
-    from pearl_qdrant.service.errors import LimitError
     from pearl_qdrant.service.linking import LinkBody
-    from pearl_qdrant.service.settings import ServiceSettings
+    from pearl_qdrant.service.settings import LimitError, ServiceSettings
 
     async with connect() as client:
         for mention in ("x" * 1000, "x" * 1001, "\ufdfa" * 55, "\ufdfa" * 1000):

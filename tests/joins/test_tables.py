@@ -13,7 +13,7 @@ from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import InvalidEntityError, OptionError
-from pearl_qdrant.integrations.tables import as_text
+from pearl_qdrant.integrations.metadata import as_text
 
 CITIES = ["NYTimes", None, "heart attack", "NYTimes", "", "qqq zzz"]
 IDS = ["nyt", None, "mi", "nyt", None, None]

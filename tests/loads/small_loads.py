@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ingest.base.scan import scan
+from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import ingest
-from ingest.load.results import LoadResult
+from ingest.load.request import LoadResult
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest

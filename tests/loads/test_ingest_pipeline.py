@@ -10,11 +10,12 @@ import pytest
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
 
-from ingest.base.scan import hash_texts, scan
+from ingest.base.merge import hash_texts
+from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import Loading, RepeatedNames, ingest, overlap
-from ingest.load.results import LoadResult
+from ingest.load.request import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreUnavailableError
 from pearl_qdrant.store.edge.store import EdgeStore

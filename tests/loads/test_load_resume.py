@@ -13,12 +13,12 @@ import pytest
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
 
-from ingest.base.scan import scan
+from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load import pipeline
 from ingest.load.pipeline import ingest
-from ingest.load.results import LoadEvents
+from ingest.load.request import LoadEvents
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity

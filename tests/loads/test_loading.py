@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cli_runner import Run
 
-from ingest.base.scan import scan
+from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.load_base import collection_name
 from pearl_qdrant import EntityLinker, LoadEvents, ReadOptions, ScanResult, TableColumns, load_base, scan_base

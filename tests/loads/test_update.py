@@ -10,12 +10,12 @@ import pytest
 from cli_runner import Run
 from small_loads import CountingEncoder
 
-from ingest.base.scan import scan
+from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load import inventory
+from ingest.load import pipeline as inventory
 from ingest.load.pipeline import Loading, ingest
-from ingest.load.results import LoadResult
+from ingest.load.request import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection

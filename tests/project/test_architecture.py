@@ -23,7 +23,7 @@ READING = (
     "ingest.io.report",
     "ingest.formats",
     "ingest.base.format",
-    "ingest.io.source",
+    "ingest.io.streams",
     "ingest.io.streams",
     "ingest.io.encoding",
 )
@@ -96,7 +96,7 @@ def test_every_part_has_a_place_in_the_order() -> None:
 @pytest.mark.parametrize(
     "importer, imported",
     [
-        ("pearl_qdrant.encoder.tokens", "pearl_qdrant.store.schema"),
+        ("pearl_qdrant.encoder.batching", "pearl_qdrant.store.schema"),
         ("pearl_qdrant.records", "pearl_qdrant.errors"),
         ("pearl_qdrant.linking.linker", "ingest.readers.table"),
         ("pearl_qdrant.store.edge.store", "pearl_qdrant.cli"),

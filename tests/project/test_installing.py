@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pearl_qdrant.cli.common.options import needs_extra
+from pearl_qdrant.cli.options import needs_extra
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
 

@@ -14,7 +14,7 @@ from cli_runner import Run
 from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
-from pearl_qdrant.encoder.find_model import MODELS_DIR, shipped_names
+from pearl_qdrant.encoder.loading import MODELS_DIR, shipped_names
 
 if sys.version_info >= (3, 11):
     import tomllib

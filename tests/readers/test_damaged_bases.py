@@ -17,7 +17,7 @@ from umls_release import CONSO
 from wikidata_items import item
 from yago_files import FACTS, n_triples, turtle
 
-from ingest.base.scan import scan
+from ingest.base.reader import scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMAT_NAMES, open_reader
 from ingest.io.report import ReadReport

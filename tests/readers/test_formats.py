@@ -30,10 +30,11 @@ from umls_release import CONSO, atom
 from wikidata_items import item
 
 from ingest.base import type_map
-from ingest.base.format import TableColumns
-from ingest.base.scan import ScanResult, hash_texts, name_hash, scan
+from ingest.base.format import ReadOptions, TableColumns
+from ingest.base.merge import hash_texts, name_hash
+from ingest.base.reader import ScanResult, scan
 from ingest.base.type_map import TypeMap
-from ingest.formats import FORMAT_NAMES, FORMATS, ReadOptions, detect_format, open_reader
+from ingest.formats import FORMAT_NAMES, FORMATS, detect_format, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.table import TableReader
 from pearl_qdrant.cli.ingest import FLAGS, ingest
@@ -300,7 +301,7 @@ def test_reading_without_a_scan_gives_the_same() -> None:
 
 def test_hashes_are_the_same_in_every_process() -> None:
     """A reader in another process agrees about which names repeat."""
-    code = "from ingest.base.scan import name_hash; print(name_hash('Paris é'))"
+    code = "from ingest.base.reader import name_hash; print(name_hash('Paris é'))"
     root = Path(__file__).resolve().parents[2]
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from cli_runner import Run
 
-from ingest.base.format import TableColumns
-from ingest.formats import ReadOptions, detect_format, known_bases, open_reader
+from ingest.base import format as layouts
+from ingest.base.format import ALIAS, NAME, SKIP, Base, ReadOptions, Shape, TableColumns
+from ingest.formats import detect_format, known_bases, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers import layouts
-from ingest.readers.layouts import ALIAS, NAME, SKIP, Base, Shape
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
@@ -134,7 +133,7 @@ def test_every_known_base_has_a_case() -> None:
     """A base that is added to the table is tried here, and `ingest --formats` lists it."""
     assert (
         {kind for kind, _, _ in CASES.values()}
-        == {base.name for base in layouts.known_bases()}
+        == {base.name for base in layouts.known_tables()}
         == {b.name for b in known_bases()}
     )
 

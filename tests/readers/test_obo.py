@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from obo_terms import TOES, read
 
-from ingest.base.ancestors import ClassGraph
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, detect_format, open_reader
+from ingest.base.format import ReadOptions
+from ingest.base.reader import scan
+from ingest.base.type_map import ClassGraph
+from ingest.formats import detect_format, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
 from pearl_qdrant.records import Entity

@@ -11,8 +11,9 @@ import pytest
 import zstandard
 from rdf_bases import OBO, PEOPLE, PREFIXES, SYNTAXES, T, read, rows
 
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, detect_format, open_reader
+from ingest.base.format import ReadOptions
+from ingest.base.reader import scan
+from ingest.formats import detect_format, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 from pearl_qdrant.records import Entity

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rdf_bases import PEOPLE, PREFIXES, read, rows
 
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions
+from ingest.formats import open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from ingest.readers.ontology import ClassTree

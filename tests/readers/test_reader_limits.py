@@ -25,16 +25,19 @@ from yago_files import n_triples, turtle, write
 from yago_files import read as read_yago
 from yago_files import write as write_yago
 
-from ingest.base import ancestors, merge
-from ingest.base.ancestors import ClassGraph, nearest_types, walk_up
+from ingest.base import merge
+from ingest.base import type_map as ancestors
+from ingest.base.format import ReadOptions
 from ingest.base.merge import batches
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, open_reader
-from ingest.io import limits, source
+from ingest.base.reader import scan
+from ingest.base.type_map import ClassGraph, nearest_types, walk_up
+from ingest.formats import open_reader
+from ingest.io import limits
+from ingest.io import streams as source
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers import umls
-from ingest.readers.obo import plain_value, quoted_value
+from ingest.readers.ontology import plain_value, quoted_value
 from ingest.readers.umls import UmlsReader
 from ingest.readers.wikidata import MAX_KB_TYPES
 from pearl_qdrant.cells import split_list

@@ -30,10 +30,11 @@ from umls_release import (
     write,
 )
 
-from ingest.base.scan import scan
+from ingest.base.format import ReadOptions
+from ingest.base.reader import scan
 from ingest.base.type_map import TypeMap
-from ingest.formats import ReadOptions, detect_format
-from ingest.io import source
+from ingest.formats import detect_format
+from ingest.io import streams as source
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
 from ingest.readers.umls import COLUMNS, UmlsReader, semantic_types, umls_language

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from standard_input import given_input
 from wikidata_items import ADA, ALIAS, HUMAN, TRUTHY, dump, item, read, read_truthy, statement, wd
 
-from ingest.base.scan import scan
+from ingest.base.format import ReadOptions
+from ingest.base.reader import scan
 from ingest.base.type_map import TypeMap
-from ingest.formats import ReadOptions, detect_format
+from ingest.formats import detect_format
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import MAX_KB_TYPES, MAX_LINKS, WikidataReader
 from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError

@@ -25,9 +25,10 @@ from yago_files import (
     write,
 )
 
-from ingest.base.scan import scan
+from ingest.base.format import ReadOptions
+from ingest.base.reader import scan
 from ingest.base.type_map import TypeMap
-from ingest.formats import ReadOptions, detect_format, open_reader
+from ingest.formats import detect_format, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError, TooManyErrorsError
 from pearl_qdrant.records import Entity

@@ -16,8 +16,9 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.formats import ReadOptions, open_reader
-from ingest.io import source
+from ingest.base.format import ReadOptions
+from ingest.formats import open_reader
+from ingest.io import streams as source
 from ingest.io.encoding import Utf8Source
 from ingest.io.report import ReadReport
 from ingest.io.streams import Member, Source, list_members, open_source

@@ -18,8 +18,8 @@ import pytest
 import zstandard
 from standard_input import given_input
 
-from ingest.io import source as io_source
 from ingest.io import streams
+from ingest.io import streams as io_source
 from ingest.io.encoding import BadLine, read_lines
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.streams import Source, open_sources

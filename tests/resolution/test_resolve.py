@@ -18,9 +18,10 @@ from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.resolution import Decision, NameRecord, Resolution, resolve
-from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names, pack_pairs
+from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names
 from pearl_qdrant.resolution.names import Types
-from pearl_qdrant.resolution.pairs import neighbours
+from pearl_qdrant.resolution.pairs import comparison as neighbours
+from pearl_qdrant.resolution.pairs.comparison import pack_pairs
 from pearl_qdrant.resolution.pairs.features import FEATURES, Form, form_of, string_pair
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, doubt, shipped_model
 from pearl_qdrant.resolution.pairs.same_words import PART, SAME, Slots, sameness

@@ -22,11 +22,12 @@ from qdrant_double_http import Fault
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.service import ServiceSettings, create_app, linking, requests
-from pearl_qdrant.service.errors import TimedOutError
+from pearl_qdrant.service import ServiceSettings, create_app, linking
+from pearl_qdrant.service import answers as requests
 from pearl_qdrant.service.names import NameIndex
-from pearl_qdrant.service.reconcile import answers, queries
-from pearl_qdrant.service.settings import check_settings
+from pearl_qdrant.service.reconcile import queries
+from pearl_qdrant.service.reconcile import router as answers
+from pearl_qdrant.service.settings import TimedOutError, check_settings
 from pearl_qdrant.store import delete_collection
 
 KEYS = (SecretStr("0123456789abcdef-first"),)

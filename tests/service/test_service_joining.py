@@ -10,8 +10,8 @@ import pytest
 
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
-from pearl_qdrant.service.errors import ClientGoneError, QueueFullError, TimedOutError
 from pearl_qdrant.service.queues import Joiner
+from pearl_qdrant.service.settings import ClientGoneError, QueueFullError, TimedOutError
 
 PLAIN = LinkOptions()
 

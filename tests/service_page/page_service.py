@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pearl_qdrant.service import ServiceSettings, create_app
-from pearl_qdrant.service.run import server_config
+from pearl_qdrant.service.app import server_config
 
 
 @contextmanager

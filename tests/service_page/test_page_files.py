@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from pearl_qdrant.service import ServiceSettings, create_app
-from pearl_qdrant.service.page.routes import FOLDER
+from pearl_qdrant.service.page import FOLDER
 
 KEY = "a-key-of-the-tests-0123456789"
 FILES = [path for path in sorted(FOLDER.rglob("*")) if path.is_file()]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from pearl_qdrant.service.page.routes import lay_out
+from pearl_qdrant.service.page import lay_out
 
 
 def test_a_map_has_a_place_for_each_entity(client: TestClient) -> None:

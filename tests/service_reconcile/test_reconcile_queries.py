@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from reconcile_cases import ENDPOINT, LIGHTHOUSE, candidates, matched, post_form, results
 from specification import ResultBatch, check
 
-from pearl_qdrant.service.reconcile.evidence import (
+from pearl_qdrant.service.reconcile.matching import (
     HIGHEST_FACTOR,
     LOWEST_CHANCE,
     Condition,

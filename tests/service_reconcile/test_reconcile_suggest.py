@@ -20,12 +20,12 @@ from specification import EntitySuggestions, Flyout, Suggestions, check
 
 from pearl_qdrant import Entity
 from pearl_qdrant.service import ServiceSettings
-from pearl_qdrant.service.errors import TimedOutError
 from pearl_qdrant.service.queues import Lane, check_time, set_time
-from pearl_qdrant.service.reconcile import evidence
-from pearl_qdrant.service.reconcile.evidence import Condition, chances
+from pearl_qdrant.service.reconcile import matching as evidence
+from pearl_qdrant.service.reconcile.matching import Condition, chances
 from pearl_qdrant.service.reconcile.properties import Catalogue
 from pearl_qdrant.service.reconcile.router import manifest
+from pearl_qdrant.service.settings import TimedOutError
 
 
 def test_entities_are_suggested_by_prefix_and_by_id(client: TestClient) -> None:

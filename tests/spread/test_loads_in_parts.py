@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from spread_cases import CLOSE, assert_equal, write_base
 
-from ingest.base.scan import scan
+from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread import driver
-from ingest.spread.cutting import CutReader, cut_files_of
-from ingest.spread.worker import PartBuilder, Work
+from ingest.spread.worker import CutReader, PartBuilder, Work, cut_files_of
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo

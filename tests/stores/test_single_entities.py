@@ -8,7 +8,7 @@ import pytest
 from tiny_models import make_pearl
 
 from pearl_qdrant import EntityLinker, load_base, make_entity
-from pearl_qdrant.encoder.describe import describe_model
+from pearl_qdrant.encoder.loading import describe_model
 from pearl_qdrant.errors import InvalidEntityError, ModelNotFoundError
 
 

@@ -24,10 +24,10 @@ from pyarrow import parquet
 from standard_input import given_input
 from tables import WRITERS, arrow_table
 
-from ingest.base.format import TableColumns
-from ingest.formats import ReadOptions, detect_format, open_reader
+from ingest.base.format import ReadOptions, TableColumns
+from ingest.formats import detect_format, open_reader
 from ingest.io.report import ReadReport
-from ingest.readers import arrow_rows
+from ingest.readers import table as arrow_rows
 from ingest.readers.table import TableReader
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity

@@ -22,9 +22,9 @@ from standard_input import given_input
 from tables import CSV, ENTITIES, JSONL, TSV, WRITERS, arrow_table, check_reads_or_refuses
 from wikidata_items import item
 
-from ingest.base.format import TableColumns
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, detect_format, open_reader
+from ingest.base.format import ReadOptions, TableColumns
+from ingest.base.reader import scan
+from ingest.formats import detect_format, open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from ingest.readers.table import TableReader

@@ -12,10 +12,10 @@ import pytest
 from cli_runner import Run
 from tables import workbook
 
-from ingest.base.format import TableColumns
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, detect_format, open_reader
-from ingest.io import source
+from ingest.base.format import ReadOptions, TableColumns
+from ingest.base.reader import scan
+from ingest.formats import detect_format, open_reader
+from ingest.io import streams as source
 from ingest.io.report import ReadReport
 from ingest.load_base import scan_base
 from ingest.readers.columns import looks_like_header

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from standard_input import given_input
 
-from ingest.base.format import TableColumns
-from ingest.base.scan import scan
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions, TableColumns
+from ingest.base.reader import scan
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport, Skip
-from ingest.readers.cells import NOTHING
 from ingest.readers.columns import RESERVED
+from ingest.readers.rows import NOTHING
 from ingest.readers.table import TableReader
 from pearl_qdrant import make_entity
 from pearl_qdrant.cells import split_list

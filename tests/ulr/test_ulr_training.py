@@ -16,7 +16,7 @@ from tiny_models import as_sentence_transformers
 from ulr_cases import SENTENCES, config, make_encoder, open_base, write_text
 
 from pearl_qdrant import UlrRequest, find_ngrams, train_ulr
-from pearl_qdrant.cli.train import train
+from pearl_qdrant.cli import train
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.ngrams.files import MarkedSequence, NgramSpan

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from ulr_cases import SENTENCES, open_base
 
 from ingest.io.report import ReadReport
-from pearl_qdrant.encoder.tokens import open_tokenizer
+from pearl_qdrant.encoder.batching import open_tokenizer
 from pearl_qdrant.errors import FormatError, InputError, ModelError
 from training.ulr.drawing import Masking, TextSequences, cut, make_views, open_masking, read_sequences, tokenise
 

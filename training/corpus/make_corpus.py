@@ -24,8 +24,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
-from ingest.base.format import TableColumns
-from ingest.formats import ReadOptions, open_reader
+from ingest.base.format import ReadOptions, TableColumns
+from ingest.formats import open_reader
 from pearl_qdrant.cores import count_workers
 from pearl_qdrant.errors import OptionError
 from training.corpus.chunking import ChunkParser, Lexicon, Phrase, PhraseParser, PhraseTyper

@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.encoder.type_head import type_marginals
+from pearl_qdrant.encoder.protocol import Encoder, type_marginals
 from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from training.corpus.chunking import CLOSED_CLASS, EMPTY_WORDS

@@ -19,9 +19,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.encoder.protocol import Encoder, type_marginals
 from pearl_qdrant.encoder.protocol import FloatArray as Vectors
-from pearl_qdrant.encoder.type_head import type_marginals
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from training.evaluation.outcome import FloatArray, IntArray
 

@@ -34,8 +34,7 @@ import numpy as np
 from ingest.formats import open_reader
 from ingest.io.encoding import BadLine, byte_lines, read_lines
 from ingest.io.report import INVALID_UTF8, NO_NAME, TOO_FEW_COLUMNS, ReadReport
-from ingest.io.source import ByteSource
-from ingest.io.streams import Source, open_sources
+from ingest.io.streams import ByteSource, Source, open_sources
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from pearl_qdrant.records import Entity

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 from safetensors.numpy import save_file
 from torch import Tensor, nn
 
+from pearl_qdrant.encoder.batching import IntArray, open_tokenizer
 from pearl_qdrant.encoder.checkpoint import (
     CHARACTER_TENSORS,
     HEAD_TENSOR,
@@ -27,15 +28,12 @@ from pearl_qdrant.encoder.checkpoint import (
     PearlConfig,
     VerifiedCheckpoint,
     seal,
+    verify,
+    write_checkpoint,
 )
-from pearl_qdrant.encoder.find_model import find_model
-from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoded, Encoder
+from pearl_qdrant.encoder.loading import find_model, load_encoder
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, type_marginals
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
-from pearl_qdrant.encoder.tokens import IntArray, open_tokenizer
-from pearl_qdrant.encoder.type_head import type_marginals
-from pearl_qdrant.encoder.verify import verify
-from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
 from training.export.graph_builder import OPSET, GraphBuilder, add_character_encoder, join_parts

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from pearl_qdrant.encoder.batching import tokenizer_errors
 from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.tokens import tokenizer_errors
 
 
 @dataclass(frozen=True, slots=True)

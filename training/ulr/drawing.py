@@ -30,7 +30,7 @@ import numpy.typing as npt
 import torch
 
 from ingest.io.report import ReadReport
-from pearl_qdrant.encoder.tokens import tokenizer_errors
+from pearl_qdrant.encoder.batching import tokenizer_errors
 from pearl_qdrant.errors import InputError, ModelError
 from training.examples.files import opened_sources, read_texts
 from training.networks.phrase_vectors import autocast, device_of, find_precision, pad

@@ -18,9 +18,17 @@ import numpy as np
 import onnxruntime as ort
 
 from pearl_qdrant.cores import usable_cores
-from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, batch_failure, first_line, is_out_of_memory
+from pearl_qdrant.encoder.batching import (
+    Batch,
+    BatchEncoder,
+    BatchLimits,
+    IntArray,
+    NameTokenizer,
+    batch_failure,
+    first_line,
+    is_out_of_memory,
+)
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
-from pearl_qdrant.encoder.tokens import Batch, IntArray, NameTokenizer
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 

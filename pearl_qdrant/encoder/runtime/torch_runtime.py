@@ -16,13 +16,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.batching import BatchEncoder, BatchLimits, batch_failure, first_line, is_out_of_memory
+from pearl_qdrant.encoder.batching import (
+    Batch,
+    BatchEncoder,
+    BatchLimits,
+    NameTokenizer,
+    batch_failure,
+    first_line,
+    is_out_of_memory,
+)
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, read_character_table, tensor_shapes
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
-from pearl_qdrant.encoder.tokens import Batch, NameTokenizer
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
 
 CPU_LIMITS = BatchLimits(max_tokens=2048, max_names=256, workers=1)

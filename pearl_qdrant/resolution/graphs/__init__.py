@@ -11,7 +11,134 @@
 
 from __future__ import annotations
 
-from pearl_qdrant.resolution.graphs.records import Edge, Graph, GraphReport, Node
-from pearl_qdrant.resolution.graphs.resolving import MergedGraph, resolve_graph
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.resolution.graphs.folders import (
+    GRAPH_FILE,
+    is_graphrag,
+    read_folder,
+    read_graphrag,
+    write_folder,
+    write_graphrag,
+)
+from pearl_qdrant.resolution.graphs.graphml import read_edge_list, read_graphml, write_edge_list, write_graphml
+from pearl_qdrant.resolution.graphs.neo4j import database_of, is_neo4j, read_neo4j, write_neo4j
+from pearl_qdrant.resolution.graphs.records import Edge, Graph, GraphReport, Merge, Node, merge_graph, name_records
+from pearl_qdrant.resolution.records import NameRecord
+from pearl_qdrant.resolution.resolution import Resolution
+from pearl_qdrant.resolution.resolving import resolve
 
 __all__ = ["Edge", "Graph", "GraphReport", "MergedGraph", "Node", "resolve_graph"]
+
+
+NODES, REVIEW, REPORT = "nodes.tsv", "review.tsv", "report.json"
+
+Place = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class MergedGraph:
+    """A merged graph that was written.
+
+    Attributes:
+        graph: Its nodes and edges.
+        resolution: The node of each name, for review and undo.
+        report: What was merged, and what went away.
+        path: The file or folder, or the address of the database.
+        nodes, review: Where the nodes of the names, and the pairs for review, were written.
+    """
+
+    graph: Graph
+    resolution: Resolution
+    report: GraphReport
+    path: Path | str
+    nodes: Path
+    review: Path
+
+
+def resolve_graph(
+    graph: Place, resolve_names: Callable[[list[NameRecord]], Resolution] = resolve, *, out: Place | None = None
+) -> MergedGraph:
+    """Resolve the names of a graph, merge its nodes and edges, and write it beside the input in the same format.
+
+    The formats are GraphML, a list of edges (TSV or CSV), a working folder of LightRAG or nano-graphrag, the output
+    folder of GraphRAG, and a database of Neo4j (`neo4j.py`, with user and password of the environment). Beside the
+    merged graph come `nodes.tsv`, `review.tsv` and `report.json`: in the folder that is written, or with the name of
+    the file before theirs. The input is not changed. Raises FormatError if the graph is in none of the formats, or
+    damaged; OptionError if the output is the input, or a folder or database that this did not write; or if a database
+    does not answer.
+
+    Args:
+        graph: The file or folder, or the address of a database: `neo4j://localhost:7687/movies`.
+        resolve_names: `resolve`, or with its options: `functools.partial(resolve, precision=0.99)`.
+        out: The file or folder to write; default is the input's name with `.resolved` in it. For a database it is a
+            GraphML file in the current folder, by default, or the address of an empty database.
+    """
+    is_database, to_database = is_neo4j(graph), is_neo4j(out)
+    if to_database and not is_database:
+        raise OptionError("out", "Only the graph of a database is written to a database; give a file or folder.")
+    path = Path(default_out(graph) if out is None or to_database else out)
+    before: Graph
+    write: Callable[[Path, Path, Merge], None] = write_graphml
+    if is_database:
+        before = read_neo4j(str(graph))
+    else:
+        if path.resolve() == Path(graph).resolve():
+            raise OptionError("out", f"{path} is the graph itself; give another place for the merged one.")
+        read, write = _format_of(Path(graph))
+        before = read(Path(graph))
+    is_folder = not is_database and Path(graph).is_dir()
+    if is_folder and path.exists() and not (path / REPORT).exists():
+        raise OptionError("out", f"{path} exists and is not a merged graph. Remove it, or give another place.")
+    resolution = resolve_names(list(name_records(before)))
+    merge = merge_graph(before, resolution)
+    if to_database:
+        write_neo4j(str(out), merge)
+        new = path
+    else:
+        new = path.with_name(f".new.{path.name}")  # a run that ends early leaves no half of a graph
+        shutil.rmtree(new, ignore_errors=True)
+        write(Path(graph), new, merge)
+    tables = [new / name if is_folder else path.with_name(f"{path.stem}.{name}") for name in (NODES, REVIEW, REPORT)]
+    resolution.write(tables[0], review=tables[1])
+    report = json.dumps(asdict(merge.report), ensure_ascii=False, indent=2, default=str)
+    tables[2].write_text(report, encoding="utf-8")
+    if new != path:
+        if is_folder:
+            shutil.rmtree(path, ignore_errors=True)
+        new.replace(path)
+    nodes, review = (path / one.name if is_folder else one for one in tables[:2])
+    return MergedGraph(merge.graph, resolution, merge.report, str(out) if to_database else path, nodes, review)
+
+
+def default_out(graph: Place) -> Path:
+    """Where a merged graph is written."""
+    if is_neo4j(graph):
+        return Path(f"{database_of(str(graph)) or 'neo4j'}.resolved.graphml")
+    path = Path(graph)
+    return path.with_name(f"{path.stem}.resolved{path.suffix}" if path.suffix else f"{path.name}.resolved")
+
+
+def _format_of(given: Path) -> tuple[Callable[[Path], Graph], Callable[[Path, Path, Merge], None]]:
+    """What reads and writes the format of a file or folder."""
+    if given.is_dir():
+        if is_graphrag(given):
+            return read_graphrag, write_graphrag
+        if (given / GRAPH_FILE).exists():
+            return read_folder, write_folder
+        raise OptionError(
+            "graph",
+            f"{given} has neither {GRAPH_FILE} (LightRAG, nano-graphrag) nor entities.parquet (GraphRAG: its output "
+            f"folder).",
+        )
+    if not given.exists():
+        raise OptionError("graph", f"{given} does not exist; give a file, a folder, or an address like neo4j://HOST.")
+    if given.suffix.lower() in (".graphml", ".xml"):
+        return read_graphml, write_graphml
+    return read_edge_list, write_edge_list

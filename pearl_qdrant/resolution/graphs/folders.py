@@ -1,15 +1,16 @@
-"""Working folders of LightRAG and nano-graphrag: the graph, and what else has names of its nodes.
+"""Working folders of LightRAG, nano-graphrag and GraphRAG: the graph, and what else has names or ids of its nodes.
 
     graph_chunk_entity_relation.graphml     the graph
-    vdb_entities.json                       a vector for each entity (nano-vectordb): `entity_name`
-    vdb_relationships.json                  a vector for each edge: `src_id`, `tgt_id`
+    vdb_entities.json, vdb_relationships.json   a vector for each (nano-vectordb): `entity_name`; `src_id`, `tgt_id`
     kv_store_full_entities.json, kv_store_full_relations.json, kv_store_entity_chunks.json,
     kv_store_relation_chunks.json           which names a document has, and which chunks a name has
+    entities.parquet, relationships.parquet     of GraphRAG; text_units.parquet and communities.parquet have their ids
 
-Of merged entities the vector of the one that gives the name is kept; those of its other names go, since LightRAG looks
-a name up in the graph. All other files, reports of communities and cached answers among them, are copied as they are.
+Of merged entities the vector or id of the one that gives the name is kept. Other files, reports of communities and
+cached answers among them, are copied as they are.
 
-Sources: github.com/HKUDS/LightRAG (operate.py, kg/nano_vector_db_impl.py), github.com/gusye1234/nano-graphrag.
+Sources: github.com/HKUDS/LightRAG (operate.py, kg/nano_vector_db_impl.py), github.com/gusye1234/nano-graphrag,
+microsoft.github.io/graphrag/index/outputs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import md5
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,9 @@ from typing import Any
 import numpy as np
 
 from pearl_qdrant.errors import FormatError
+from pearl_qdrant.installing import install_command
 from pearl_qdrant.resolution.graphs.graphml import SEPARATOR, read_graphml, unquoted, write_graphml
-from pearl_qdrant.resolution.graphs.records import Graph, Merge
+from pearl_qdrant.resolution.graphs.records import ADDED, Edge, Graph, Merge, Node, Rules, Value
 
 GRAPH_FILE = "graph_chunk_entity_relation.graphml"
 
@@ -37,12 +40,8 @@ def read_folder(folder: Path) -> Graph:
 
 
 def write_folder(folder: Path, out: Path, merge: Merge) -> None:
-    """Copy a working folder with the merged graph, and with the new names in what is kept by name.
-
-    Args:
-        folder: The folder that was read.
-        out: A folder that does not exist.
-        merge: What became of its graph.
+    """Copy a working folder to one that does not exist, with the merged graph and the new names in what is kept by
+    name.
     """
     shutil.copytree(folder, out)
     write_graphml(folder, out / GRAPH_FILE, merge)
@@ -143,3 +142,129 @@ _CHANGES: dict[str, Callable[[dict[str, Any], Mapping[str, str]], dict[str, Any]
     "kv_store_entity_chunks.json": _of_names,
     "kv_store_relation_chunks.json": _of_names,
 }
+
+
+_ENTITIES = ("entities.parquet", "create_final_entities.parquet")
+_RELATIONSHIPS = ("relationships.parquet", "create_final_relationships.parquet")
+_WITH_IDS = ("text_units", "communities", "create_final_text_units", "create_final_communities")
+_KEPT = frozenset("id human_readable_id title name type source target x y degree combined_degree level".split())
+_ADDED = frozenset(("weight", "frequency"))
+
+
+def is_graphrag(folder: Path) -> bool:
+    """Whether a folder has GraphRAG's tables."""
+    return any((folder / name).exists() for name in _ENTITIES)
+
+
+def read_graphrag(folder: Path) -> Graph:
+    """Read the tables of entities and relationships. Raises FormatError if pyarrow is not installed, a table is missing
+    or has no titles.
+    """
+    entities, relationships = (_table(folder, names) for names in (_ENTITIES, _RELATIONSHIPS))
+    title = "title" if entities and "title" in entities[0] else "name"
+    nodes = [
+        Node(
+            *(str(row[title]), str(row[title]), str(row.get("type") or ""), str(row.get("description") or "")),
+            *(tuple(row.get("text_unit_ids") or ()), row),
+        )
+        for row in entities
+    ]
+    edges = [Edge(str(row["source"]), str(row["target"]), "", row) for row in relationships]
+    return Graph(tuple(nodes), tuple(edges), is_directed=True, rules=Rules(_ADDED, _KEPT, "\n"))
+
+
+def _table(folder: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    path = next((folder / name for name in names if (folder / name).exists()), None)
+    if path is None:
+        raise FormatError(str(folder), 1, f"{names[0]} is missing; is this the output folder of GraphRAG?")
+    rows: list[dict[str, Any]] = _parquet(path).read_table(path).to_pylist()
+    for row in rows:
+        row.update({name: tuple(map(str, value)) for name, value in row.items() if isinstance(value, list)})
+    needed = {"source", "target"} if names is _RELATIONSHIPS else set()
+    if rows and (needed - rows[0].keys() or (not needed and not {"title", "name"} & rows[0].keys())):
+        raise FormatError(str(path), 1, f"expected the columns of GraphRAG, found {', '.join(rows[0])}")
+    return rows
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        message = f"Parquet files need pyarrow, which is not installed. Install it with: {install_command('arrow')}"
+        raise FormatError(str(path), 1, message) from error
+    return pq
+
+
+def write_graphrag(folder: Path, out: Path, merge: Merge) -> None:
+    """Copy the output of GraphRAG to a folder that does not exist, with the merged tables, and the ids of those that
+    are left.
+    """
+    shutil.copytree(folder, out)
+    graph, before, new_keys = merge.graph, merge.before, merge.new_keys
+    degree = Counter(end for edge in graph.edges for end in (edge.source, edge.target))
+    titles = {node.key: node.name for node in graph.nodes}
+    nodes = [_with(node.attributes, degree=degree[node.key]) for node in graph.nodes]
+    edges = [
+        _with(
+            {**edge.attributes, "source": titles[edge.source], "target": titles[edge.target]},
+            combined_degree=degree[edge.source] + degree[edge.target],
+        )
+        for edge in graph.edges
+    ]
+    _write(out, _ENTITIES, nodes, ADDED)
+    _write(out, _RELATIONSHIPS, edges, ())
+    ids = {str(node.attributes.get("id")): new_keys[node.key] for node in before.nodes}
+    id_of = {node.key: str(node.attributes.get("id")) for node in graph.nodes}
+    entity_ids = {old: id_of[key] for old, key in ids.items()}
+    relationship_ids = _relationship_ids(graph, before, new_keys)
+    for stem in _WITH_IDS:
+        path = out / f"{stem}.parquet"
+        if path.exists():
+            _renumber(path, {"entity_ids": entity_ids, "relationship_ids": relationship_ids})
+
+
+def _with(row: Mapping[str, Value], **counted: int) -> dict[str, Any]:
+    return {**row, **{name: value for name, value in counted.items() if name in row}}
+
+
+def _relationship_ids(graph: Graph, before: Graph, new_keys: Mapping[str, str]) -> dict[str, str]:
+    """The id of the edge that each edge became; "" for those that went away."""
+    left = {str(edge.attributes.get("id")) for edge in graph.edges}
+    of_ends = {(edge.source, edge.target): str(edge.attributes.get("id")) for edge in graph.edges}
+    found = {}
+    for edge in before.edges:
+        old = str(edge.attributes.get("id"))
+        found[old] = old if old in left else of_ends.get((new_keys[edge.source], new_keys[edge.target]), "")
+    return found
+
+
+def _write(out: Path, names: tuple[str, ...], rows: list[dict[str, Any]], more: Sequence[str]) -> None:
+    """Replace a table; its columns keep their types."""
+    import pyarrow as pa
+
+    path = next(out / name for name in names if (out / name).exists())
+    pq = _parquet(path)
+    schema = pq.read_schema(path).remove_metadata()
+    for name in more:
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, pa.float64() if name == "probability" else pa.string()))
+    pq.write_table(pa.Table.from_pylist([_as_lists(row) for row in rows], schema=schema), path)
+
+
+def _as_lists(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in row.items()}
+
+
+def _renumber(path: Path, new_ids: Mapping[str, Mapping[str, str]]) -> None:
+    import pyarrow as pa
+
+    pq = _parquet(path)
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    for row in rows:
+        for column, changed in new_ids.items():
+            if row.get(column) is not None:
+                row[column] = list(
+                    dict.fromkeys(new for one in row[column] if (new := changed.get(str(one), str(one))))
+                )
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema.remove_metadata()), path)

@@ -73,12 +73,7 @@ def read_graphml(path: Path) -> Graph:
 
 
 def node_of(key: str, attributes: Mapping[str, Value], *, name: str | None = None, type_: str = "") -> Node:
-    """A node by its attributes.
-
-    Args:
-        attributes: All of them.
-        name, type_: What it is called, and its type, where no attribute says so; the name is the key if none is given.
-    """
+    """A node by its attributes; `name` and `type_` are used where no attribute says so, and then the key."""
 
     def first(columns: Sequence[str], default: str) -> str:
         return next((str(attributes[column]) for column in columns if attributes.get(column)), default)
@@ -120,12 +115,7 @@ def _value(text: str, type_: str) -> Value:
 
 
 def write_graphml(given: object, out: Path, merge: Merge) -> None:
-    """Write a merged graph with its attributes; a type that all values of an attribute have is that of its key.
-
-    Args:
-        given: What was read; it is not needed.
-        merge: What became of its graph.
-    """
+    """Write a merged graph with its attributes; a type that all values of an attribute have is that of its key."""
     graph = merge.graph
     root = ElementTree.Element("graphml", xmlns=_NAMESPACE)
     ids: dict[tuple[str, str], str] = {}
@@ -206,12 +196,7 @@ def read_edge_list(path: Path) -> Graph:
 
 
 def write_edge_list(given: Path, out: Path, merge: Merge) -> None:
-    """Write the edges in the form in which they were read.
-
-    Args:
-        given: The file that was read.
-        merge: What became of its graph.
-    """
+    """Write the edges in the form in which they were read."""
     rows = _written_rows(merge.graph)
     with out.open("w", encoding="utf-8", newline="") as file:
         if given.suffix.lower() == ".csv":

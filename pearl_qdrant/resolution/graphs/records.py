@@ -14,15 +14,8 @@ Value = str | int | float | bool | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node.
-
-    Attributes:
-        key: What edges call it; distinct in its graph.
-        name: What is resolved.
-        type: In the graph's own words, or "".
-        description: Or "".
-        sources: Ids of the chunks or documents that it was found in.
-        attributes: All that the format has of it, by name, those above among them.
+    """A node: `key` is what edges call it, `name` what is resolved, `sources` the ids of the chunks or documents that
+    it was found in, `attributes` all that the format has of it, by name.
     """
 
     key: str
@@ -35,13 +28,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge.
-
-    Attributes:
-        source, target: Keys of nodes.
-        label: Its relation, or ""; edges of two labels are never merged.
-        attributes: All else that the format has of it.
-    """
+    """An edge between the keys of two nodes; edges of two labels are never merged."""
 
     source: str
     target: str
@@ -51,14 +38,9 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the attributes of a format mean, where several become one.
-
-    Texts are joined by the separator, each once; lists are united; of other values the first is kept.
-
-    Attributes:
-        added: Numbers that are added: weights and counts.
-        kept: Attributes of which the first is kept: ids, the name, the type.
-        separator: Between texts.
+    """What the attributes of a format mean, where several become one: numbers in `added` are added; of those in `kept`
+    (ids, the name, the type) and of other values the first is kept; lists are united; texts are joined by the
+    separator, each once.
     """
 
     added: frozenset[str] = frozenset()
@@ -68,14 +50,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes and edges.
-
-    Attributes:
-        nodes, edges: In the order of the file.
-        is_directed: Whether source and target of an edge are told apart.
-        rules: How attributes are merged.
-        header: Columns of a list of edges; none if it has no header.
-    """
+    """Nodes and edges in the order of the file, and how attributes are merged; `header`: columns of a list of edges."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
@@ -115,14 +90,7 @@ class GraphReport:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A graph and what became of it.
-
-    Attributes:
-        before: As it was read.
-        graph: With one node for each thing.
-        new_keys: The new key of each node.
-        report: What was done.
-    """
+    """A graph before and after, with the new key of each node, and the report."""
 
     before: Graph
     graph: Graph

@@ -1,11 +1,4 @@
-"""What two names say of each other: strings, and vectors of the words in which they differ.
-
-Vectors of single words: how alike the words are in which two names differ.
-
-`carcinoma` and `cancer` are near, `submandibular` and `sublingual` are not, while the names that have them are equally
-near.
-
-What two names say of each other, as numbers that do not depend on their order.
+"""What two names say of each other, as numbers that do not depend on their order.
 
 Features of strings are those of the linker's ranking (`linking.ranking`), taken in both directions. Beyond them:
 
@@ -15,6 +8,7 @@ Features of strings are those of the linker's ranking (`linking.ranking`), taken
     crowd            cosine to the names further away, which is high where many names are alike
     rank             how near each is among the other's neighbours
     fillers          how many names have another word where the two differ: Berg's face, Berg's voice, Berg's hand
+    replaced_dense   cosine of the words in which they differ: carcinoma is near cancer, submandibular not sublingual
 """
 
 from __future__ import annotations
@@ -50,12 +44,7 @@ _ENCODED = 16_384
 
 
 class WordVectors:
-    """Compares groups of words.
-
-    Args:
-        folded: Folded names, whose words are encoded.
-        baseline: Cosine of unrelated names.
-    """
+    """Compares groups of words of folded names; `baseline` is the cosine of unrelated names."""
 
     def __init__(self, folded: Iterable[str], encoder: Encoder, baseline: float) -> None:
         counts = Counter(word for name in folded for word in name.split() if not word.isdigit())
@@ -140,12 +129,8 @@ _LONGEST = 30
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A name prepared for comparisons.
-
-    Attributes:
-        strings: Its features.
-        skeleton: Its consonants, in Latin letters.
-        letters: Its letters in the Latin script, without spaces; "" where the name is in that script.
+    """A name prepared for comparisons: its features, its consonants in Latin letters, and its letters in the Latin
+    script without spaces, or "" where the name is in that script.
     """
 
     strings: StringFeatures

@@ -1,18 +1,8 @@
-"""The probability that two names mean the same: a logistic model of `pairs.features.FEATURES`.
+"""The probability that two names mean the same: a logistic model of `pairs.features.FEATURES`; and doubts.
 
-Its terms are written as they are computed, so that `resolution.json` can be read:
-
-    dense            a feature
-    dense>0.5        how much it is above a number, max(0, dense - 0.5)
-    person*inner     the product of two features
-
-`runs/resolution/model.py` fits the coefficients, and chooses the thresholds.
-
-Why two names are one entity, in words; and doubts: however near they are, a person is asked.
-
-the miller / the miller's cousin            what belongs to it
-Mrs. Berg / Berg                            title of another person
-stairs / stars                              two words that are spelt alike
+Its terms are written as they are computed: `dense`, a feature; `dense>0.5`, max(0, dense - 0.5); `person*inner`, a
+product. `runs/resolution/model.py` fits the coefficients, and chooses the thresholds. However near two names are, a
+person is asked if there is a doubt: the miller's cousin, Mrs. Berg, stairs and stars.
 """
 
 from __future__ import annotations
@@ -97,13 +87,9 @@ class PairModel:
         return compute_terms(features, self.terms).astype(np.float64) @ self.weights + self.bias
 
     def shift(self, logits: npt.NDArray[np.floating], n_candidates: int) -> float:
-        """What to add to the logits in this list: less where most things have one name, more where they have several.
-
-        The share of right candidates is estimated from the probabilities themselves, again and again until both agree.
-
-        Args:
-            logits: Of the candidates that may be right, (p,).
-            n_candidates: All candidates; the others count as wrong.
+        """What to add to the logits, (p,), of the candidates that may be right in this list: less where most things
+        have one name, more where they have several. The share of right ones is estimated from the probabilities
+        themselves, again and again; the others of `n_candidates` count as wrong.
 
         Source: Saerens et al. 2002, "Adjusting the outputs of a classifier to new a priori probabilities".
         """
@@ -206,11 +192,8 @@ _LEAST_LETTERS = 8
 def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknown_places: bool = False) -> str:
     """Why a person should decide whether two names mean the same, or "".
 
-    Args:
-        is_same: Whether their words are the same (`same_words`).
-        is_person: Whether both may be names of persons.
-        are_unknown_places: Whether both are places, and at least one is not a known one: transliterations of one name
-            are spelt alike, and so are `Austria` and `Australia`.
+    `is_same`: their words are the same (`same_words`). `are_unknown_places`: both are places, and one is not a known
+    one: transliterations of one name are spelt alike, and so are `Austria` and `Australia`.
     """
     one, two = a.strings, b.strings
     if not is_same and (_may_be_acronym(one, two) or _may_be_acronym(two, one)):
@@ -303,10 +286,8 @@ def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
 
 
 def reason_of(features: Sequence[float]) -> str:
-    """What speaks for a merge: the clearest feature of the strings, cosine and n-grams.
-
-    Args:
-        features: In the order of `FEATURES`.
+    """What speaks for a merge, from features in the order of `FEATURES`: the clearest of the strings, cosine and
+    n-grams.
     """
     values = dict(zip(FEATURES, features, strict=True))
     said = next((text for name, text in _SAID.items() if name in FROM_STRINGS and values[name] > 0), None)

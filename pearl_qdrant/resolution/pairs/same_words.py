@@ -1,14 +1,7 @@
-"""Names with the same words, and names that many others vary.
+"""Names that are one but for what does not matter (articles, legal forms, plurals, order, titles, middle names), and
+names that many others vary: siblings or parts.
 
-How many names of a list have something else in the place where two of them differ.
-
-    Berg's hand, Berg's voice, Berg's hat                three fillers of "Berg's ...": they are parts of one thing
-    Acme Cloud, Acme Cloud License, ...                  many names begin with the first one
-
-Names that many others vary are siblings or parts; two spellings of one thing mostly stand alone.
-
-Names that are one but for what does not matter: articles, legal forms, plurals, order, titles, middle names.
-
+Berg's hand, Berg's voice, Berg's hat        three fillers of "Berg's ...": they are parts of one thing
 Acme Robotics / Robotics GmbH, Acme          the same words
 President Ada Berg / Ada K. Berg             titles and middle names that do not contradict
 Ada Berg / Berg                              a part of the name of a person
@@ -45,11 +38,7 @@ _MANY = math.log(33)
 
 
 class Slots:
-    """Counts the names that have a place, by the words before and after it; 32 MB, whatever the number of names.
-
-    Args:
-        names: Distinct names as words in their normal spelling.
-    """
+    """Counts the names that have a place, by the words before and after it; 32 MB, whatever the number of names."""
 
     def __init__(self, names: Iterable[Sequence[str]]) -> None:
         self._counts = np.zeros(_CELLS, np.uint8)
@@ -154,7 +143,6 @@ _SHORT = 3  # of shorter words the list of those of texts knows nothing
 
 def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     """`SAME` if two names have the same words but for what does not matter, `PART` if one is part of a person's, or 0.
-
     Names of persons have no plural (`Owen`, `Owens`).
     """
     one, two = a.strings, b.strings

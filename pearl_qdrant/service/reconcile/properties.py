@@ -35,12 +35,7 @@ SEPARATOR = "|"
 
 @dataclass(frozen=True, slots=True)
 class EntityColumns:
-    """An entity with its properties.
-
-    Attributes:
-        point: One of its names, the canonical one if it is there.
-        aliases: Its other names; None if they were not asked for.
-    """
+    """An entity by one of its names, the canonical one if it is there; `aliases` is None if they were not asked for."""
 
     point: NamePoint
     aliases: tuple[str, ...] | None = None

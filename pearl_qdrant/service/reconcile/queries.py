@@ -13,9 +13,7 @@ from urllib.parse import parse_qs
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
-from pearl_qdrant.service.errors import InvalidRequestError, LimitError
-from pearl_qdrant.service.reconcile.evidence import Condition
-from pearl_qdrant.service.settings import ServiceSettings, Texts, check_number
+from pearl_qdrant.service.settings import InvalidRequestError, LimitError, ServiceSettings, Texts, check_number
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 TypeStrict = Literal["any", "should", "all"]
@@ -40,15 +38,17 @@ class UnsupportedBodyError(InvalidRequestError, status=415, code="unsupported_me
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A query.
+class Condition:
+    """A property that a query gives, with at least one value."""
 
-    Attributes:
-        names: Names to look for; the best of them counts.
-        types: Only entities of these types, or preferably.
-        type_strict: "any": entities of one of the types; "all": of all; "should": those of one of them first.
-        limit: Most candidates.
-        conditions: The properties.
+    property_id: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query: the best of its names counts; `type_strict` as the specification has it: entities of any of the types,
+    of all, or those of one of them first.
     """
 
     names: tuple[str, ...]
@@ -60,12 +60,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class BadQuery:
-    """A query that cannot be answered.
-
-    Attributes:
-        code: What is wrong, for programs.
-        message: What is wrong and what to do, for people.
-    """
+    """A query that cannot be answered: a code for programs, a message for people."""
 
     code: str
     message: str
@@ -73,12 +68,7 @@ class BadQuery:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Which values a client asks for.
-
-    Attributes:
-        ids: Of entities.
-        limits: Most values of each property, by its id.
-    """
+    """Which values a client asks for: most values of each property, by its id."""
 
     ids: Sequence[str]
     limits: Mapping[str, int]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from html import escape
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
@@ -13,22 +17,32 @@ from fastapi.responses import HTMLResponse, Response
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.errors import CollectionNotFoundError
-from pearl_qdrant.service.answers import declared, json_answer
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.records import LINKS_FIELD
+from pearl_qdrant.service.answers import CollectionsHere, SettingsHere, beside, declared, json_answer, router_of
 from pearl_qdrant.service.collections import CollectionHandle
-from pearl_qdrant.service.errors import UnauthorizedError
 from pearl_qdrant.service.gate import HAS_KEY, NEEDS_NO_KEY
-from pearl_qdrant.service.reconcile import answers
 from pearl_qdrant.service.reconcile import queries as reading
-from pearl_qdrant.service.reconcile.answers import extended_rows
-from pearl_qdrant.service.reconcile.matching import match
-from pearl_qdrant.service.reconcile.pages import entity_html, entity_page, flyout_html, missing_page
-from pearl_qdrant.service.reconcile.properties import Catalogue, Catalogues, property_name, with_names
-from pearl_qdrant.service.requests import CollectionsHere, SettingsHere, beside, router_of
-from pearl_qdrant.service.settings import ServiceSettings, check_fields
+from pearl_qdrant.service.reconcile.matching import Answer, Level, Scored, match
+from pearl_qdrant.service.reconcile.properties import (
+    KB_TYPES,
+    NAME,
+    OWN,
+    POPULARITY,
+    TYPES,
+    Catalogue,
+    Catalogues,
+    EntityColumns,
+    property_name,
+    with_names,
+)
+from pearl_qdrant.service.reconcile.queries import MOST_VALUES, BadQuery, Extension
+from pearl_qdrant.service.settings import ServiceSettings, UnauthorizedError, check_fields
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
+
 
 PREFIX = "/reconcile/"
 """All paths of reconciliation start so."""
@@ -177,7 +191,7 @@ async def _answer(request: Request, place: Place, given: dict[str, Any]) -> Resp
         return await beside(cells_size, json_answer, {"meta": list(map(_property, asked.limits)), "rows": rows})
     batch = await beside(size, reading.read_batch, given["queries"], place.settings)
     found = await match(place.handle, list(batch.values()), await place.catalogue(), is_gone=request.is_disconnected)
-    records = zip(batch, map(answers.answer_record, found), strict=True)
+    records = zip(batch, map(answer_record, found), strict=True)
     return await beside(len(found) * _QUERY_BYTES, lambda: json_answer(dict(records)))
 
 
@@ -213,7 +227,7 @@ async def suggest_entity(
         record = {
             "id": one.entity_id,
             "name": one.canonical_name,
-            "notable": answers.type_list((*one.kb_types, *one.types)),
+            "notable": type_list((*one.kb_types, *one.types)),
         }
         described = {"description": one.description} if one.description else {}
         records.setdefault(one.entity_id, record | described)
@@ -321,10 +335,8 @@ async def _entity_page(place: Place, entity_id: str, *, is_preview: bool) -> HTM
 def manifest(
     base_url: str, handle: CollectionHandle, catalogue: Catalogue, settings: ServiceSettings
 ) -> dict[str, Any]:
-    """The service manifest of version 0.2: what the service offers for a collection, and where.
-
-    Args:
-        base_url: Address of the service, without a slash at its end.
+    """The service manifest of version 0.2: what the service offers for a collection, and where; `base_url` without a
+    slash at its end.
     """
     endpoint = f"{base_url}/reconcile/{quote(handle.name, safe='')}"
     is_wikidata = handle.kb.casefold() == _WIKIDATA
@@ -339,7 +351,7 @@ def manifest(
         "serviceVersion": __version__,
         "documentation": f"{base_url}/openapi.json",
         "view": {"url": "https://www.wikidata.org/wiki/{{id}}" if is_wikidata else f"{endpoint}/view?id={{{{id}}}}"},
-        "defaultTypes": answers.type_list(list(catalogue.types)[:_DEFAULT_TYPES]),
+        "defaultTypes": type_list(list(catalogue.types)[:_DEFAULT_TYPES]),
         "preview": {"url": f"{endpoint}/preview?id={{{{id}}}}", "width": PREVIEW_WIDTH, "height": PREVIEW_HEIGHT},
         "suggest": {
             kind: {
@@ -368,3 +380,171 @@ def manifest(
     if settings.api_keys:
         record["authentication"] = {"type": "apiKey", "name": "X-API-Key", "in": "header"}
     return record
+
+
+SCORE_DIGITS = 2
+
+Row = Mapping[str, Sequence[Mapping[str, str | float]]]
+"""The values of each property: {"str": ...}, {"float": ...}, or an entity as {"id": ..., "name": ...}."""
+
+
+def type_list(types: Sequence[str]) -> list[dict[str, str]]:
+    """Types as objects."""
+    return [{"id": one, "name": one} for one in dict.fromkeys(types)]
+
+
+def answer_record(answer: Answer) -> dict[str, Any]:
+    """The JSON of the answer of a query."""
+    if isinstance(answer, BadQuery):
+        return {"result": [], "error": answer}
+    return {"result": [_candidate(one) for one in answer]}
+
+
+def _candidate(scored: Scored) -> dict[str, Any]:
+    candidate = scored.candidate
+    record = {
+        "id": candidate.entity_id,
+        "name": candidate.canonical_name,
+        "score": round(100 * scored.probability, SCORE_DIGITS),
+        "match": scored.is_match,
+        "type": type_list((*candidate.kb_types, *candidate.types)),
+        "features": _features(scored),
+    }
+    return record | ({"description": candidate.description} if candidate.description else {})
+
+
+def _features(scored: Scored) -> list[dict[str, Any]]:
+    """What is behind a score, without what is not known."""
+    candidate = scored.candidate
+    known: list[tuple[str, str, float | bool | None]] = [
+        ("name_probability", "Probability by the name alone", candidate.probability),
+        ("dense_score", "Similarity of meaning", candidate.dense_score),
+        ("lexical_score", "Similarity of spelling", candidate.lexical_score),
+        ("equal_name", "Equal name", bool(candidate.features.get("equal_core"))),
+        ("canonical_name", "The preferred name", candidate.name == candidate.canonical_name),
+        ("namesakes", "Another entity has this name", candidate.tie),
+        ("popularity", "Popularity", candidate.popularity),
+    ]
+    levels: dict[str, float] = {}
+    for one, level in scored.levels:
+        if level is not Level.MISSING:
+            levels[one] = min(level.value, levels.get(one, level.value))
+    known += [(f"property:{one}", property_name(one), value) for one, value in levels.items()]
+    return [
+        {"id": id_, "name": name, "value": round(value, 4) if isinstance(value, float) else value}
+        for id_, name, value in known
+        if value is not None
+    ]
+
+
+def extended_rows(linker: EntityLinker, asked: Extension) -> dict[str, Row]:
+    """The rows of entities, by their ids; empty lists for an unknown one."""
+    found = with_names(linker, asked.ids)
+    linked: dict[str, EntityColumns] = {}
+    if (limit := asked.limits.get(LINKS_FIELD)) is not None:
+        ids = {link: None for one in found.values() for link in one.values(LINKS_FIELD)[:limit]}
+        linked = with_names(linker, list(ids)[: MOST_VALUES * 10])
+    # One row for all unknown ids: with 1,000 of them and 50 properties, garbage collection would stop the event loop.
+    unknown: Row = {one: [] for one in asked.limits}
+    return {
+        id_: {one: _values(found[id_], one, linked)[: min(limit, MOST_VALUES)] for one, limit in asked.limits.items()}
+        if id_ in found
+        else unknown
+        for id_ in asked.ids
+    }
+
+
+def _values(
+    columns: EntityColumns, property_id: str, linked: Mapping[str, EntityColumns]
+) -> list[Mapping[str, str | float]]:
+    values = columns.values(property_id)
+    if property_id == LINKS_FIELD:
+        return [{"id": one, "name": linked[one].point.canonical_name if one in linked else one} for one in values]
+    if property_id == POPULARITY and columns.point.popularity is not None and POPULARITY not in columns.point.extra:
+        return [{"float": columns.point.popularity}]
+    return [{"str": one} for one in values]
+
+
+_STYLE = """
+:root { color-scheme: light dark; font: 14px/1.4 system-ui, sans-serif; }
+body { margin: 0.75rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.1rem; margin: 0; }
+p { margin: 0.3rem 0; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 0.75rem; margin: 0.5rem 0 0; }
+dt { font-weight: 600; max-width: 10rem; }
+dd { margin: 0; }
+"""
+
+PREVIEW_ALIASES, PREVIEW_COLUMNS, PREVIEW_VALUES = 8, 8, 5
+"""How much of an entity a preview shows; its own page shows all."""
+
+_CUT = 300  # characters of a value in a preview
+
+
+@lru_cache(maxsize=1)
+def _policy() -> str:
+    digest = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def page(title: str, body: str, status: int = 200) -> HTMLResponse:
+    """A page without scripts; any site may show it in a frame, as previews are. All text of `body` is escaped."""
+    text = (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width"><title>{escape(title)}</title><style>{_STYLE}</style></head>'
+        f'<body><main dir="auto">{body}</main></body></html>'
+    )
+    headers = {
+        "Content-Security-Policy": _policy(),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+    return HTMLResponse(text, status_code=status, headers=headers)
+
+
+def entity_page(columns: EntityColumns, *, is_preview: bool) -> HTMLResponse:
+    """An entity with its names, types, description and columns; a preview is short enough for its frame."""
+    return page(columns.point.canonical_name, entity_html(columns, is_preview=is_preview))
+
+
+def missing_page(entity_id: str) -> HTMLResponse:
+    """What is shown for an id that no entity has."""
+    return page("Not found", f"<h1>Not found</h1><p>No entity has the id {escape(entity_id[:_CUT])}.</p>", 404)
+
+
+def entity_html(columns: EntityColumns, *, is_preview: bool) -> str:
+    """What a preview says of an entity."""
+    point = columns.point
+    lines = [f"<h1>{escape(point.canonical_name)}</h1>", f"<p>{_id_html(point.entity_id)}</p>"]
+    if point.description:
+        lines.append(f"<p>{escape(_cut(point.description, is_preview))}</p>")
+    rows: list[tuple[str, Sequence[str]]] = [("Types", list(dict.fromkeys((*point.kb_types, *point.types))))]
+    aliases = columns.aliases or ()
+    rows.append((OWN["aliases"], aliases[:PREVIEW_ALIASES] if is_preview else aliases))
+    others = [one for one in columns.property_ids() if one not in (NAME, KB_TYPES, TYPES, "aliases", "description")]
+    for one in others[:PREVIEW_COLUMNS] if is_preview else others:
+        values = columns.values(one)
+        rows.append((property_name(one), values[:PREVIEW_VALUES] if is_preview else values))
+    shown = [(name, [_cut(value, is_preview) for value in values]) for name, values in rows if values]
+    return "".join(lines) + (f"<dl>{_rows(shown)}</dl>" if shown else "")
+
+
+def flyout_html(title: str, lines: Iterable[str]) -> str:
+    """A small preview of a type or a property, to be put into the client's own page."""
+    return f"<p><strong>{escape(title)}</strong></p>" + "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _rows(rows: Iterable[tuple[str, Sequence[str]]]) -> str:
+    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(', '.join(values))}</dd>" for name, values in rows)
+
+
+def _id_html(entity_id: str) -> str:
+    """An id; a link if it is an address."""
+    shown = escape(entity_id)
+    if not entity_id.startswith(("http://", "https://")):
+        return shown
+    return f'<a href="{shown}" target="_blank" rel="noopener noreferrer">{shown}</a>'
+
+
+def _cut(text: str, is_preview: bool) -> str:
+    return f"{text[:_CUT].rstrip()}..." if is_preview and len(text) > _CUT else text

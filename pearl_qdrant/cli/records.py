@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from pearl_qdrant.cli.common.options import attribute_texts, device_option, needs_extra
-from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.options import attribute_texts, device_option, needs_extra
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from training.options import Hint, Paths, TrainingEvents, Within, hints_of

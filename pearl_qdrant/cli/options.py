@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import click
 
-from pearl_qdrant.cli.common.terminal import echo
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL, DEFAULT_WAIT_S, check_store_location, default_store

@@ -1,42 +1,37 @@
-"""`crosswalk`: the entities of one base that another one has, too.
+"""Which entities of two bases are the same: a crosswalk, one to one where asked, with probabilities and NIL.
 
-One to one: the matches of the highest sum of probabilities in which no entity of either base occurs twice.
+from pearl_qdrant.crosswalk import crosswalk
 
-An entity may stay without a partner, which is worth nothing.
+    found = crosswalk("doid", "mondo", one_to_one=True)
+    found.write_sssom("doid-mondo.sssom.tsv")
 
-Source: Jonker and Volgenant 1987, "A shortest augmenting path algorithm for dense and sparse linear assignment
-problems", as scipy has it.
+Each name of an entity is linked. A logistic model adds up, for each candidate: the `best` probability that a name gives
+it, the `mean` over the names, that of the `canonical` name, log(1 + names that are `agreeing` with at least `AGREES`),
+the `margin` of its mean above the next one, and whether the entity has a `lone` name. Its coefficients are set by hand:
+those that `runs/resolution/crosswalk.py` fits count names that agree against a match.
 
-What the links of an entity's names say of the entities of the other base.
-
-Each name of the entity is linked. For each entity of the other base that is a candidate:
-
-    best        the highest probability that a name gives it
-    mean        the mean over the names; 0 for a name that does not find it
-    canonical   the probability that the canonical name gives it
-    agreeing    log(1 + names that give it at least `AGREES`)
-    margin      its mean above that of the next entity
-    lone        1 for an entity with a single name
-
-A logistic model adds them up. Its coefficients are set by hand: those that `runs/resolution/crosswalk.py` fits to
-entities whose canonical names are hidden count names that agree against a match (docs/experiments/resolution.md).
+One to one are the matches of the highest sum of probabilities (Jonker and Volgenant 1987, as scipy has it). The SSSOM
+TSV (https://w3id.org/sssom) has a `skos:exactMatch` where entities have a name in common and a probability of at least
+`CERTAIN`, else a `skos:closeMatch` for review.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
 import numpy as np
 
+from pearl_qdrant._version import __version__
 from pearl_qdrant.cells import table_line
-from pearl_qdrant.crosswalk.sssom import EntityMatch, sssom_lines
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.lexical.keys import spelling_key
@@ -58,10 +53,8 @@ _NOTHING = 1e-9
 
 
 def assign(candidates: Mapping[A, Mapping[B, float]]) -> dict[A, B]:
-    """Choose partners. Returns the partner of each subject that has one. Raises OptionError if scipy is not installed.
-
-    Args:
-        candidates: Probabilities of the possible partners of each subject, > 0.
+    """The partner of each subject that has one, by the probabilities, > 0, of its possible ones. Raises OptionError if
+    scipy is not installed.
     """
     try:
         from scipy.sparse import csr_array
@@ -100,14 +93,8 @@ _NO_TYPE = "OTHER"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for an entity of the other base.
-
-    Attributes:
-        candidate: The entity, as the name that fits best found it.
-        name: That name.
-        features: In the order of `FEATURES`.
-        probability: In [0, 1].
-        is_exact: Whether a name is that of the other entity, up to case, accents and spaces.
+    """What speaks for an entity of the other base: the name that fits best, features in the order of `FEATURES`, and
+    whether a name is that of the other entity, up to case, accents and spaces.
     """
 
     candidate: Candidate
@@ -126,12 +113,8 @@ def names_to_link(entity: Entity) -> list[str]:
 
 
 def evidence_of(entity: Entity, links: Sequence[Link]) -> list[Evidence]:
-    """The entities of the other base that the names of an entity find, the most probable first.
-
-    Entities whose coarse types have nothing in common with the entity's are left out.
-
-    Args:
-        links: Of `names_to_link(entity)`, in order.
+    """The entities of the other base that the links of `names_to_link(entity)` find, the most probable first; without
+    those whose coarse types have nothing in common with the entity's.
     """
     found: dict[tuple[str, str], list[tuple[float, Candidate, Link]]] = {}
     for link in links:
@@ -206,12 +189,8 @@ class Crosswalk:
     def write_sssom(
         self, path: str | os.PathLike[str], *, prefixes: Mapping[str, str] | None = None, license_url: str | None = None
     ) -> None:
-        """Write the matches that are not NIL as SSSOM TSV.
-
-        Args:
-            path: The file.
-            prefixes: Further prefixes of ids with their IRIs.
-            license_url: Licence of the mappings; default is unspecified.
+        """Write the matches that are not NIL as SSSOM TSV; `prefixes` of ids with their IRIs are added to the known
+        ones.
         """
         lines = sssom_lines(
             *(self.found, self.subject_source, self.object_source), prefixes=prefixes or {}, license_url=license_url
@@ -244,7 +223,8 @@ def crosswalk(
     """Find each entity of one base in another.
 
     All names of an entity are linked to the other base, and what their links say is added up. Coarse types that have
-    nothing in common forbid a match.
+    nothing in common forbid a match. Raises CollectionNotFoundError if a collection does not exist; OptionError if
+    `one_to_one` is set, and scipy is not installed; ValueError if the threshold is not in [0, 1].
 
     Args:
         a: Name of a collection, or entities, as `ingest.read_entities` reads them from a file.
@@ -256,11 +236,6 @@ def crosswalk(
         model: The encoder, in place of the collection's own.
         device: Device of the encoder.
         source: Short name of the base `a`; default is that of the collection.
-
-    Raises:
-        CollectionNotFoundError: If a collection does not exist.
-        OptionError: If `one_to_one` is set, and scipy is not installed.
-        ValueError: If the threshold is not in [0, 1].
     """
     check_threshold(threshold)
     with ExitStack() as stack:
@@ -334,3 +309,129 @@ def _match(
         f"{chosen.name} = {candidate.name}" if chosen.is_exact else f"{chosen.name} ~ {candidate.name}",
         chosen.is_exact,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EntityMatch:
+    """An entity of the one base, and the same entity of the other; or NIL.
+
+    Attributes:
+        subject_id: Id in the one base.
+        subject_name: Its canonical name.
+        object_id: Id in the other base; None for NIL.
+        object_name: Its canonical name; None for NIL.
+        object_kb: Short name of the other base; None for NIL.
+        probability: That both are the same, in [0, 1]; for NIL that of the best candidate, 0 without one.
+        reason: Which names say so; for NIL why there is none.
+        is_exact: Whether the two have a name in common, up to case, accents and spaces.
+    """
+
+    subject_id: str
+    subject_name: str
+    object_id: str | None
+    object_name: str | None
+    object_kb: str | None
+    probability: float
+    reason: str
+    is_exact: bool = False
+
+
+CERTAIN = 0.9
+"""Probability from which a match with a name in common is an exact one."""
+
+UNSPECIFIED_LICENSE = "https://w3id.org/sssom/license/unspecified"
+
+PREFIXES = {
+    "semapv": "https://w3id.org/semapv/vocab/",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "sssom": "https://w3id.org/sssom/",
+}
+"""Prefixes that every file has."""
+
+KNOWN_PREFIXES = {
+    "Orphanet": "http://www.orpha.net/ORDO/Orphanet_",
+    "UMLS": "http://linkedlifedata.com/resource/umls/id/",
+    "WIKIDATA": "http://www.wikidata.org/entity/",
+}
+"""IRIs of prefixes beyond OBO's."""
+
+MAPPINGS = "https://w3id.org/sssom/mappings/pearl-qdrant/"
+"""Put before ids that have no IRI."""
+
+OBO = "http://purl.obolibrary.org/obo/"
+
+COLUMNS = (
+    "subject_id",
+    "subject_label",
+    "predicate_id",
+    "object_id",
+    "object_label",
+    "mapping_justification",
+    "confidence",
+    "comment",
+)
+
+_CURIE = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*):(\S+)")
+_NOT_IN_PREFIX = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def curie(entity_id: str, source: str) -> tuple[str, str]:
+    """The prefix and the local part of an id; the short name of its base is the prefix where it has none."""
+    if (found := _CURIE.fullmatch(entity_id)) and not found.group(2).startswith("//"):
+        return found.group(1), quote(found.group(2), safe="()*,.-_~")
+    prefix = _NOT_IN_PREFIX.sub("_", source).strip("_.-") or "base"
+    prefix = prefix if prefix[0].isalpha() else f"base_{prefix}"
+    return prefix, quote(entity_id, safe="()*,.-_~")
+
+
+def sssom_lines(
+    matches: Iterable[EntityMatch],
+    subject_source: str,
+    object_source: str,
+    *,
+    prefixes: Mapping[str, str],
+    license_url: str | None,
+) -> Iterator[str]:
+    """The lines of the file for matches that are not NIL; prefixes that are not given are guessed (OBO's for ids such
+    as MONDO:1).
+    """
+    rows, used = [], dict(PREFIXES)
+    for one in matches:
+        ids = []
+        for entity_id, source in (
+            (one.subject_id, subject_source),
+            (one.object_id or "", one.object_kb or object_source),
+        ):
+            prefix, local = curie(entity_id, source)
+            used.setdefault(
+                prefix, prefixes.get(prefix) or _iri_of(prefix, is_curie=entity_id.startswith(f"{prefix}:"))
+            )
+            ids.append(f"{prefix}:{local}")
+        kind = "LexicalMatching" if one.is_exact else "SemanticSimilarityThresholdMatching"
+        predicate = "exactMatch" if one.is_exact and one.probability >= CERTAIN else "closeMatch"
+        rows.append(
+            (
+                *(ids[0], one.subject_name, f"skos:{predicate}", ids[1], one.object_name or "", f"semapv:{kind}"),
+                *(f"{one.probability:.4f}", one.reason),
+            )
+        )
+    yield "#curie_map:"
+    for prefix, iri in sorted(used.items()):
+        yield f"#  {prefix}: {_quoted(iri)}"
+    yield f"#license: {_quoted(license_url or UNSPECIFIED_LICENSE)}"
+    set_id = f"{quote(subject_source, safe='')}-{quote(object_source, safe='')}"
+    yield f"#mapping_set_id: {_quoted(MAPPINGS + set_id)}"
+    yield "#mapping_tool: pearl-qdrant"
+    yield f"#mapping_tool_version: {_quoted(__version__)}"
+    yield table_line(COLUMNS)
+    yield from map(table_line, rows)
+
+
+def _iri_of(prefix: str, *, is_curie: bool) -> str:
+    if prefix in KNOWN_PREFIXES:
+        return KNOWN_PREFIXES[prefix]
+    return f"{OBO}{prefix}_" if is_curie else f"{MAPPINGS}{prefix}/"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

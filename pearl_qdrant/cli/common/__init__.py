@@ -1,1 +1,0 @@
-"""What commands share: options, output, and the error for a missing extra."""

@@ -1,0 +1,492 @@
+"""`pearl-qdrant train`: what training learns from, what is trained, and what makes a model of a trained network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pearl_qdrant.cli.options import (
+    device_option,
+    json_option,
+    shipped_model_option,
+)
+from pearl_qdrant.cli.records import (
+    FOLDER,
+    PATH,
+    aliases_option,
+    base_model_option,
+    options_of,
+    phrases_option,
+    taken,
+    training_stage,
+)
+from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.encoder.checkpoint import is_checkpoint
+from training.finetune.request import FitRequest
+from training.options import (
+    AVERAGE_RATIO,
+    DEFAULT_PARAPHRASER,
+    STAGES,
+    CharacterWidths,
+    CorpusOptions,
+    HeadOptions,
+    LoveConfig,
+    NgramOptions,
+    ParaphraseOptions,
+    RefreshEvents,
+    RefreshRequest,
+    RefreshResult,
+    SynonymOptions,
+)
+from training.ulr.request import UlrRequest
+
+if TYPE_CHECKING:
+    from training.corpus.make_corpus import CorpusReport
+    from training.export.export_checkpoint import Precision
+    from training.ngrams.find_ngrams import NgramReport
+
+
+COMMANDS = "corpus ngrams paraphrase synonyms negatives love fit ulr refresh average head export".split()
+"""Of `pearl-qdrant train`."""
+
+_corpus_options = options_of(
+    CorpusOptions,
+    flags={"bases": "--base"},
+    without=("max_words", "max_keys", "limit", "type_columns", "max_errors", "min_count"),
+)
+
+
+@click.command("corpus")
+@click.argument("inputs", nargs=-1, metavar="[INPUT]...")
+@click.option("--out", type=FOLDER, required=True, help="Folder of the corpus.")
+@_corpus_options
+@json_option
+def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
+    """Make phrases with lexical classes and entity types from text, and positives from bases.
+
+    INPUT is plain text or JSON Lines, compressed or not; - is standard input. Writes freq_phrase.txt and
+    phrase_with_etype.txt, and for bases entities.jsonl.
+
+    \b
+    pearl-qdrant train corpus articles.jsonl.gz --wordnet /usr/share/wordnet --out corpus
+    pearl-qdrant train corpus wiki.txt.zst --wordnet /usr/share/wordnet --typer ner --ner-model MODEL --out corpus
+    pearl-qdrant train corpus --base umls.tsv --out corpus
+    """
+    from tqdm import tqdm
+
+    bar = tqdm(unit=" texts", unit_scale=True, desc="parsing", dynamic_ncols=True, disable=None)
+    with bar, training_stage():
+        from pearl_qdrant import make_corpus
+
+        report = make_corpus(inputs, out, CorpusOptions(**options), on_texts=bar.update)
+    if as_json:
+        echo_json(_corpus_record(report, out))
+    else:
+        echo(*_corpus_text(report, out))
+
+
+def _corpus_record(report: CorpusReport, out: Path) -> dict[str, object]:
+    counts = report.counts
+    return {
+        "out": str(out),
+        "texts": report.texts,
+        "phrases": dict(counts.phrases) if counts else {},
+        "types": dict(counts.types) if counts else {},
+        "entities": report.entities,
+        "skipped": dict(report.skipped),
+        "seconds": round(report.seconds, 1),
+    }
+
+
+def _corpus_text(report: CorpusReport, out: Path) -> list[str]:
+    """Return lines with the counts by class and by type."""
+    lines = [f"{out}: {report.texts:,} texts, {report.entities:,} entities, {report.seconds:.0f} s"]
+    if report.counts is not None:
+        for lexical_class, count in report.counts.phrases.most_common():
+            lines.append(f"  {lexical_class:<12}{count:>12,}  {report.counts.share(lexical_class):6.1%}")
+        for kind, count in report.counts.types.most_common():
+            lines.append(f"  {kind:<12}{count:>12,}  {count / max(1, report.counts.types.total()):6.1%}")
+    return [*lines, *_skipped(report.skipped)]
+
+
+def _skipped(counts: Counter[str]) -> list[str]:
+    return ["  skipped: " + ", ".join(f"{reason} {n}" for reason, n in sorted(counts.items()))] if counts else []
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True, metavar="TEXT...")
+@click.argument("out", type=FOLDER)
+@options_of(NgramOptions, without=("max_per_document", "max_sequence_words", "limit", "max_errors", "block_words"))
+@json_option
+def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
+    """Find the meaningful n-grams of texts by PMI, and mark them in the sentences: the first stage of ULR.
+
+    TEXT is plain text with a document on each line, or JSON Lines, compressed or not; - is standard input. OUT is a
+    folder: ngrams.tsv has each n-gram with its count and PMI; the other files have the sentences and where their
+    n-grams are. Memory is bounded; with the defaults temporary files take 9 times the size of the text.
+
+    \b
+    pearl-qdrant train ngrams articles.jsonl.gz ngrams/
+    pearl-qdrant train ngrams wiki.txt.zst ngrams/ --threshold 4
+    """
+    from tqdm import tqdm
+
+    bar = tqdm(unit=" documents", unit_scale=True, desc="reading", dynamic_ncols=True, disable=None)
+
+    def counted(level: int) -> None:
+        if level == 1:
+            bar.close()
+        echo(f"n-grams of {level} words are counted" if level > 1 else "words are counted", err=True)
+
+    with bar, training_stage():
+        from pearl_qdrant import find_ngrams
+
+        report = find_ngrams(inputs, out, NgramOptions(**options), on_texts=bar.update, on_level=counted)
+    if as_json:
+        echo_json(_ngram_record(report, out))
+    else:
+        echo(*_ngram_text(report, out))
+
+
+def _ngram_record(report: NgramReport, out: Path) -> dict[str, object]:
+    return {
+        "out": str(out),
+        "documents": report.documents,
+        "sequences": report.sequences,
+        "marked_sequences": report.marked_sequences,
+        "words": report.words,
+        "ngrams": {str(n): count for n, count in sorted(report.ngrams.items())},
+        "spans": report.spans,
+        "skipped": dict(report.skipped),
+        "seconds": round(report.seconds, 1),
+    }
+
+
+def _ngram_text(report: NgramReport, out: Path) -> list[str]:
+    """Return lines with the counts by length."""
+    share = report.marked_sequences / max(1, report.sequences)
+    lines = [f"{out}: {report.documents:,} documents, {report.words:,} words, {report.seconds:.0f} s"]
+    lines.append(f"  {report.ngrams.total():,} n-grams; {report.spans:,} spans in {report.sequences:,} sequences")
+    lines.append(f"  {share:.1%} of the sequences have a span")
+    lines += [f"  {n} words{count:>12,}" for n, count in sorted(report.ngrams.items())]
+    return [*lines, *_skipped(report.skipped)]
+
+
+@click.command()
+@click.argument("corpus", type=PATH, metavar="CORPUS")
+@click.option("--model", default=DEFAULT_PARAPHRASER, show_default=True,
+              help="Sequence-to-sequence model: a folder, or a hub id as OWNER/NAME[@REVISION].")  # fmt: skip
+@options_of(
+    ParaphraseOptions, flags={"n_variants": "--variants"}, without=("sample", "prefix", "max_new_tokens", "batch_size")
+)
+@click.option("--device", default="cpu", show_default=True, help="Where the model runs.")
+def paraphrase(corpus: Path, **others: Any) -> None:
+    """Paraphrase the phrases of a corpus with a model, once; `train fit` draws from the file.
+
+    CORPUS is a folder with freq_phrase.txt. The same command resumes a run that was interrupted.
+
+    \b
+    pearl-qdrant train paraphrase corpus
+    pearl-qdrant train paraphrase corpus --model my-t5/ --variants 10 --device cuda
+    """
+    from tqdm import tqdm
+
+    options = taken(ParaphraseOptions, others)
+    bar = tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None)
+    with bar, training_stage():
+        from pearl_qdrant import paraphrase_corpus
+
+        written = paraphrase_corpus(corpus, options=options, on_phrases=bar.update, **others)
+    echo(f"{written.path}: {written.rows:,} phrases written")
+
+
+@click.command()
+@click.argument("corpus", type=PATH, metavar="CORPUS")
+@click.option("--vectors", type=PATH, required=True, help="Word vectors: a .vec file of FastText, or GloVe's.")
+@options_of(SynonymOptions, without=("max_words",))
+def synonyms(corpus: Path, vectors: Path, **options: Any) -> None:
+    """Find neighbours of the words of a corpus among word vectors, once; `train fit` draws from the file.
+
+    \b
+    pearl-qdrant train synonyms corpus --vectors crawl-300d-2M.vec
+    """
+    with training_stage():
+        from pearl_qdrant import find_synonyms
+
+        written = find_synonyms(corpus, vectors, options=SynonymOptions(**options))
+    echo(f"{written.path}: {written.rows:,} words with neighbours")
+
+
+@click.command()
+@phrases_option
+@aliases_option
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="hard_negative.txt.")
+@shipped_model_option("Base encoder: the candidates with its lowest cosines are kept.")
+@device_option
+def negatives(out: Path, **inputs: Any) -> None:
+    """Find hard negatives: phrases that are spelled almost like a phrase and mean something else.
+
+    A hard negative is never of the same entity, equal after case and punctuation folding, or close in meaning.
+
+    \b
+    pearl-qdrant train negatives --phrases corpus --out corpus/hard_negative.txt
+    pearl-qdrant train negatives --aliases umls.tsv --model all-MiniLM-L6-v2/ --out hard_negative.txt
+    """
+    with training_stage() as output:
+        from pearl_qdrant import mine_negatives
+
+        n_rows = mine_negatives(out, events=output, **inputs)
+    echo(f"{out}: {n_rows:,} phrases with hard negatives", err=True)
+
+
+@click.command()
+@click.argument("base_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("out", type=FOLDER)
+@click.option("--vectors", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Word vectors to mimic: a .vec file of FastText; by default BASE_MODEL's.")  # fmt: skip
+@click.option("--max-words", type=click.IntRange(2), help="Use at most this many words, the first ones.")
+@options_of(CharacterWidths, without=("embedding_dim", "word_dim", "wordpieces"))
+@options_of(LoveConfig, without=("batch", "learning_rate", "decay", "temperature", "typo_share", "hard_negatives"))
+@click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
+@json_option
+def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: Any) -> None:
+    """Pre-train a character encoder for the encoder in folder BASE_MODEL, by mimicry of word vectors (LOVE).
+
+    The same command resumes a run that was interrupted. Give OUT to `pearl-qdrant train fit` as --character-encoder.
+
+    \b
+    pearl-qdrant train love all-MiniLM-L6-v2/ love/
+    pearl-qdrant train love e5-small/ love/ --vectors wiki-news-300d-1M.vec --max-words 200000
+    """
+    with training_stage():
+        from pearl_qdrant import pretrain_character_encoder
+
+        widths, config = taken(CharacterWidths, others), taken(LoveConfig, others)
+        mimicry = pretrain_character_encoder(
+            base_model, out, widths=widths, config=config, resume=not restart, **others
+        )
+    if as_json:
+        echo_json({"character_encoder": str(out), **asdict(mimicry)})
+    else:
+        echo(f"{mimicry}")
+
+
+_RARE_OF_FIT = (
+    "n_negatives train_words micro_batch name pooling prefix min_count max_errors mask distil_weight dropout "
+    "max_tokens precision save_every"
+)
+"""Arguments of `FitRequest` that are Python's alone."""
+
+_fit_options = options_of(FitRequest, without=("base_model", *_RARE_OF_FIT.split()), flags={"batch_size": "--batch"})
+
+
+@click.command()
+@base_model_option
+@_fit_options
+def fit(**options: Any) -> None:
+    """Fine-tune an encoder on phrases: contrastive learning and phrase type classification.
+
+    The same command resumes a run that was interrupted. State and log.csv are written to OUT/training.
+    --paper-settings trains as in the paper: Adam at 3e-5 for all parameters, temperature 0.07, dropout, no masking, no
+    aliases, each hard negative with a variant of its own. On several GPUs: torchrun --nproc-per-node 4 -m pearl_qdrant
+    train fit ...
+
+    \b
+    pearl-qdrant train fit --base-model all-MiniLM-L6-v2/ --phrases corpus --out fitted
+    pearl-qdrant train fit --base-model fitted --aliases umls.tsv --schedule cosine --out refreshed
+    pearl-qdrant train fit --base-model intfloat/e5-small --phrases corpus --paper-settings --out pearl
+    """
+    with training_stage() as output:
+        from pearl_qdrant import fit_model
+
+        result = fit_model(FitRequest(**options), events=output)
+    if result.wrote:
+        out = result.checkpoint
+        echo(f"{out}: {result.steps:,} steps; log in {out / 'training'}. Next: train average", err=True)
+
+
+_RARE_OF_ULR = (
+    "max_words sequences max_errors warmup schedule head_learning_rate mask_share n_scored pooling micro_batch "
+    "precision save_every head_steps"
+)
+"""Arguments of `UlrRequest` that are Python's alone."""
+
+_ulr_options = options_of(
+    UlrRequest, without=("base", "out", *_RARE_OF_ULR.split()), flags={"texts": "--text", "batch_size": "--batch"}
+)
+
+
+@click.command()
+@click.argument("base", metavar="BASE")
+@click.argument("out", type=FOLDER)
+@_ulr_options
+@json_option
+def ulr(as_json: bool, **options: Any) -> None:
+    """Train encoder BASE so that the vectors of an n-gram and of the rest add up to the sequence's (ULR).
+
+    BASE is a folder or a hub id of kind BERT, ALBERT, ELECTRA, RoBERTa, MPNet or DistilBERT. OUT is a plain encoder,
+    and a --base-model for `train fit`. The same command resumes a run that was interrupted. State and log.csv
+    are written to OUT/training.
+
+    \b
+    pearl-qdrant train ulr all-MiniLM-L6-v2/ ulr/ --text articles.jsonl.gz --steps 2000
+    pearl-qdrant train ulr bert-base/ ulr/ --ngrams ngrams/
+    """
+    with training_stage() as output:
+        from pearl_qdrant import train_ulr
+
+        result = train_ulr(UlrRequest(**options), events=output)
+    if as_json:
+        echo_json({**asdict(result), "encoder": str(result.encoder)})
+        return
+    head = f", the first {result.head_steps:,} of the MLM head alone" if result.head_steps else ""
+    echo(f"{result.encoder}: {result.steps:,} steps{head}; log in {result.encoder / 'training'}", err=True)
+
+
+class _Output(RefreshEvents):
+    """Says each stage on a line, with its number."""
+
+    def stage(self, name: str, detail: str = "") -> None:
+        """Print it."""
+        echo(f"{STAGES.index(name) + 1} of {len(STAGES)}: {name}{f' ({detail})' if detail else ''}", err=True)
+
+
+@click.command()
+@click.argument("base", nargs=-1, required=True, type=PATH)
+@click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
+@options_of(RefreshRequest, without=("base", "out", "batch_size", "work", "name", "seed", "max_errors"))
+@json_option
+def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+    """Fine-tune an encoder on the names of BASE, and say whether it helped.
+
+    A tenth of the entities, at most 2,000, is kept out of training. Their aliases are linked with the new model and
+    with its start. The same command resumes a run that was interrupted.
+
+    \b
+    pearl-qdrant train refresh umls.tsv --out model/
+    pearl-qdrant train refresh umls.tsv --out model/ --minutes 120 --device cuda
+    """
+    with training_stage():
+        from pearl_qdrant import refresh_model
+
+        result = refresh_model(RefreshRequest(base=base, **options), events=_Output())
+    if as_json:
+        echo_json({**asdict(result), "model": str(result.model)})
+        return
+    _print(result, options["model"], base)
+
+
+def _print(result: RefreshResult, start: str, base: tuple[Path, ...]) -> None:
+    for one in result.figures:
+        echo(f"{one.task}: {one.before:.1f} with {start}, {one.after:.1f} now ({one.low:+.1f} to {one.high:+.1f})")
+    said = {
+        "better": f"It helped. Encode the base with it: pearl-qdrant ingest {' '.join(map(str, base))} "
+        f"--model {result.model} --collection NAME",
+        "no difference": "No difference that can be told from chance: try more --minutes, or a base with more aliases",
+        "worse": f"It is worse than {start}: do not use it. A lower --ratio keeps more of the start",
+        "not measured": "Too few entities with aliases were kept out to say whether it helped",
+    }
+    echo(f"{result.model}: {result.steps:,} steps on {result.entities:,} entities, {result.held_out:,} kept out")
+    echo(said[result.verdict])
+
+
+_EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.command()
+@click.argument("base_model", type=_EXISTING)
+@click.argument("tuned", type=_EXISTING)
+@click.argument("out", type=FOLDER)
+@click.option(
+    "--ratio",
+    type=click.FloatRange(0, 1),
+    default=AVERAGE_RATIO,
+    show_default=True,
+    help="Share of TUNED: 0 is BASE_MODEL, 1 is TUNED unchanged.",
+)
+def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
+    """Average the fine-tuned checkpoint TUNED with the encoder BASE_MODEL that it started from, against forgetting.
+
+    TUNED may also be a plain encoder, as `train ulr` writes it, and OUT is one then. Only the phrase encoder is
+    averaged. Type head and character encoder stay TUNED's. `pearl-qdrant train head` fits a new head to the result. It
+    needs names of every type that the head is to know: a head of few types is worse than none.
+
+    \b
+    pearl-qdrant train average all-MiniLM-L6-v2/ fitted/ averaged/ --ratio 0.5
+    """
+    with training_stage():
+        from pearl_qdrant import average_checkpoint
+
+        average_checkpoint(base_model, tuned, out, ratio=ratio)
+    done = f"{out}: {ratio:g} of {tuned}, {1 - ratio:g} of {base_model}."
+    if is_checkpoint(out):
+        done += (
+            f" Its type head is that of {tuned}; with names of every type, `train head` fits one to the averaged "
+            "vectors. Next: train export"
+        )
+    echo(done, err=True)
+
+
+@click.command()
+@base_model_option
+@click.option("--out", type=FOLDER, required=True, help="Checkpoint to write.")
+@phrases_option
+@click.option("--typed-names", type=PATH, multiple=True, metavar="F",
+              help="TSV of names and entity types; may be repeated.")  # fmt: skip
+@aliases_option
+@options_of(HeadOptions, without=("learning_rate", "balance", "max_each", "hold_out"))
+@device_option
+@json_option
+def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
+    """Fit a type head on a frozen encoder, and write both as a checkpoint.
+
+    A tenth of the names is held out and scored.
+
+    \b
+    pearl-qdrant train head --base-model Lihuchen/pearl_small --phrases phrase_with_etype.txt --out pearl-small-typed
+    pearl-qdrant train head --base-model averaged/ --typed-names names.tsv --out typed
+    """
+    with training_stage() as output:
+        from pearl_qdrant import train_head
+
+        options = taken(HeadOptions, others)
+        scores = train_head(base_model, out, options=options, events=output, **others)
+    if as_json:
+        found = {} if scores is None else {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "n": scores.n}
+        echo_json({"model": str(out), **found})
+    elif scores is not None:
+        echo(f"{out}: accuracy {scores.accuracy:.1%}, macro-F1 {scores.macro_f1:.3f} on {scores.n:,} names")
+
+
+@click.command()
+@click.argument("model", type=_EXISTING)
+@click.argument("out", type=FOLDER)
+@click.option(
+    "--precision",
+    type=click.Choice(["int8", "fp32"]),
+    default="int8",
+    show_default=True,
+    help="Of the graph: int8 has a quarter of the size and twice the speed; fp32 is as trained.",
+)
+@click.option("--name", help="Name of the exported model.  [default: that of MODEL]")
+@click.option("--torch", "with_torch", is_flag=True, help="Keep the weights for torch beside the graph.")
+@json_option
+def export(model: Path, out: Path, precision: Precision, name: str | None, with_torch: bool, as_json: bool) -> None:
+    """Export the trained checkpoint MODEL as one ONNX graph, and check that graph and network agree.
+
+    \b
+    pearl-qdrant train export averaged/ my-model/ --name my-model
+    pearl-qdrant link "nytimes.com" --model my-model/
+    """
+    with training_stage():
+        from pearl_qdrant import export_checkpoint
+
+        parity = export_checkpoint(model, out, precision=precision, name=name, with_torch=with_torch)
+    if as_json:
+        echo_json({"model": str(out), "precision": precision, **asdict(parity)})
+    else:
+        echo(f"{parity}")
