@@ -17,11 +17,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Learned", "LearnedBatch", "learned_batches"]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "Learned": "pearl_qdrant.linking.learned.learning",
-        "LearnedBatch": "pearl_qdrant.linking.learned.ledger",
-        "learned_batches": "pearl_qdrant.linking.learned.learning",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)
