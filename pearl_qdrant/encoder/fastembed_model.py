@@ -6,11 +6,10 @@ model and passes its folder to fastembed.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pearl_qdrant.encoder.checkpoint import ONNX_FILE, VerifiedCheckpoint, is_checkpoint, open_checkpoint
-from pearl_qdrant.encoder.loading import MODELS_DIR, find_model
+from pearl_qdrant.encoder.loading import find_model
 from pearl_qdrant.encoder.runtime.onnx_runtime import EMBEDDING
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.settings import DEFAULT_MODEL
@@ -18,11 +17,8 @@ from pearl_qdrant.settings import DEFAULT_MODEL
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
 
-# fastembed requires a hub name to download from. It is never used, since the folder is given.
-_NAMESPACE = "pearl-qdrant"
 
-
-def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MODELS_DIR) -> str:
+def register_with_fastembed(model: str = DEFAULT_MODEL) -> str:
     """Register a PEARL checkpoint with fastembed; repeated calls change nothing. Returns the name of the model in
     fastembed, such as "pearl-qdrant/pearl-mini". Raises ModelError if the model is not a PEARL checkpoint, has no
     ONNX graph, or needs a prefix, which fastembed does not add; or if fastembed knows another model of that name with
@@ -30,31 +26,25 @@ def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MO
 
     Args:
         model: A shipped name, a folder, or a hub id of a PEARL checkpoint.
-        models_dir: Folder of the shipped models.
     """
-    return _register(_checkpoint(model, models_dir))
+    return _register(_checkpoint(model))
 
 
-def text_embedding(
-    model: str = DEFAULT_MODEL, *, threads: int | None = None, models_dir: Path = MODELS_DIR
-) -> TextEmbedding:
-    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary. Raises ModelError as for
-    `register_with_fastembed`.
+def text_embedding(model: str = DEFAULT_MODEL, *, threads: int | None = None) -> TextEmbedding:
+    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary, with the same errors.
 
     Args:
-        model: As for `register_with_fastembed`.
         threads: Threads of onnxruntime; None for the default of fastembed.
-        models_dir: Folder of the shipped models.
     """
     from fastembed import TextEmbedding
 
-    checkpoint = _checkpoint(model, models_dir)
+    checkpoint = _checkpoint(model)
     return TextEmbedding(_register(checkpoint), threads=threads, specific_model_path=str(checkpoint.folder))
 
 
-def _checkpoint(model: str, models_dir: Path) -> VerifiedCheckpoint:
+def _checkpoint(model: str) -> VerifiedCheckpoint:
     """The checkpoint of a model that fastembed can run."""
-    found = find_model(model, models_dir=models_dir)
+    found = find_model(model)
     if not is_checkpoint(found.folder):
         raise ModelError(f"Model '{model}' is not a PEARL checkpoint: it has no pearl.json.")
     checkpoint = open_checkpoint(found.folder)
@@ -73,7 +63,7 @@ def _register(checkpoint: VerifiedCheckpoint) -> str:
     from fastembed.common.model_description import ModelSource, PoolingType
 
     config = checkpoint.config
-    name = f"{_NAMESPACE}/{config.name}"
+    name = f"pearl-qdrant/{config.name}"  # as of the hub, from where nothing is fetched, since the folder is given
     known = {model["model"].lower(): model["dim"] for model in TextEmbedding.list_supported_models()}
     if name.lower() in known:
         if known[name.lower()] != config.dim:

@@ -309,7 +309,7 @@ class FoundModel:
 
 
 def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig]:
-    """The shipped models, sorted by name; reads only their pearl.json. Raises CheckpointError if one of them is broken."""
+    """The shipped models, sorted by name, by their pearl.json. Raises CheckpointError if one of them is broken."""
     return [read_config(models_dir / name) for name in shipped_names(models_dir)]
 
 

@@ -17,9 +17,6 @@ from pearl_qdrant.encoder.checkpoint import MAX_TOKENS, combined_sha256, file_sh
 from pearl_qdrant.encoder.json_files import load_json, read_settings, validated
 from pearl_qdrant.errors import CheckpointError, ModelError
 
-DEFAULT_MAX_LENGTH = 512
-"""Maximum number of tokens if a folder has no limit."""
-
 _ONNX_FILES = ("onnx/model.onnx", "model.onnx")
 
 # Families whose first position is not 0: the first padding_idx + 1 positions of their table are unused.
@@ -28,17 +25,7 @@ _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-robert
 
 @dataclass(frozen=True, slots=True)
 class PlainModel:
-    """The settings to run a plain encoder with.
-
-    Attributes:
-        folder: Folder of config.json, tokenizer and safetensors.
-        pooling: "mean" or "cls".
-        prefix: Text put before each name.
-        max_length: Maximum number of tokens, including special ones.
-        lowercase: Whether names are lower-cased before they are tokenised.
-        onnx_path: The ONNX graph, or None.
-        safetensors: Weights for torch, sorted; empty if there are none.
-    """
+    """The settings to run a plain encoder with, its ONNX graph, and its weights for torch."""
 
     folder: Path
     pooling: str
@@ -60,35 +47,27 @@ class PlainModel:
 
 
 class _Settings(BaseModel):
-    """The fields that are read from a file; None if a field is missing."""
+    """The fields that are read from a file of a folder; None if a field is missing."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class _Config(_Settings):
-    """config.json."""
-
     model_type: str | None = None
     max_position_embeddings: int | None = None
     pad_token_id: int | None = None
 
 
 class _Bert(_Settings):
-    """sentence_bert_config.json."""
-
     max_seq_length: int | float | None = None
     do_lower_case: bool | None = None
 
 
 class _TokenizerConfig(_Settings):
-    """tokenizer_config.json."""
-
     model_max_length: int | float | None = None
 
 
 class _Prompts(_Settings):
-    """config_sentence_transformers.json."""
-
     prompts: dict[str, str | None] | None = None
     default_prompt_name: str | None = None
 
@@ -103,15 +82,11 @@ class _Pooling(_Settings):
 
 
 class _Module(_Settings):
-    """One entry of modules.json."""
-
     type: str
     path: str
 
 
 class _Modules(_Settings):
-    """modules.json."""
-
     modules: list[_Module]
 
 
@@ -119,9 +94,7 @@ def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | No
     """Read the settings of a sentence-transformers or transformers folder. Raises CheckpointError if a file is missing
     or broken, or there are no weights in a safe format; ModelError if the model needs a step that is not supported.
 
-    Args:
-        pooling: "mean" or "cls"; replaces the pooling of the folder.
-        prefix: Replaces the default prompt of the folder.
+    `pooling` and `prefix` replace the pooling and the default prompt of the folder.
     """
     folder, pooling_folder = _modules(root)
     if not (folder / "config.json").is_file():
@@ -176,11 +149,10 @@ def _pooling(root: Path, declared: _Pooling) -> str:
     """The pooling by 1_Pooling/config.json, old or new; mean without that file, as in sentence-transformers."""
     modes = declared.pooling_mode
     if modes is None:
-        prefix = "pooling_mode_"
         names = {"cls_token": "cls", "mean_tokens": "mean"}
         extra: dict[str, Any] = declared.model_extra or {}
-        active = [key[len(prefix) :] for key, value in extra.items() if key.startswith(prefix) and value is True]
-        modes = [names.get(mode, mode) for mode in active]
+        active = [key for key, value in extra.items() if key.startswith("pooling_mode_") and value is True]
+        modes = [names.get(mode, mode) for mode in (key.removeprefix("pooling_mode_") for key in active)]
     modes = [modes] if isinstance(modes, str) else modes or ["mean"]
     if modes not in (["mean"], ["cls"]):
         raise ModelError(
@@ -206,7 +178,7 @@ def _max_length(folder: Path, bert: _Bert) -> int:
                 f"{config.max_position_embeddings} positions and pad_token_id {config.pad_token_id} leave no room for "
                 f"a token",
             )
-    return min((limit for limit in (declared, positions) if limit), default=DEFAULT_MAX_LENGTH)
+    return min((limit for limit in (declared, positions) if limit), default=512)
 
 
 def _limit(value: float | None) -> int | None:

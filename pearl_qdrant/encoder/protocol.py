@@ -92,13 +92,8 @@ _DIGITS = 7
 
 @dataclass(frozen=True, slots=True)
 class PredictedTypes:
-    """One prediction per name, in the order of the names.
-
-    Attributes:
-        predicted_types: Entity type with the largest marginal, such as "ORG".
-        type_probabilities: Its marginal over the lexical classes, in [0, 1].
-        lexical_classes: The most probable class for that type, such as "NP".
-        phrase_types: Both, such as "NP-ORG".
+    """Predictions of n names: entity types with the largest marginals, such as "ORG", these, in [0, 1], and the most
+    probable lexical class for that type, such as "NP"; both together, such as "NP-ORG".
     """
 
     predicted_types: list[str]

@@ -69,13 +69,7 @@ class CharacterConfig(BaseModel):
 
 
 def tensor_shapes(config: CharacterConfig, *, char_dim: int, n_tokens: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors of a character encoder, by name in torch.
-
-    Args:
-        config: Widths of the encoder.
-        char_dim: Width of its part of the embedding.
-        n_tokens: Size of the vocabulary.
-    """
+    """Shapes of the tensors of a character encoder of this width and a vocabulary of this size, by name in torch."""
     e, a, w = config.embedding_dim, config.attention_dim, config.word_dim
     n_rows = N_MARKS + len(config.alphabet) + (n_tokens if config.max_pieces else 0)
     return {
@@ -95,7 +89,6 @@ MAX_PIECE_CHARACTERS = 20
 _MOST_ROWS = 100
 """Maximum ratio of the highest id to the number of tokens, because ids are indices of an array."""
 
-_BYTES_AT = 0xE000
 _BYTE_SPACE, _SENTENCE_SPACE = "\u0120", "\u2581"
 
 
@@ -118,9 +111,7 @@ class CharacterTable:
 
 
 def read_character_table(path: Path) -> CharacterTable:
-    """Read the table of a tokenizer.json. Raises CheckpointError if the file is missing or broken, or its tokens do not
-    mark words.
-    """
+    """The table of a tokenizer.json. Raises CheckpointError if it cannot be read, or its tokens do not mark words."""
     loaded = read_json(path)
     try:
         model = loaded["model"]
@@ -140,9 +131,7 @@ def read_character_table(path: Path) -> CharacterTable:
 
 
 def check_alphabet(folder: Path, config: CharacterConfig, table: CharacterTable) -> None:
-    """Check that the tokenizer has the alphabet that the encoder was trained with. Raises CheckpointError if the
-    alphabets differ; names their sizes and the first difference.
-    """
+    """Raise a CheckpointError unless the tokenizer has the alphabet that the encoder was trained with."""
     if config.alphabet == table.alphabet:
         return
     pairs = enumerate(zip(config.alphabet, table.alphabet, strict=False))
@@ -190,20 +179,15 @@ def _characters(token: str, kind: str, prefix: str) -> tuple[str, bool]:
 def _decoded(raw: bytes) -> str:
     """Decode UTF-8; bytes that are not a whole character become private characters, which JSON can store."""
     text = raw.decode("utf-8", "surrogateescape")
-    return "".join(chr(_BYTES_AT + (ord(c) & 0xFF)) if "\udc80" <= c <= "\udcff" else c for c in text)
+    return "".join(chr(0xE000 + (ord(c) & 0xFF)) if "\udc80" <= c <= "\udcff" else c for c in text)
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """The byte of each character in a byte-level vocabulary; printable Latin-1 characters are their own bytes.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(0x100) if byte not in _PRINTABLE]
+_BYTE_OF = {**{chr(b): b for b in _PRINTABLE}, **{chr(0x100 + i): b for i, b in enumerate(_OTHERS)}}
+"""The byte of each character in a byte-level vocabulary; printable Latin-1 characters are their own bytes.
 
-    Source: GPT-2 (Radford et al. 2019), its byte encoder.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(0x100) if byte not in printable]
-    return {**{chr(b): b for b in printable}, **{chr(0x100 + i): b for i, b in enumerate(others)}}
-
-
-_BYTE_OF = _byte_alphabet()
+Source: GPT-2 (Radford et al. 2019), its byte encoder."""
 
 
 def _kind(loaded: dict[str, Any]) -> str | None:

@@ -48,12 +48,9 @@ class PearlNetwork(nn.Module):
         self.character_encoder = character_encoder
 
     def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The vector f of each phrase before normalisation, the input of the type head; with gradients. Returns (b,
-        dim), float32. The embedding is its `F.normalize`.
+        """The vector f of each phrase before normalisation, (b, dim), float32; the input of the type head.
 
-        Args:
-            input_ids: (b, t), int64.
-            attention_mask: (b, t), int64; 1 for a real token.
+        Ids and mask, 1 for a real token, are (b, t), int64.
         """
         hidden = self.phrase_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         phrase = pool_tokens(hidden.float(), attention_mask, pooling=self.pooling)
@@ -63,13 +60,7 @@ class PearlNetwork(nn.Module):
         return join_parts(phrase, character, share=self.character_encoder.config.share)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Embedding and type logits of a batch. Returns the embedding, (b, dim), L2-normalised, and the logits of the
-        phrase types, (b, 95), or None.
-
-        Args:
-            input_ids: (b, t), int64.
-            attention_mask: (b, t), int64; 1 for a real token.
-        """
+        """The embedding, (b, dim), L2-normalised, and the logits of the phrase types, (b, 95), or None."""
         pooled = self.pool(input_ids, attention_mask)
         embedding = nn.functional.normalize(pooled, dim=-1)
         return embedding, None if self.type_head is None else self.type_head(pooled)
@@ -91,13 +82,7 @@ def join_parts(phrase: Tensor, character: Tensor, *, share: float | Tensor) -> T
 
 
 def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tensor:
-    """One vector per phrase from the vectors of its tokens. Returns (b, dim).
-
-    Args:
-        hidden: (b, t, dim).
-        attention_mask: (b, t); 1 for a real token.
-        pooling: "mean" or "cls".
-    """
+    """One vector per phrase, (b, dim), from those of its tokens, (b, t, dim), and their mask; "mean" or "cls"."""
     if pooling == "cls":
         return hidden[:, 0]
     weights = attention_mask.unsqueeze(-1).to(hidden.dtype)

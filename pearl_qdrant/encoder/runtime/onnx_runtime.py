@@ -77,9 +77,7 @@ class OnnxGraph:
         self.outputs: dict[str, list[Any]] = {output.name: list(output.shape) for output in self._session.get_outputs()}
 
     def run(self, outputs: list[str], batch: Batch) -> list[FloatArray]:
-        """Compute the named outputs for a batch. Raises CheckpointError if the graph cannot run it: it is damaged, or
-        its tokenizer belongs to another model.
-        """
+        """Compute the named outputs for a batch. Raises CheckpointError if the graph cannot run it."""
         feed = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         if self._with_token_types:
             feed["token_type_ids"] = np.zeros_like(batch.input_ids)
@@ -93,11 +91,7 @@ class OnnxGraph:
 
     def try_out(self, widths: Mapping[str, int], *, n_ids: int) -> None:
         """Run the last token of the vocabulary, to refuse a tokenizer with more tokens than the graph has embeddings.
-        Raises CheckpointError as for `run`, or if an output has another width.
-
-        Args:
-            widths: Expected widths of the outputs, by name.
-            n_ids: Size of the vocabulary.
+        Raises CheckpointError as for `run`, or if an output has another width than this.
         """
         last = np.full((1, 1), n_ids - 1, dtype=np.int64)
         for name, found in zip(widths, self.run(list(widths), Batch(last, np.ones_like(last))), strict=True):
@@ -107,9 +101,7 @@ class OnnxGraph:
                 )
 
     def check_pearl_outputs(self, dim: int) -> None:
-        """Refuse a graph whose outputs are not `embedding` (b, dim) and `type_logits` (b, 95). Raises CheckpointError
-        if an output is missing or has another shape.
-        """
+        """Raise a CheckpointError unless the outputs are `embedding` (b, dim) and `type_logits` (b, 95)."""
         for name, width in ((EMBEDDING, dim), (TYPE_LOGITS, len(PHRASE_TYPES))):
             shape = self.outputs.get(name)
             if shape is None:
@@ -118,9 +110,7 @@ class OnnxGraph:
                 raise CheckpointError(str(self.path), f"output '{name}' has shape {shape}, (batch, {width}) expected")
 
     def token_output(self) -> str:
-        """Name of the output with token vectors, (b, t, dim), of a plain encoder. Raises CheckpointError if there is
-        none.
-        """
+        """Name of the output with token vectors, (b, t, dim). Raises CheckpointError if there is none."""
         for name, shape in self.outputs.items():
             if len(shape) == 3:
                 return name
@@ -137,10 +127,8 @@ class OnnxGraph:
         return int(self.run([name], Batch(ones, ones))[0].shape[2])
 
 
-MAX_BATCH_TOKENS = 512
+MAX_BATCH_TOKENS, MAX_BATCH_NAMES = 512, 256
 """Larger batches do not fit the cache: per processor second, int8 encodes 1,176 names with 512 and 992 with 2,048."""
-
-MAX_BATCH_NAMES = 256
 
 
 class OnnxEncoder:
@@ -150,7 +138,6 @@ class OnnxEncoder:
     Args:
         graph: A PEARL graph with outputs for embedding and type logits, or the graph of a plain encoder, whose token
             vectors are pooled here.
-        info: Identity of the model.
         never_seen: (95,), labels that get probability 0; None without a trained type head.
         threads: Number of batches that run at once; by default one per core that this process may use.
     """
@@ -201,12 +188,9 @@ class OnnxEncoder:
 
 
 def pool(hidden: FloatArray, attention_mask: IntArray, *, pooling: str) -> FloatArray:
-    """One L2-normalised vector per name. Returns (b, dim).
+    """One L2-normalised vector per name, (b, dim), of its token vectors, (b, t, dim), and their mask, (b, t).
 
-    Args:
-        hidden: Token vectors, (b, t, dim).
-        attention_mask: (b, t), 1 for a real token.
-        pooling: "mean" over the real tokens, or "cls" for the first token.
+    It is their mean over the real tokens, or the first one ("cls").
     """
     if pooling == "cls":
         pooled = hidden[:, 0]
