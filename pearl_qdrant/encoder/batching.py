@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.json_files import read_json
-from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray
+from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 IntArray = npt.NDArray[np.int64]
@@ -226,11 +226,10 @@ class _Results(NamedTuple):
 
 
 class BatchEncoder:
-    """Runs names through a model in batches. Safe to call from several threads.
+    """An `Encoder`: runs names through a model in batches. Safe to call from several threads.
 
     Args:
         run_batch: The model; called from several threads at once if there are several workers.
-        dim: Width of the embeddings.
         never_seen: (labels,), true for labels without training examples, which get probability 0; None without a type
             head.
     """
@@ -240,15 +239,12 @@ class BatchEncoder:
         tokenizer: NameTokenizer,
         run_batch: RunBatch,
         *,
-        dim: int,
+        info: ModelInfo,
         never_seen: BoolArray | None,
         limits: BatchLimits,
     ) -> None:
-        self._tokenizer = tokenizer
-        self._run_batch = run_batch
-        self._dim = dim
-        self._never_seen = never_seen
-        self._limits = limits
+        self.info = info
+        self._tokenizer, self._run_batch, self._never_seen, self._limits = tokenizer, run_batch, never_seen, limits
         # Its threads start with the first batch that needs them, and end with this object.
         self._pool = ThreadPoolExecutor(limits.workers, "encode") if limits.workers > 1 else None
 
@@ -258,7 +254,7 @@ class BatchEncoder:
             raise TypeError(f"names is a list of names, not one name: pass [{names!r}]")
         texts, inverse = self._tokenizer.distinct(names)
         n = len(texts)
-        vectors = np.zeros((n, self._dim), dtype=np.float32)
+        vectors = np.zeros((n, self.info.dim), dtype=np.float32)
         encodable = np.zeros(n, dtype=np.bool_)
         types = None
         if self._never_seen is not None:

@@ -64,10 +64,6 @@ class _LoadOptions:
             if given not in allowed:
                 raise ValueError(f"{name} is {', '.join(allowed[:-1])} or {allowed[-1]}, not {given!r}")
 
-    def plan(self, found: FoundModel, *, has_onnx: bool, has_torch: bool) -> DevicePlan:
-        """Choose runtime and device for the model."""
-        return plan_device(found.name, device=self.device, runtime=self.runtime, has_onnx=has_onnx, has_torch=has_torch)
-
 
 def load_encoder(
     model: str = DEFAULT_MODEL,
@@ -111,57 +107,42 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
             f"Model '{found.name}' was trained with {config.pooling} pooling, which cannot be changed to "
             f"{options.pooling}. Omit the option pooling."
         )
-    plan = options.plan(found, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
+    plan = plan_device(found.name, options, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
     other_runtime = [name for name in config.files if name.startswith("onnx/")]
     checkpoint = open_checkpoint(found.folder, skip=other_runtime if plan.runtime == "torch" else [TORCH_FILE])
     # A head without a single training example would only predict noise.
     has_head = any(config.label_counts)
     never_seen = np.array(config.label_counts) == 0 if has_head else None
-    info = ModelInfo(
-        name=found.name,
-        weights_hash=config.weights_hash,
-        dim=config.dim,
-        pooling=config.pooling,
-        prefix=config.prefix if options.prefix is None else options.prefix,
-        has_head=has_head,
-        device=plan.device,
-        precision="int8" if config.precision.startswith("int8") else config.precision,
-        runtime=plan.runtime,
-    )
-    tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
+    prefix = config.prefix if options.prefix is None else options.prefix
+    precision = "int8" if config.precision.startswith("int8") else config.precision
+    identity = (found.name, config.weights_hash, config.dim, config.pooling, prefix, has_head)
+    info = ModelInfo(*identity, device=plan.device, precision=precision, runtime=plan.runtime)
+    tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=prefix)
     if plan.runtime == "torch":
         return _torch_encoder(found.folder, tokenizer, info, options, checkpoint, never_seen)
-    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder, OnnxGraph
+    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
 
     graph = OnnxGraph(found.folder / ONNX_FILE, arena=options.arena)
-    return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
+    return onnx_encoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
 
 
 def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     """Load an encoder without a type head from a sentence-transformers or transformers folder."""
     plain = read_plain_model(found.folder, pooling=options.pooling, prefix=options.prefix)
-    plan = options.plan(found, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors))
+    plan = plan_device(found.name, options, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors))
     logger.info("Model '%s' has no type head: names get vectors, but no phrase types.", found.name)
-    info = ModelInfo(
-        name=found.name,
-        weights_hash=plain.weights_hash(),
-        dim=0,  # set when the weights are loaded
-        pooling=plain.pooling,
-        prefix=plain.prefix,
-        has_head=False,
-        device=plan.device,
-        precision="fp32",
-        runtime=plan.runtime,
-    )
+    # The width is set when the weights are loaded.
+    identity = (found.name, plain.weights_hash(), 0, plain.pooling, plain.prefix, False)
+    info = ModelInfo(*identity, device=plan.device, precision="fp32", runtime=plan.runtime)
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
     if plan.runtime == "torch":
         return _torch_encoder(plain.folder, tokenizer, info, options)
-    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder, OnnxGraph
+    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
 
     assert plain.onnx_path is not None
     graph = OnnxGraph(plain.onnx_path, arena=options.arena)
     info = replace(info, dim=graph.token_width())
-    return OnnxEncoder(graph, tokenizer, info=info, never_seen=None, threads=options.threads)
+    return onnx_encoder(graph, tokenizer, info=info, never_seen=None, threads=options.threads)
 
 
 def _torch_encoder(
@@ -175,7 +156,12 @@ def _torch_encoder(
     """Load the safetensors of a folder into torch."""
     import torch
 
-    from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, encoding_precision, load_network, network_width
+    from pearl_qdrant.encoder.runtime.torch_runtime import (
+        encoding_precision,
+        load_network,
+        network_width,
+        torch_encoder,
+    )
 
     if options.threads is not None and info.device == "cpu":
         torch.set_num_threads(options.threads)
@@ -188,7 +174,7 @@ def _torch_encoder(
         )
     precision = encoding_precision(network, info.device) if options.precision == "auto" else options.precision
     info = replace(info, dim=network_width(network), precision=precision)
-    return TorchEncoder(network, tokenizer, info=info, never_seen=never_seen)
+    return torch_encoder(network, tokenizer, info=info, never_seen=never_seen)
 
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
@@ -207,10 +193,11 @@ def check_device(device: str) -> None:
         raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {device!r}")
 
 
-def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> DevicePlan:
+def plan_device(name: str, options: _LoadOptions, *, has_onnx: bool, has_torch: bool) -> DevicePlan:
     """Choose runtime and device for a model. Raises DeviceError if the device does not exist, or torch is not installed
     for it; ModelError if the model has no weights for that runtime, or torch is not installed.
     """
+    device, runtime = options.device, options.runtime
     if device.startswith("cuda"):
         return _on_gpu(name, device, runtime, has_torch)
     if device == "auto" and runtime != "onnx" and (gpu := _free_gpu(name, has_torch)):
@@ -352,23 +339,20 @@ def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Pa
         return _snapshot(repo, revision)
     except RevisionNotFoundError as error:
         raise ModelNotFoundError(name, f"Hub model '{repo}' has no revision '{revision}'.") from error
-    except RepositoryNotFoundError as error:
-        raise ModelNotFoundError(
-            name,
-            f"No model '{repo}' on the hub, or it is private (then log in with: hf auth login), and there is no "
-            f"folder of that name. {_shipped_hint(shipped)}",
-        ) from error
-    except LocalEntryNotFoundError as error:
-        raise ModelNotFoundError(
-            name,
-            f"Hub model '{name}' is not in the local cache and the hub cannot be reached. Connect once, or copy "
-            f"the model's folder here and name the folder. {_shipped_hint(shipped)}",
-        ) from error
     except (OSError, ValueError, httpx.HTTPError) as error:  # refused, interrupted, disk full, malformed id
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelNotFoundError(
-            name, f"Hub model '{name}' could not be fetched ({reason}). {_shipped_hint(shipped)}"
-        ) from error
+        message = f"Hub model '{name}' could not be fetched ({reason})."
+        if isinstance(error, RepositoryNotFoundError):
+            message = (
+                f"No model '{repo}' on the hub, or it is private (then log in with: hf auth login), and there is no "
+                f"folder of that name."
+            )
+        elif isinstance(error, LocalEntryNotFoundError):
+            message = (
+                f"Hub model '{name}' is not in the local cache and the hub cannot be reached. Connect once, or copy "
+                f"the model's folder here and name the folder."
+            )
+        raise ModelNotFoundError(name, f"{message} {_shipped_hint(shipped)}") from error
 
 
 def _snapshot(repo: str, revision: str | None) -> Path:
@@ -392,13 +376,7 @@ def _shipped_hint(shipped: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """The facts about a model.
-
-    Attributes:
-        info: Name, width, runtime and hash, as loaded on the CPU.
-        files: Size in bytes of each file; None for a plain encoder.
-        training: How it was trained, as recorded in pearl.json; None for a plain encoder.
-    """
+    """The facts about a model, as loaded on the CPU; of a checkpoint also the bytes of each file, and its training."""
 
     info: ModelInfo
     files: Mapping[str, int] | None = None

@@ -10,7 +10,7 @@ blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from pearl_qdrant.encoder.batching import (
     first_line,
     is_out_of_memory,
 )
-from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray, ModelInfo
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
@@ -131,8 +131,10 @@ MAX_BATCH_TOKENS, MAX_BATCH_NAMES = 512, 256
 """Larger batches do not fit the cache: per processor second, int8 encodes 1,176 names with 512 and 992 with 2,048."""
 
 
-class OnnxEncoder:
-    """An `Encoder` over an ONNX graph. Raises CheckpointError if the graph has other outputs, or fewer embeddings than
+def onnx_encoder(
+    graph: OnnxGraph, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None, threads: int | None
+) -> BatchEncoder:
+    """An encoder over an ONNX graph. Raises CheckpointError if the graph has other outputs, or fewer embeddings than
     the tokenizer has tokens.
 
     Args:
@@ -141,50 +143,18 @@ class OnnxEncoder:
         never_seen: (95,), labels that get probability 0; None without a trained type head.
         threads: Number of batches that run at once; by default one per core that this process may use.
     """
+    is_pearl = never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys()
+    if is_pearl:
+        graph.check_pearl_outputs(info.dim)
+    widths = {EMBEDDING: info.dim, TYPE_LOGITS: len(PHRASE_TYPES)} if is_pearl else {graph.token_output(): info.dim}
+    graph.try_out(widths, n_ids=tokenizer.n_ids)
 
-    def __init__(
-        self,
-        graph: OnnxGraph,
-        tokenizer: NameTokenizer,
-        *,
-        info: ModelInfo,
-        never_seen: BoolArray | None,
-        threads: int | None = None,
-    ) -> None:
-        self._graph = graph
-        self._info = info
-        is_pearl = never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys()
-        if is_pearl:
-            graph.check_pearl_outputs(info.dim)
-            widths = {EMBEDDING: info.dim, TYPE_LOGITS: len(PHRASE_TYPES)}
-        else:
-            self._token_output = graph.token_output()
-            widths = {self._token_output: info.dim}
-        graph.try_out(widths, n_ids=tokenizer.n_ids)
-        self._batches = BatchEncoder(
-            tokenizer,
-            self._run_pearl if is_pearl else self._run_plain,
-            dim=info.dim,
-            never_seen=never_seen,
-            limits=BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or usable_cores()),
-        )
+    def run(batch: Batch) -> tuple[FloatArray, FloatArray | None]:
+        found = graph.run(list(widths), batch)
+        return (found[0], found[1]) if is_pearl else (pool(found[0], batch.attention_mask, pooling=info.pooling), None)
 
-    @property
-    def info(self) -> ModelInfo:
-        """The identity of the model."""
-        return self._info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        """Encode names; see `Encoder.encode`."""
-        return self._batches.encode(names)
-
-    def _run_pearl(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
-        embedding, logits = self._graph.run([EMBEDDING, TYPE_LOGITS], batch)
-        return embedding, logits
-
-    def _run_plain(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
-        (hidden,) = self._graph.run([self._token_output], batch)
-        return pool(hidden, batch.attention_mask, pooling=self._info.pooling), None
+    limits = BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or usable_cores())
+    return BatchEncoder(tokenizer, run, info=info, never_seen=never_seen, limits=limits)
 
 
 def pool(hidden: FloatArray, attention_mask: IntArray, *, pooling: str) -> FloatArray:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,7 +27,7 @@ from pearl_qdrant.encoder.batching import (
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, read_character_table, tensor_shapes
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
-from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
 
@@ -36,57 +35,42 @@ CPU_LIMITS = BatchLimits(max_tokens=2048, max_names=256, workers=1)
 GPU_LIMITS = BatchLimits(max_tokens=32768, max_names=2048, workers=2)
 
 
-class TorchEncoder:
-    """An `Encoder` over a torch module.
+def torch_encoder(
+    network: PearlNetwork, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None
+) -> BatchEncoder:
+    """An encoder over a torch module.
 
     Args:
         network: The PEARL network in float32; it is moved to the device, and its phrase encoder is cast, in place.
         info: Identity of the model, with the device and the precision ("fp32" or "bf16") to use.
         never_seen: (95,), labels that get probability 0; None without a head.
     """
+    device = torch.device(info.device)
+    network = network.to(device).eval()
+    encoder: Any = network.phrase_encoder
+    if info.precision == "bf16":
+        encoder.to(torch.bfloat16)
+    n_rows = len(encoder.get_input_embeddings().weight)
+    if tokenizer.n_ids > n_rows:  # on a GPU such an id is fatal
+        raise CheckpointError(
+            info.name,
+            f"its tokenizer has {tokenizer.n_ids:,} tokens, but its weights {n_rows:,}: it belongs to another model. "
+            f"Fetch both again",
+        )
 
-    def __init__(
-        self, network: PearlNetwork, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None
-    ) -> None:
-        self._info = info
-        self._device = torch.device(info.device)
-        self._network = network.to(self._device).eval()
-        if info.precision == "bf16":
-            self._network.phrase_encoder.to(torch.bfloat16)
-        encoder: Any = network.phrase_encoder
-        n_rows = len(encoder.get_input_embeddings().weight)
-        if tokenizer.n_ids > n_rows:  # on a GPU such an id is fatal
-            raise CheckpointError(
-                info.name,
-                f"its tokenizer has {tokenizer.n_ids:,} tokens, but its weights {n_rows:,}: it belongs to another "
-                f"model. Fetch both again",
-            )
-        limits = CPU_LIMITS if self._device.type == "cpu" else GPU_LIMITS
-        self._batches = BatchEncoder(tokenizer, self._run, dim=info.dim, never_seen=never_seen, limits=limits)
-
-    @property
-    def info(self) -> ModelInfo:
-        """The identity of the model."""
-        return self._info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        """Encode names; see `Encoder.encode`."""
-        return self._batches.encode(names)
-
-    def _run(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
+    def run(batch: Batch) -> tuple[FloatArray, FloatArray | None]:
         # Inference mode is local to a thread, so each worker enters it here.
         try:
             with torch.inference_mode():
-                ids, mask = self._to_device(batch.input_ids), self._to_device(batch.attention_mask)
-                embedding, logits = self._network(ids, mask)
+                embedding, logits = network(*(torch.from_numpy(array).to(device) for array in batch))
                 return embedding.cpu().numpy(), None if logits is None else logits.cpu().numpy()
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            raise CheckpointError(self._info.name, batch_failure(batch, error)) from error
+            raise CheckpointError(info.name, batch_failure(batch, error)) from error
 
-    def _to_device(self, array: np.ndarray[Any, np.dtype[np.int64]]) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
+    limits = CPU_LIMITS if device.type == "cpu" else GPU_LIMITS
+    return BatchEncoder(tokenizer, run, info=info, never_seen=never_seen, limits=limits)
 
 
 def resolve_cuda(device: str) -> str:
