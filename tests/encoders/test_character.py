@@ -27,7 +27,7 @@ from pearl_qdrant.encoder import batching
 from pearl_qdrant.encoder.batching import Batch, BatchEncoder, BatchLimits, NameTokenizer, RunBatch, plan_batches
 from pearl_qdrant.encoder.character.network import CharacterEncoder, sinusoids
 from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
-from pearl_qdrant.encoder.protocol import Encoder, FloatArray
+from pearl_qdrant.encoder.protocol import Encoder, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, join_parts
 from pearl_qdrant.errors import CheckpointError
 from training.export.int8_graph import write_int8_graph
