@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, read_character_table, tensor_shapes
+from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, check_tensors, read_character_table
 from pearl_qdrant.encoder.json_files import read_json, validated
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.errors import CheckpointError
@@ -285,15 +285,9 @@ def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str
         return
     table = read_character_table(checkpoint.folder / "tokenizer.json")
     check_alphabet(checkpoint.folder, config.character, table)
-    expected = tensor_shapes(config.character, char_dim=config.char_dim, n_tokens=len(table.special))
-    expected = {CHARACTER_TENSORS + name: shape for name, shape in expected.items()}
-    if not found and checkpoint.torch_path is None:
-        return
-    for name in sorted({*found, *expected}):
-        if found.get(name) != expected.get(name):
-            raise CheckpointError(
-                path, f"tensor {name} has shape {found.get(name)}, {expected.get(name)} expected. Fetch it again"
-            )
+    if found or checkpoint.torch_path is not None:
+        own = {name.removeprefix(CHARACTER_TENSORS): shape for name, shape in found.items()}
+        check_tensors(path, own, config.character, char_dim=config.char_dim, n_tokens=len(table.special))
 
 
 def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:

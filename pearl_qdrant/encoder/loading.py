@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -107,18 +107,20 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
             f"Model '{found.name}' was trained with {config.pooling} pooling, which cannot be changed to "
             f"{options.pooling}. Omit the option pooling."
         )
-    plan = plan_device(found.name, options, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
+    runtime, device = plan_device(
+        found.name, options, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files
+    )
     other_runtime = [name for name in config.files if name.startswith("onnx/")]
-    checkpoint = open_checkpoint(found.folder, skip=other_runtime if plan.runtime == "torch" else [TORCH_FILE])
+    checkpoint = open_checkpoint(found.folder, skip=other_runtime if runtime == "torch" else [TORCH_FILE])
     # A head without a single training example would only predict noise.
     has_head = any(config.label_counts)
     never_seen = np.array(config.label_counts) == 0 if has_head else None
     prefix = config.prefix if options.prefix is None else options.prefix
     precision = "int8" if config.precision.startswith("int8") else config.precision
     identity = (found.name, config.weights_hash, config.dim, config.pooling, prefix, has_head)
-    info = ModelInfo(*identity, device=plan.device, precision=precision, runtime=plan.runtime)
+    info = ModelInfo(*identity, device=device, precision=precision, runtime=runtime)
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=prefix)
-    if plan.runtime == "torch":
+    if runtime == "torch":
         return _torch_encoder(found.folder, tokenizer, info, options, checkpoint, never_seen)
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
 
@@ -129,13 +131,15 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
 def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     """Load an encoder without a type head from a sentence-transformers or transformers folder."""
     plain = read_plain_model(found.folder, pooling=options.pooling, prefix=options.prefix)
-    plan = plan_device(found.name, options, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors))
+    runtime, device = plan_device(
+        found.name, options, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors)
+    )
     logger.info("Model '%s' has no type head: names get vectors, but no phrase types.", found.name)
     # The width is set when the weights are loaded.
     identity = (found.name, plain.weights_hash(), 0, plain.pooling, plain.prefix, False)
-    info = ModelInfo(*identity, device=plan.device, precision="fp32", runtime=plan.runtime)
+    info = ModelInfo(*identity, device=device, precision="fp32", runtime=runtime)
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
-    if plan.runtime == "torch":
+    if runtime == "torch":
         return _torch_encoder(plain.folder, tokenizer, info, options)
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
 
@@ -180,37 +184,30 @@ def _torch_encoder(
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
-class DevicePlan(NamedTuple):
-    """Runtime, "onnx" or "torch", and device, "cpu" or "cuda:N", of a model."""
-
-    runtime: str
-    device: str
-
-
 def check_device(device: str) -> None:
     """Check the name of a device. Raises ValueError if it is not auto, cpu, cuda or cuda:N."""
     if not _DEVICE.fullmatch(device):
         raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {device!r}")
 
 
-def plan_device(name: str, options: _LoadOptions, *, has_onnx: bool, has_torch: bool) -> DevicePlan:
-    """Choose runtime and device for a model. Raises DeviceError if the device does not exist, or torch is not installed
-    for it; ModelError if the model has no weights for that runtime, or torch is not installed.
+def plan_device(name: str, options: _LoadOptions, *, has_onnx: bool, has_torch: bool) -> tuple[str, str]:
+    """The runtime, "onnx" or "torch", and the device for a model. Raises DeviceError if the device does not exist, or
+    torch is not installed for it; ModelError if the model has no weights for that runtime, or torch is not installed.
     """
     device, runtime = options.device, options.runtime
     if device.startswith("cuda"):
         return _on_gpu(name, device, runtime, has_torch)
     if device == "auto" and runtime != "onnx" and (gpu := _free_gpu(name, has_torch)):
-        return DevicePlan("torch", gpu)
+        return "torch", gpu
     if has_onnx and runtime != "torch":
-        return DevicePlan("onnx", "cpu")
+        return "onnx", "cpu"
     if runtime == "onnx":
         raise ModelError(f"Model '{name}' has no ONNX graph. Use runtime auto or torch.")
     if not has_torch:
         raise ModelError(_no_torch_weights(name))
     if not torch_is_installed():
         raise ModelError(f"Model '{name}' has no ONNX graph, and torch is not installed: {install_command('torch')}")
-    return DevicePlan("torch", "cpu")
+    return "torch", "cpu"
 
 
 def torch_is_installed() -> bool:
@@ -225,7 +222,7 @@ def gpu_driver_is_present() -> bool:
     return any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
 
 
-def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> DevicePlan:
+def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> tuple[str, str]:
     """The requested GPU, or an error with the reason."""
     wanted = f"Device '{device}' was requested, but"
     if runtime == "onnx":
@@ -237,7 +234,7 @@ def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> Device
     resolved = resolve_cuda(device)
     if not has_torch:
         raise ModelError(_no_torch_weights(name))
-    return DevicePlan("torch", resolved)
+    return "torch", resolved
 
 
 def _free_gpu(name: str, has_torch: bool) -> str | None:

@@ -47,46 +47,32 @@ class PlainModel:
 
 
 class _Settings(BaseModel):
-    """The fields that are read from a file of a folder; None if a field is missing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class _Config(_Settings):
-    model_type: str | None = None
-    max_position_embeddings: int | None = None
-    pad_token_id: int | None = None
-
-
-class _Bert(_Settings):
-    max_seq_length: int | float | None = None
-    do_lower_case: bool | None = None
-
-
-class _TokenizerConfig(_Settings):
-    model_max_length: int | float | None = None
-
-
-class _Prompts(_Settings):
-    prompts: dict[str, str | None] | None = None
-    default_prompt_name: str | None = None
-
-
-class _Pooling(_Settings):
-    """1_Pooling/config.json; new versions have `pooling_mode`, old ones `pooling_mode_cls_token` and similar fields."""
+    """What is read from the files of a folder; None if a file lacks it, and other fields as they are."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
+    # config.json
+    model_type: str | None = None
+    max_position_embeddings: int | None = None
+    pad_token_id: int | None = None
+    # sentence_bert_config.json, tokenizer_config.json
+    max_seq_length: int | float | None = None
+    do_lower_case: bool | None = None
+    model_max_length: int | float | None = None
+    # config_sentence_transformers.json
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+    # 1_Pooling/config.json; old versions have `pooling_mode_cls_token` and similar fields
     include_prompt: bool | None = None
     pooling_mode: str | list[str] | None = None
 
 
-class _Module(_Settings):
+class _Module(BaseModel):
     type: str
     path: str
 
 
-class _Modules(_Settings):
+class _Modules(BaseModel):
     modules: list[_Module]
 
 
@@ -99,13 +85,13 @@ def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | No
     folder, pooling_folder = _modules(root)
     if not (folder / "config.json").is_file():
         raise CheckpointError(str(folder), "not a model folder: it has neither pearl.json nor config.json")
-    declared = read_settings(pooling_folder / "config.json", _Pooling) if pooling_folder else _Pooling()
-    prompts = read_settings(root / "config_sentence_transformers.json", _Prompts)
+    declared = read_settings(pooling_folder / "config.json", _Settings) if pooling_folder else _Settings()
+    prompts = read_settings(root / "config_sentence_transformers.json", _Settings)
     if prefix is None:
         prefix = (prompts.prompts or {}).get(prompts.default_prompt_name or "") or ""
     if prefix and declared.include_prompt is False:
         raise ModelError(f"{root}: excluding the prompt from the pooling is not supported. Set an empty prefix")
-    bert = read_settings(folder / "sentence_bert_config.json", _Bert)
+    bert = read_settings(folder / "sentence_bert_config.json", _Settings)
     onnx = [path for path in (root / name for name in _ONNX_FILES) if path.is_file()]
     weights = tuple(sorted(folder.glob("model*.safetensors")))
     if not onnx and not weights:
@@ -145,7 +131,7 @@ def _modules(root: Path) -> tuple[Path, Path | None]:
     return folders["Transformer"], folders.get("Pooling")
 
 
-def _pooling(root: Path, declared: _Pooling) -> str:
+def _pooling(root: Path, declared: _Settings) -> str:
     """The pooling by 1_Pooling/config.json, old or new; mean without that file, as in sentence-transformers."""
     modes = declared.pooling_mode
     if modes is None:
@@ -162,11 +148,11 @@ def _pooling(root: Path, declared: _Pooling) -> str:
     return str(modes[0])
 
 
-def _max_length(folder: Path, bert: _Bert) -> int:
+def _max_length(folder: Path, bert: _Settings) -> int:
     """Maximum number of tokens: the declared one, limited by the size of the table of positions."""
     path = folder / "config.json"
-    config = read_settings(path, _Config)
-    tokenizer = read_settings(folder / "tokenizer_config.json", _TokenizerConfig)
+    config = read_settings(path, _Settings)
+    tokenizer = read_settings(folder / "tokenizer_config.json", _Settings)
     declared = _limit(bert.max_seq_length) or _limit(tokenizer.model_max_length)
     positions = _limit(config.max_position_embeddings)
     if positions and config.model_type in _OFFSET_POSITIONS:

@@ -16,6 +16,7 @@ whole character becomes a private one (U+E000 + byte). Costs 0.3 s for the 30,52
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,20 @@ def tensor_shapes(config: CharacterConfig, *, char_dim: int, n_tokens: int) -> d
     }
 
 
+def check_tensors(
+    path: str, found: Mapping[str, tuple[int, ...]], config: CharacterConfig, *, char_dim: int, n_tokens: int
+) -> None:
+    """Raise a CheckpointError about a file unless the tensors that it has, by name in torch, have these shapes."""
+    expected = tensor_shapes(config, char_dim=char_dim, n_tokens=n_tokens)
+    for name in sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
+            raise CheckpointError(
+                path,
+                f"tensor {name} of the character encoder has shape {found.get(name)}, {expected.get(name)} expected. "
+                f"Fetch it again",
+            )
+
+
 MAX_PIECE_CHARACTERS = 20
 """Characters of a token; the rest is cut. BERT's longest has 18; byte-level vocabularies have runs of 100 dashes."""
 
@@ -114,7 +129,7 @@ def read_character_table(path: Path) -> CharacterTable:
     """The table of a tokenizer.json. Raises CheckpointError if it cannot be read, or its tokens do not mark words."""
     loaded = read_json(path)
     try:
-        model = loaded["model"]
+        model, added = loaded["model"], loaded.get("added_tokens") or []
         kind = _kind(loaded)
         if kind is None:
             raise CheckpointError(
@@ -122,10 +137,14 @@ def read_character_table(path: Path) -> CharacterTable:
                 f"a {model.get('type')} tokenizer that does not mark words: a character encoder needs WordPiece, "
                 f"byte-level BPE or SentencePiece. Train without one (char_dim 0)",
             )
-        tokens = _tokens(model, loaded.get("added_tokens") or [])
-        special = _special_ids(model, loaded.get("added_tokens") or [])
+        special = {int(token["id"]) for token in added if token.get("special")}
+        unknown = model.get("unk_id")
+        if unknown is None and isinstance(model["vocab"], dict):
+            unknown = model["vocab"].get(model.get("unk_token"))
+        if unknown is not None:
+            special.add(int(unknown))
         prefix = str(model.get("continuing_subword_prefix") or "##")
-        return _table(tokens, special, kind=kind, prefix=prefix)
+        return _table(_tokens(model, added), special, kind=kind, prefix=prefix)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(str(path), f"not a readable tokenizer ({error!r}). Fetch it again") from error
 
@@ -215,12 +234,3 @@ def _tokens(model: dict[str, Any], added: list[dict[str, Any]]) -> dict[int, str
     if min(tokens) < 0 or max(tokens) >= _MOST_ROWS * len(tokens):
         raise ValueError(f"{len(tokens)} tokens with ids from {min(tokens)} to {max(tokens)}")
     return tokens
-
-
-def _special_ids(model: dict[str, Any], added: list[dict[str, Any]]) -> set[int]:
-    """Ids of special tokens and [UNK]."""
-    special = {int(token["id"]) for token in added if token.get("special")}
-    unknown = model.get("unk_id")
-    if unknown is None and isinstance(model["vocab"], dict):
-        unknown = model["vocab"].get(model.get("unk_token"))
-    return special | ({int(unknown)} if unknown is not None else set())

@@ -25,7 +25,7 @@ from pearl_qdrant.encoder.batching import (
     is_out_of_memory,
 )
 from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, read_character_table, tensor_shapes
+from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, check_tensors, read_character_table
 from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
@@ -147,14 +147,8 @@ def load_character_encoder(
     """
     table = read_character_table(folder / "tokenizer.json")
     check_alphabet(folder, config, table)
-    expected = tensor_shapes(config, char_dim=char_dim, n_tokens=len(table.special))
-    for name in sorted({*tensors, *expected}):
-        found = tuple(tensors[name].shape) if name in tensors else None
-        if found != expected.get(name):
-            raise CheckpointError(
-                str(folder),
-                f"no weights of its character encoder (tensor {name} has shape {found}, {expected.get(name)} expected)",
-            )
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    check_tensors(str(folder), shapes, config, char_dim=char_dim, n_tokens=len(table.special))
     encoder = CharacterEncoder(table, config, char_dim)
     encoder.load_state_dict(dict(tensors))
     return encoder.eval()

@@ -127,12 +127,9 @@ def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> S
     return replace(mention.scored, found=kept, nil_logit=nil_logit, rule=rule, certainty=1.0)
 
 
-CANDIDATES = 20
-"""Entities for each mention of a document. Of news, 80 % have the right one among 10, and 86 % among 30, with which no
-more answers are right than with 20."""
-
-CANDIDATES_IN_CONTEXT = 15
-"""Entities for one mention with a context, which has little to choose by."""
+CANDIDATES, CANDIDATES_IN_CONTEXT = 20, 15
+"""Entities for each mention of a document, and for one with a context, which has little to choose by. Of news, 80 %
+have the right one among 10, and 86 % among 30, with which no more answers are right than with 20."""
 
 MENTIONS_AT_ONCE = 64
 """Mentions with a context that are searched together."""
@@ -144,21 +141,15 @@ _SMALL_WORDS = frozenset("of the and for in de du la van von al bin".split())
 class DocumentSource(Protocol):
     """What linking in documents needs of a linker; `linking.state.LinkerState` is one."""
 
-    def score_batch(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[ScoredMention]:
-        """Yield scored mentions, in order; see `EntityLinker.score_batch`."""
-        ...
+    def score_batch(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[ScoredMention]: ...
 
-    def learned_in_document(self, scored: ScoredMention, options: LinkOptions) -> LearnedMention | None:
-        """What was learned of a mention; None if nothing was."""
-        ...
+    def learned_in_document(self, scored: ScoredMention, options: LinkOptions) -> LearnedMention | None: ...
 
-    def decide_in_document(self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions) -> Link:
-        """The link of a mention that its document scored."""
-        ...
+    def decide_in_document(
+        self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions
+    ) -> Link: ...
 
-    def passages(self, text: str) -> Passages:
-        """The passages of a text, which are compared with entities."""
-        ...
+    def passages(self, text: str) -> Passages: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,23 +172,16 @@ def link_document(
     span is empty or outside the text, or of an unknown kind.
 
     Args:
-        source: Scores the distinct strings, and makes the links.
         spans: Where its mentions are, as for `annotate`.
         options: As for `link`.
         without: Parts of the model that are switched off (`model.PARTS`).
     """
     places = document_spans(text, spans)
     scored = score_document(source, text, places, options, without=without)
-    found = [
-        Annotation(
-            text[place.start : place.end],
-            place.start,
-            place.end,
-            source.decide_in_document(one.scored, one.learned, options),
-            place.long_form,
-        )
-        for place, one in zip(places, scored, strict=True)
-    ]
+    found = []
+    for place, one in zip(places, scored, strict=True):
+        link = source.decide_in_document(one.scored, one.learned, options)
+        found.append(Annotation(text[place.start : place.end], place.start, place.end, link, place.long_form))
     return with_assertions(text, found, None)
 
 
@@ -242,15 +226,10 @@ def score_document(
 def score_in_context(
     source: DocumentSource, mentions: Iterable[str], context: str, options: LinkOptions
 ) -> Iterator[MentionInText]:
-    """Mentions with their candidates, in order, each scored with what a text around it says.
+    """Mentions, in order, each scored as if it were the only one, with what a text around it says.
 
     A longer name of the text that has the words of the mention, the types that the words around it suggest, and the
     passage are added to what names say.
-
-    Args:
-        source: Scores the strings.
-        mentions: The mentions; each is scored as if it were the only one.
-        options: As for `link`.
     """
     names = [(name, f" {fold_name(name)} ") for name in capitalised_names(context)]
     words = Words(context)
@@ -259,7 +238,10 @@ def score_in_context(
     wide = options.updated(limit=max(options.most_candidates, CANDIDATES_IN_CONTEXT), context=None)
     model = shipped_document_model("context")
     while batch := take(remaining, MENTIONS_AT_ONCE):
-        longer = [_longer_names(mention, names) for mention in batch]
+        longer = []
+        for mention in batch:
+            own = f" {fold_name(clean_mention(mention))} "
+            longer.append([name for name, words in names if own.strip() and own in words and own != words][-1:])
         distinct = list(dict.fromkeys(name for found in longer for name in found))
         answers = source.score_batch([*distinct, *batch], wide)
         scored = dict(zip(distinct, answers, strict=False))
@@ -308,11 +290,3 @@ def capitalised_names(text: str) -> list[str]:
     if n_words > 1:
         found.setdefault(" ".join(text[start:end].split()))
     return list(found)
-
-
-def _longer_names(mention: object, names: Sequence[tuple[str, str]]) -> list[str]:
-    """The last of some names, given with their folded words, that has all words of a mention and others."""
-    own = f" {fold_name(clean_mention(mention))} "
-    if not own.strip():
-        return []
-    return [name for name, words in names if own in words and own != words][-1:]

@@ -37,7 +37,6 @@ from pearl_qdrant.store.protocol import Collection
 NIL = "NIL"
 
 _SHOWN = 80  # characters of a value in an error
-_EXAMPLE = 'A line looks like this: {"text": "She left NYC.", "mentions": [{"start": 9, "end": 12, "id": "Q60"}]}'
 
 
 class LabelledMention(NamedTuple):
@@ -55,23 +54,28 @@ def read_labelled(path: Path) -> Iterator[LabelledMention]:
     Args:
         path: JSON Lines if its name ends in .jsonl or .ndjson, else tab-separated pairs.
     """
-    parse = _of_json if path.name.lower().endswith((".jsonl", ".ndjson")) else _of_pair
+    is_json = path.name.lower().endswith((".jsonl", ".ndjson"))
+    example = '{"text": "She left NYC.", "mentions": [{"start": 9, "end": 12, "id": "Q60"}]}' if is_json else "NYC\tQ60"
     try:
         with path.open("rb") as file:
             for number, line in read_text_lines(file, str(path)):
-                if line.strip():
-                    yield from parse(line, str(path), number)
+                try:
+                    found = list(_of_json(line) if is_json else _of_pair(line, number)) if line.strip() else []
+                except (ValueError, RecursionError) as error:
+                    message = f"{error}. A line looks like this: {example}"
+                    raise FormatError(str(path), number, message) from error
+                yield from (LabelledMention(mention, entity_id, number) for mention, entity_id in found)
     except OSError as error:
         raise FormatError(str(path), None, f"cannot be read ({error.strerror or error}).") from error
 
 
-def _of_pair(line: str, path: str, number: int) -> Iterator[LabelledMention]:
+def _of_pair(line: str, number: int) -> Iterator[tuple[str, str | None]]:
     fields = line.split("\t")
     if number == 1 and len(fields) > 1 and fields[1].strip().casefold() in ("entity_id", "id"):
         return
     if len(fields) < 2 or not fields[0].strip():
-        raise FormatError(path, number, "expected a mention, a tab and an entity id, or NIL for no entity.")
-    yield LabelledMention(fields[0], as_id(fields[1]), number)
+        raise ValueError("expected a mention, a tab and an entity id, or NIL for no entity")
+    yield fields[0], as_id(fields[1])
 
 
 def as_id(text: str) -> str | None:
@@ -80,28 +84,26 @@ def as_id(text: str) -> str | None:
     return None if key in ("", NIL) else key
 
 
-def _of_json(line: str, path: str, number: int) -> Iterator[LabelledMention]:
+def _of_json(line: str) -> Iterator[tuple[str, str | None]]:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(path, number, f"not JSON ({error}). {_EXAMPLE}") from error
-    if isinstance(row, dict) and isinstance(row.get("text"), str) and isinstance(row.get("mentions"), list):
-        try:
-            spans = read_spans(row["text"], row["mentions"])
-        except ValueError as error:
-            raise FormatError(path, number, f"{error}. {_EXAMPLE}") from error
-        for given, span in zip(row["mentions"], spans, strict=True):
-            mention = row["text"][span.start : span.end]
-            if not mention.strip():
-                raise FormatError(path, number, f"the mention from {span.start} to {span.end} is white space.")
-            yield LabelledMention(mention, _id_of(given, path, number), number)
-    elif isinstance(row, dict) and isinstance(row.get("mention"), str) and row["mention"].strip():
-        yield LabelledMention(row["mention"], _id_of(row, path, number), number)
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error})") from error
+    row = row if isinstance(row, dict) else {}
+    text, mentions = row.get("text"), row.get("mentions")
+    if isinstance(text, str) and isinstance(mentions, list):
+        pairs = [(text[s.start : s.end], given) for s, given in zip(read_spans(text, mentions), mentions, strict=True)]
+    elif isinstance(row.get("mention"), str) and row["mention"].strip():
+        pairs = [(row["mention"], row)]
     else:
-        raise FormatError(path, number, f"neither a text with mentions nor a mention. {_EXAMPLE}")
+        raise ValueError("neither a text with mentions nor a mention")
+    for mention, given in pairs:
+        if not mention.strip():
+            raise ValueError(f"the mention {mention!r} is white space")
+        yield mention, _id_of(given)
 
 
-def _id_of(row: object, path: str, number: int) -> str | None:
+def _id_of(row: object) -> str | None:
     """The entity id of a mention; a number is taken as text, since many bases have such ids."""
     for name in ("id", "entity_id"):
         if isinstance(row, dict) and name in row:
@@ -110,9 +112,8 @@ def _id_of(row: object, path: str, number: int) -> str | None:
                 return as_id(value or "")
             if isinstance(value, int) and not isinstance(value, bool):
                 return str(value)
-            shown = json.dumps(value)[:_SHOWN]
-            raise FormatError(path, number, f"the id is {shown}. Give a string, or null for no entity.")
-    raise FormatError(path, number, f"a mention without id. Give null for no entity. {_EXAMPLE}")
+            raise ValueError(f"the id is {json.dumps(value)[:_SHOWN]}. Give a string, or null for no entity")
+    raise ValueError("a mention without id. Give null for no entity")
 
 
 Labelled = str | os.PathLike[str] | Iterable[tuple[str, str | None]]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pearl_qdrant.lexical.word_rarity import is_common
@@ -48,7 +48,9 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
     """The definition at a pair of brackets, if there is one."""
     before_start = max(0, brackets.start() - LONGEST)
     for end in _SENTENCE_END.finditer(text, before_start, brackets.start()):
-        if not _is_after_initial(text, end.start()):
+        stop = end.start()
+        is_initial = text[stop] == "." and text[max(0, stop - 1) : stop].isupper()  # E. coli
+        if not is_initial or text[max(0, stop - 2) : stop - 1].isalnum():
             before_start = end.end()
     before = text[before_start : brackets.start()].rstrip()
     if not before or (len(text[before_start : brackets.start()]) - len(before)) > 2:
@@ -71,13 +73,6 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
     if is_possible and 0 in (_match_initials(short, inside), _match_backwards(short, inside)):
         return Abbreviation(short, inside, before_start + last.end() - len(short), inside_start)
     return None
-
-
-def _is_after_initial(text: str, stop: int) -> bool:
-    """Whether a full stop follows an initial: `E. coli`."""
-    return (
-        text[stop] == "." and stop > 0 and text[stop - 1].isupper() and not text[max(0, stop - 2) : stop - 1].isalnum()
-    )
 
 
 def _is_short(form: str) -> bool:
@@ -159,12 +154,15 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
         if start < at:
             continue
         # A dictionary lookup per length, not one pattern of all short forms: a passage may define thousands.
-        ends = (_ends_of_use(text, start, start + n, meanings) for n in lengths)
-        short_end, at = next(filter(None, ends), (start, start))
-        if short_end == start:
+        for n in lengths:
+            short = text[start : start + n]
+            at = start + n + text.startswith("s", start + n)
+            if len(short) == n and short in meanings and not _IN_WORD.match(text, at):
+                break
+        else:
+            at = start
             continue
-        short = text[start:short_end]
-        if at > short_end and not (short[-1].isupper() or short[-1].isdigit()):
+        if at > start + n and not (short[-1].isupper() or short[-1].isdigit()):
             continue  # not a plural
         if unicodedata.category(text[at : at + 1] or " ").startswith("M"):
             continue  # a combining accent continues the word
@@ -172,14 +170,6 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
         n_earlier = bisect_right(known, start, key=lambda a: min(a.short_start, a.long_start))
         uses.append(Use(start, at, known[max(0, n_earlier - 1)]))
     return uses
-
-
-def _ends_of_use(text: str, start: int, end: int, known: Container[str]) -> tuple[int, int] | None:
-    """End of a short form, and end of its use with the plural `s`; None if it is not a short form, or continues."""
-    if end > len(text) or text[start:end] not in known:
-        return None
-    after = end + text.startswith("s", end)
-    return None if _IN_WORD.match(text, after) else (end, after)
 
 
 def expand(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, bool]:

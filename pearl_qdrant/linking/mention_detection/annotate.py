@@ -7,7 +7,7 @@ probable spans are kept (`selection.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -174,7 +174,8 @@ def _annotate_group(
     linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions, choose: Choose | None
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
-    case = _name_case(linker)
+    # A linker that does not say how its base writes names: as proper names or in small letters.
+    case: NameCase = getattr(linker, "name_case", NameCase)()
     is_open = [passage for passage in passages if passage.block.spans is None]
     _drop_impossible(linker, is_open, options)
     _add_name_windows(linker, is_open, options, case)
@@ -193,20 +194,12 @@ def _annotate_group(
             link_of[types, query] = link if is_used else replace(link, candidates=())
     decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:
-        kept = _select_spans(passage, _span_candidates(passage, link_of, case, options), options)
-        resolved = [replace(c, link=decide(c.link)) for c in kept]
-        found = [
-            Annotation(passage.text[c.span.start : c.span.end], c.span.start, c.span.end, c.link, c.long_form)
-            for c in resolved
-            if options.include_nil or c.link.entity_id is not None
-        ]
+        found = []
+        for one in _select_spans(passage, _span_candidates(passage, link_of, case, options), options):
+            link, start, end = decide(one.link), one.span.start, one.span.end
+            if options.include_nil or link.entity_id is not None:
+                found.append(Annotation(passage.text[start:end], start, end, link, one.long_form))
         yield finished(passage.block, found, options)
-
-
-def _name_case(linker: BatchLinker) -> NameCase:
-    """How the linker's base writes its names; of a linker that does not say, as proper names or in small letters."""
-    measured: Callable[[], NameCase] | None = getattr(linker, "name_case", None)
-    return NameCase() if measured is None else measured()
 
 
 def _drop_impossible(linker: BatchLinker, is_open: Sequence[_Passage], options: AnnotateOptions) -> None:

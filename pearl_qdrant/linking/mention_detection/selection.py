@@ -186,15 +186,12 @@ def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float
     """The probability that a span mentions the entity of its link, in [0, 1]; `is_exact`: it is the entity's name."""
     probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
     log_odds = math.log(probability / (1 - probability))
-    if not (span.n_words > 1 if is_exact else _is_variant(link)):
+    names = [link.mention, *(candidate.name for candidate in link.candidates[:1])]
+    # The best name in another spelling or number: cardiomyopathy, Cardiomyopathies.
+    is_variant = not is_exact and len(names) > 1 and len({name_keys(fold_name(name))[1] for name in names}) == 1
+    if not (span.n_words > 1 if is_exact else is_variant):
         log_odds += SHIFT.get(span.shape, 0.0)
     return 1 / (1 + math.exp(-log_odds))
-
-
-def _is_variant(link: Link) -> bool:
-    """Whether the linked string is the best name in another spelling or number: cardiomyopathy, Cardiomyopathies."""
-    names = [link.mention, *(candidate.name for candidate in link.candidates[:1])]
-    return len(names) > 1 and len({name_keys(fold_name(name))[1] for name in names}) == 1
 
 
 def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:
@@ -341,20 +338,17 @@ def select_nil(candidates: Sequence[SpanCandidate], kept: Sequence[SpanCandidate
     for candidate in sorted(
         candidates, key=lambda c: (not c.is_exact or c.span.run is not None, c.span.start - c.span.end, c.span.start)
     ):
-        span = candidate.span
-        if _may_be_nil(candidate) and taken.isdisjoint(range(span.start, span.end)):
+        span, words = candidate.span, candidate.link.mention.lower().split()
+        # No date, and without an article or a number before it.
+        is_name = span.shape in (Shape.NAME, Shape.ACRONYM) and _JOINING.isdisjoint(words)
+        is_bare = is_name and not is_date(" ".join(words))
+        may_be = span.shape in (Shape.GIVEN, Shape.DEFINED) or (
+            is_bare and (candidate.is_exact or not _BEFORE_NAME.fullmatch(words[0]))
+        )
+        if may_be and taken.isdisjoint(range(span.start, span.end)):
             taken.update(range(span.start, span.end))
             found.append(replace(candidate, link=as_nil(candidate.link)))
     return found
-
-
-def _may_be_nil(candidate: SpanCandidate) -> bool:
-    """Whether a span may be a name that no base has: no date, and without an article or a number before it."""
-    if candidate.span.shape in (Shape.GIVEN, Shape.DEFINED):
-        return True
-    words = candidate.link.mention.lower().split()
-    is_name = candidate.span.shape in (Shape.NAME, Shape.ACRONYM) and _JOINING.isdisjoint(words)
-    return is_name and not is_date(" ".join(words)) and (candidate.is_exact or not _BEFORE_NAME.fullmatch(words[0]))
 
 
 def as_nil(link: Link) -> Link:
