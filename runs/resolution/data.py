@@ -29,8 +29,7 @@ from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.lexical.word_rarity import english_words
-from pearl_qdrant.linking.mention_kinds import rewrites
-from pearl_qdrant.linking.mention_kinds.make import NamedEntity
+from pearl_qdrant.linking.mention_kinds import NamedEntity, rewrites
 from pearl_qdrant.linking.mention_kinds.rewrites import slip
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 

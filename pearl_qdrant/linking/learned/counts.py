@@ -145,7 +145,8 @@ Outcome = tuple[str, str] | None
 """What a mention may mean: base and id of an entity, or None for NIL."""
 
 
-class Observation(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Observation:
     """Something seen several times: what the mention meant; or, with `excludes`, which outcomes it did not mean."""
 
     count: int
