@@ -1,18 +1,17 @@
-"""The features of a document, one family after the other; `linking.set_features` sets them in order.
+"""The features of a document that `model.py` lists, one family after the other; `linking.set_features` orders them.
 
-Coherence: other strings of the document, each for its most probable entity, mean the candidate or are linked to it.
-Links are those of the base itself: ids joined by | in the field `links_to` of a point. With p the probability of the
-other entity:
+Coherence: links are those of the base itself: ids joined by | in the field `links_to` of a point. Each other string
+stands for its most probable entity, with probability p; l is 1/2 for a link one way, and 3/2 for links both ways:
 
     same_entity     the highest p with which another string means the candidate
-    linked          sqrt(sum of p * l / (1/2 + sum of p)), l: 1/2 for a link one way, 3/2 for links both ways
+    linked          sqrt(sum of p * l / (1/2 + sum of p))
     shared_links    the same, with the cosine of the two sets of links for l
 
 They depend on the probabilities of the other mentions, and so on theirs: they are set twice. Coherence and passages are
-set only for mentions that names leave open, and for their best candidates.
+set only for mentions that names leave open, and for their best candidates; to the others a passage says the mean.
 
-Learned names: log(1 + n / 0.3), n: uses of the very same string that meant the entity, and 0.3 for each use of another
-form; 0 for an entity never meant. So one use says something, and many say more. Rejections count after the document.
+Learned names: n counts 0.3 for each use of another form. So one use says something, and many say more. Rejections count
+after the document.
 
 Partial names: a mention whose words are a part of a longer mention takes its entities, with their probabilities there.
 
@@ -25,13 +24,8 @@ Only mentions whose last word begins with a capital are parts or forms of others
 any cancer. Of several longer mentions (of another form: of several mentions) the nearest one before counts, else the
 first one after.
 
-Passages: cosine of the passage to the canonical name of a candidate, of namesakes to their descriptions; the other
-candidates get the mean, so that it says nothing of them.
-
-Popularity: log(1 + popularity), where the base has it; one that is unknown counts as the least of the mention.
-
-Types: the log probability of the entity's type by the words around the mention, less that of the most probable type; in
-[-inf, 0]. An entity whose types words cannot tell gets the expected value.
+A popularity that is unknown counts as the least of the mention; an entity whose types words cannot tell gets the
+expected value of that feature.
 """
 
 from __future__ import annotations
