@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -245,7 +244,8 @@ EXACT_KIND = "exact"
 """Kind of the mentions that are a name of one entity; a calibration must not lose any of them."""
 
 
-class Outcome(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Outcome:
     """What becomes of some mentions, as shares of their weight: linked rightly, linked wrongly, or NIL."""
 
     right: float
