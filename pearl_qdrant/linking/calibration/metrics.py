@@ -3,7 +3,7 @@
 The answer for a mention is the most probable among its candidates and NIL. It is right if it is the right entity, or
 NIL if the base does not have the entity. A link is an answer that the linker gives: its first candidate, if that is not
 tied and reaches the threshold. All figures weight the mentions, so that the share of NIL mentions can differ from the
-share among the labelled ones. What a calibration changes is told by kind of mention.
+share among the labelled ones. What a calibration changes is reported by kind of mention.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -187,15 +187,15 @@ class Passages:
             beside.append(self._beside(word))
         described = [dict(_descriptions(candidates)) for _, candidates in requests]
         points = {_key(point): point for _, candidates in requests for point in candidates}
-        told_texts = [text for told in described for text in told.values()]
-        of_text, texts = self._known, [*of_request, *told_texts, *(piece for pieces in beside for piece in pieces)]
+        of_text = self._known
+        texts = [*of_request, *chain.from_iterable(one.values() for one in described), *chain.from_iterable(beside)]
         if new := [text for text in dict.fromkeys(texts) if text not in of_text]:
             of_text |= zip(new, self._encode(new), strict=True)
         of_name = dict(zip(points, self._name_vectors(list(points.values())), strict=True))
         found = []
-        for passage, pieces, told, (_, candidates) in zip(of_request, beside, described, requests, strict=True):
+        for passage, pieces, own, (_, candidates) in zip(of_request, beside, described, requests, strict=True):
             keys = [_key(point) for point in candidates]
-            vectors = np.array([of_text[told[key]] if key in told else of_name[key] for key in keys])
+            vectors = np.array([of_text[own[key]] if key in own else of_name[key] for key in keys])
             cosines = vectors @ _normalised(of_text[passage] - self._typical[0])
             if pieces:
                 parts = [_normalised(of_text[piece] - self._typical[1]) for piece in pieces]

@@ -78,12 +78,12 @@ def letter_case(name: str) -> str:
     return "acronym" if name == name.upper() and sum(map(str.isalpha, name)) <= 5 else "name"
 
 
-_HEARS: Mapping[str, frozenset[str]] = {
+_COUNTED: Mapping[str, frozenset[str]] = {
     "small": frozenset(("small",)),
     "acronym": frozenset(("acronym", "name")),
     "name": frozenset(("small", "acronym", "name")),
 }
-"""Which forms tell something of a mention, by their letter case."""
+"""Letter cases of the forms that count for a mention, by its own."""
 
 
 class Counts:
@@ -117,12 +117,12 @@ class Counts:
         known = self._rows.get(spelling_key(name))
         if known is None:
             return None
-        heard = _HEARS[letter_case(name)]
+        counted = _COUNTED[letter_case(name)]
         own, others = Seen(), Seen()
         for row in known if isinstance(known, list) else (known,):
             if row.mention == name:
                 own.add(row)
-            elif letter_case(row.mention) in heard:
+            elif letter_case(row.mention) in counted:
                 others.add(row)
         return Evidence(own, others) if any((own.links, own.rejections, others.links, others.rejections)) else None
 

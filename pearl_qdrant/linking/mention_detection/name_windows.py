@@ -85,9 +85,9 @@ def spelled_in(
         for start in range(0, len(names), _SPELLINGS_AT_ONCE):
             some = keys[start : start + _SPELLINGS_AT_ONCE]
             no_vectors = np.zeros((len(some), dim), np.float32)
-            hits = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
-            for name, key, points in zip(names[start:], some, hits, strict=False):
-                others = (name_keys(fold_name(hit.point.name)) for hit in points)
+            candidates = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
+            for name, key, points in zip(names[start:], some, candidates, strict=False):
+                others = (name_keys(fold_name(one.point.name)) for one in points)
                 if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
                     found.add(name)
     return found
