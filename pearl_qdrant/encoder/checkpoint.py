@@ -177,24 +177,22 @@ def open_checkpoint(folder: Path, *, skip: Iterable[str] = ()) -> VerifiedCheckp
     if not config.weights_hash:
         raise CheckpointError(str(folder / PEARL_JSON), "has no weights_hash. Seal the folder again")
     for name, record in config.files.items():
-        _check_file(folder / name, record, hashed=name not in skip)
+        try:
+            _compare(folder / name, record, hashed=name not in skip)
+        except (OSError, ValueError) as error:
+            reason = f"missing or unreadable ({error.strerror})" if isinstance(error, OSError) else str(error)
+            raise CheckpointError(str(folder / name), f"{reason}. Fetch or export the checkpoint again") from error
     return VerifiedCheckpoint(folder, config)
 
 
-def _check_file(path: Path, record: FileRecord, *, hashed: bool) -> None:
-    """Compare a file with its record; the size first, since that is cheap."""
-    again = "Fetch or export the checkpoint again"
-    try:
-        size = path.stat().st_size
-        if size != record.bytes:
-            what = "truncated" if size < record.bytes else "too long"
-            raise CheckpointError(str(path), f"{what}: {size:,} bytes, {record.bytes:,} expected. {again}")
-        if hashed and (found := file_sha256(path)) != record.sha256:
-            raise CheckpointError(
-                str(path), f"changed: SHA-256 is {found[:12]}..., {record.sha256[:12]}... expected. {again}"
-            )
-    except OSError as error:
-        raise CheckpointError(str(path), f"missing or unreadable ({error.strerror}). {again}") from error
+def _compare(path: Path, record: FileRecord, *, hashed: bool) -> None:
+    """Raise a ValueError if a file is not as recorded; the size is compared first, since that is cheap."""
+    size = path.stat().st_size
+    if size != record.bytes:
+        what = "truncated" if size < record.bytes else "too long"
+        raise ValueError(f"{what}: {size:,} bytes, {record.bytes:,} expected")
+    if hashed and (found := file_sha256(path)) != record.sha256:
+        raise ValueError(f"changed: SHA-256 is {found[:12]}..., {record.sha256[:12]}... expected")
 
 
 def file_sha256(path: Path) -> str:
@@ -225,11 +223,11 @@ def seal(folder: Path, *, weights_hash: str | None = None) -> PearlConfig:
     config = read_config(folder)
     names = [*REQUIRED_FILES, TORCH_FILE]
     names += [path.relative_to(folder).as_posix() for path in sorted((folder / "onnx").glob("*")) if path.is_file()]
-    files = {}
-    for name in names:
-        path = folder / name
-        if path.is_file():
-            files[name] = FileRecord(sha256=file_sha256(path), bytes=path.stat().st_size)
+    files = {
+        name: FileRecord(sha256=file_sha256(folder / name), bytes=(folder / name).stat().st_size)
+        for name in names
+        if (folder / name).is_file()
+    }
     onnx = {name: record.sha256 for name, record in files.items() if name.startswith("onnx/")}
     torch = {name: record.sha256 for name, record in files.items() if name.endswith(".safetensors")}
     sealed = config.model_copy(update={"files": files, "weights_hash": weights_hash or combined_sha256(onnx or torch)})
@@ -313,9 +311,6 @@ def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-_NOTICES = ("NOTICE*", "LICENSE*")
-"""Files that licences require in every copy of a model, changed or not."""
-
 _MODELS = "sentence_transformers.models"
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
@@ -339,10 +334,8 @@ def write_checkpoint(
         config: Content of pearl.json; `files` and `weights_hash` are filled in.
         transformer: Folder with config.json and tokenizer files of the phrase encoder; its notices are copied too.
         type_head: W of the type head, (95, dim).
-        character: Tensors of the character encoder by name. Needed with `torch_path` if the config has a character
-            encoder; optional if the weights are only in the ONNX graph.
-        onnx_path: The ONNX graph, or None.
-        torch_path: Safetensors of the phrase encoder, or None. One of the two paths is needed.
+        character: Tensors of the character encoder by name, which safetensors for torch need beside them.
+        onnx_path, torch_path: The ONNX graph and the safetensors of the phrase encoder; one of them is needed.
         model_card: Text of README.md.
     """
     from safetensors.numpy import save
@@ -376,7 +369,8 @@ def write_checkpoint(
             (folder / name).unlink(missing_ok=True)
         else:
             _copy(source, folder / name)
-    for path in sorted(path for name in _NOTICES for path in transformer.glob(name)):
+    # Licences require them in every copy of a model, changed or not.
+    for path in sorted([*transformer.glob("NOTICE*"), *transformer.glob("LICENSE*")]):
         _copy(path, folder / path.name)
     (folder / "README.md").write_text(model_card, encoding="utf-8", newline="\n")
     write_config(folder, config)

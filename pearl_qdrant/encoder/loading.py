@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -169,24 +169,15 @@ def _torch_encoder(
 
     if options.threads is not None and info.device == "cpu":
         torch.set_num_threads(options.threads)
-    if checkpoint is None:
-        network = load_network(folder, pooling=info.pooling, head_path=None)
-    else:
-        config, head = checkpoint.config, checkpoint.head_path
-        network = load_network(
-            folder, pooling=info.pooling, head_path=head, character=config.character, char_dim=config.char_dim
-        )
+    network = load_network(folder, pooling=info.pooling, checkpoint=checkpoint)
     precision = encoding_precision(network, info.device) if options.precision == "auto" else options.precision
     info = replace(info, dim=network_width(network), precision=precision)
     return torch_encoder(network, tokenizer, info=info, never_seen=never_seen)
 
 
-_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
-
-
 def check_device(device: str) -> None:
     """Check the name of a device. Raises ValueError if it is not auto, cpu, cuda or cuda:N."""
-    if not _DEVICE.fullmatch(device):
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {device!r}")
 
 
@@ -196,7 +187,17 @@ def plan_device(name: str, options: _LoadOptions, *, has_onnx: bool, has_torch: 
     """
     device, runtime = options.device, options.runtime
     if device.startswith("cuda"):
-        return _on_gpu(name, device, runtime, has_torch)
+        wanted = f"Device '{device}' was requested, but"
+        if runtime == "onnx":
+            raise DeviceError(device, f"{wanted} ONNX graphs run only on the CPU. Use runtime torch.")
+        if not torch_is_installed():
+            raise DeviceError(device, f"{wanted} torch is not installed: {install_command('torch')}")
+        from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
+
+        resolved = resolve_cuda(device)
+        if not has_torch:
+            raise ModelError(_no_torch_weights(name))
+        return "torch", resolved
     if device == "auto" and runtime != "onnx" and (gpu := _free_gpu(name, has_torch)):
         return "torch", gpu
     if has_onnx and runtime != "torch":
@@ -220,21 +221,6 @@ def gpu_driver_is_present() -> bool:
     if sys.platform == "win32":
         return Path(r"C:\Windows\System32\nvcuda.dll").exists()
     return any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
-
-
-def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> tuple[str, str]:
-    """The requested GPU, or an error with the reason."""
-    wanted = f"Device '{device}' was requested, but"
-    if runtime == "onnx":
-        raise DeviceError(device, f"{wanted} ONNX graphs run only on the CPU. Use runtime torch.")
-    if not torch_is_installed():
-        raise DeviceError(device, f"{wanted} torch is not installed: {install_command('torch')}")
-    from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
-
-    resolved = resolve_cuda(device)
-    if not has_torch:
-        raise ModelError(_no_torch_weights(name))
-    return "torch", resolved
 
 
 def _free_gpu(name: str, has_torch: bool) -> str | None:
@@ -268,25 +254,13 @@ _HUB_ID = re.compile(r"(?P<repo>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]
 
 # No pickles and no code. Only the plain ONNX file: the other forms can have several GB.
 _HUB_FILES = (
-    "*.json",
-    "tokenizer*",
-    "model*.safetensors",
-    "pearl.safetensors",
-    "0_Transformer/model*.safetensors",
-    "onnx/model.onnx",
-    "onnx/model.onnx_data",
-    "onnx/model.onnx.data",
-)
+    "*.json tokenizer* model*.safetensors pearl.safetensors 0_Transformer/model*.safetensors onnx/model.onnx"
+    " onnx/model.onnx_data onnx/model.onnx.data"
+).split()
 
 
-@dataclass(frozen=True, slots=True)
-class FoundModel:
-    """A model and its folder.
-
-    Attributes:
-        name: The name to find it by, from any working directory.
-        folder: Its files; for a hub id in the hub's cache.
-    """
+class FoundModel(NamedTuple):
+    """The name to find a model by, from any working directory, and its folder; for a hub id in the hub's cache."""
 
     name: str
     folder: Path
@@ -299,19 +273,15 @@ def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig]:
 
 def shipped_names(models_dir: Path = MODELS_DIR) -> list[str]:
     """Names of the shipped models, sorted."""
-    if not models_dir.is_dir():
-        return []
-    return sorted(folder.name for folder in models_dir.iterdir() if is_checkpoint(folder))
+    return sorted(folder.name for folder in models_dir.glob("*") if is_checkpoint(folder))
 
 
 def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
     """Find the folder of a model; downloads files of the hub that are not in its cache. Raises ModelNotFoundError if
     the model does not exist, or is not in the cache and the hub cannot be reached.
 
-    Args:
-        name: A shipped name, a folder, or a hub id such as `owner/name` or `owner/name@revision`. Pin the revision of a
-            hub id, because without it the model can change while a collection uses it.
-        models_dir: Folder of the shipped models.
+    It is a shipped name, a folder, or a hub id such as `owner/name` or `owner/name@revision`. Pin the revision of a hub
+    id, because without it the model can change while a collection uses it.
     """
     shipped = shipped_names(models_dir)
     if name in shipped:
@@ -358,13 +328,12 @@ def _snapshot(repo: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import OfflineModeIsEnabled
 
-    files = list(_HUB_FILES)
     try:
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=files))
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=_HUB_FILES))
     except (OfflineModeIsEnabled, httpx.TransportError):
         # For a commit that an older version of the library cached, it needs the network for a listing, and does not
         # fall back to the cache by itself.
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=files, local_files_only=True))
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=_HUB_FILES, local_files_only=True))
 
 
 def _shipped_hint(shipped: list[str]) -> str:

@@ -174,14 +174,7 @@ def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
     """
     checkpoint, _ = open_for_torch(folder)
     config = checkpoint.config
-    network = load_network(
-        folder,
-        pooling=config.pooling,
-        head_path=checkpoint.head_path,
-        character=config.character,
-        char_dim=config.char_dim,
-    )
-    return network, config
+    return load_network(folder, pooling=config.pooling, checkpoint=checkpoint), config
 
 
 def write_network(

@@ -93,8 +93,8 @@ def check_tensors(
         if found.get(name) != expected.get(name):
             raise CheckpointError(
                 path,
-                f"tensor {name} of the character encoder has shape {found.get(name)}, {expected.get(name)} expected. "
-                f"Fetch it again",
+                f"tensor character_encoder.{name} has shape {found.get(name)}, {expected.get(name)} expected. Fetch it "
+                f"again",
             )
 
 

@@ -26,7 +26,7 @@ from pearl_qdrant.encoder.batching import (
 )
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, check_tensors, read_character_table
-from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
+from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR, VerifiedCheckpoint
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
@@ -110,32 +110,27 @@ def encoding_precision(network: PearlNetwork, device: str) -> str:
     return "fp32" if is_narrow and device != "cpu" else fast_precision(device)
 
 
-def load_network(
-    folder: Path, *, pooling: str, head_path: Path | None, character: CharacterConfig | None = None, char_dim: int = 0
-) -> PearlNetwork:
-    """Load the network of a folder, in float32 on the CPU. Raises CheckpointError if weights are missing, or the files
-    do not match; ModelError if the architecture is not supported.
-
-    Args:
-        head_path: Safetensors of type head and character encoder, or None for a plain encoder.
-        character, char_dim: Widths of the character encoder, None without one, and of its part of the embedding.
+def load_network(folder: Path, *, pooling: str, checkpoint: VerifiedCheckpoint | None) -> PearlNetwork:
+    """Load the network of a folder, in float32 on the CPU; of a checkpoint with type head and character encoder. Raises
+    CheckpointError if weights are missing, or the files do not match; ModelError if the architecture is not supported.
     """
     encoder = load_transformer(folder)
-    if head_path is None:
+    if checkpoint is None:
         return PearlNetwork(encoder, None, pooling=pooling)
     from safetensors.torch import load_file
 
-    head = new_type_head(_width(encoder) + char_dim)
+    config = checkpoint.config
+    head = new_type_head(_width(encoder) + config.char_dim)
     try:
-        tensors = load_file(head_path)
+        tensors = load_file(checkpoint.head_path)
         head.load_state_dict({"weight": tensors[HEAD_TENSOR]})
     except Exception as error:  # an error of safetensors, KeyError, or RuntimeError for another shape
-        raise CheckpointError(str(head_path), f"not a type head for this encoder ({error})") from error
-    if character is None:
-        return PearlNetwork(encoder, head, pooling=pooling)
-    n = len(CHARACTER_TENSORS)
-    own = {name[n:]: tensor for name, tensor in tensors.items() if name.startswith(CHARACTER_TENSORS)}
-    branch = load_character_encoder(folder, character, char_dim, own)
+        raise CheckpointError(str(checkpoint.head_path), f"not a type head for this encoder ({error})") from error
+    branch = None
+    if config.character is not None:
+        prefix = CHARACTER_TENSORS
+        own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        branch = load_character_encoder(folder, config.character, config.char_dim, own)
     return PearlNetwork(encoder, head, pooling=pooling, character_encoder=branch)
 
 
