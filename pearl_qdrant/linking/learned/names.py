@@ -38,21 +38,15 @@ exact, products with the prior are not."""
 _generations: defaultdict[tuple[str, str], int] = defaultdict(int)
 """How often each collection, by store and name, learned something in this process: other linkers read it again then."""
 
-_warned: set[tuple[str, str, int, int | None]] = set()
-"""What was said of ledgers in this process."""
-
+_warned: set[tuple[str, str, int, int | None]] = set()  # what was said of ledgers in this process
 _learning = threading.Lock()
 """Held while a ledger is read and appended to, so that threads do not choose the same number for a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedMention:
-    """What was learned of a mention, before its document counts.
-
-    Attributes:
-        scored: The mention with learned entities among its candidates, and logits of the probabilities that links
-            which were learned give.
-        counts: The counts, rejections too, which count after the document (`LearnedNames.decide_in_document`).
+    """What was learned of a mention before its document counts: the mention with learned entities among its candidates
+    and logits of the probabilities that learned links give; and all counts, of which rejections count afterwards.
     """
 
     scored: ScoredMention
@@ -272,17 +266,11 @@ def _learned_counts(evidence: Evidence, kb: str, by_key: dict[Outcome, ScoredEnt
     """The public records of the counts that apply, most frequent first."""
     own, others = evidence.as_written, evidence.other_forms
     keys = [*own.links, *others.links, *own.rejections, *others.rejections]
-    counts = [
-        LearnedCount(
-            key,
-            kb,
-            own.links.get(key, 0),
-            others.links.get(key, 0),
-            0 if key is None else own.rejections.get(key, 0) + others.rejections.get(key, 0),
-        )
-        for key in dict.fromkeys(keys)
-        if key is None or (kb, key) in by_key
-    ]
+    counts = []
+    for key in dict.fromkeys(keys):
+        if key is None or (kb, key) in by_key:
+            rejected = 0 if key is None else own.rejections.get(key, 0) + others.rejections.get(key, 0)
+            counts.append(LearnedCount(key, kb, own.links.get(key, 0), others.links.get(key, 0), rejected))
     return sorted(counts, key=lambda one: (-one.as_written, -one.other_forms, one.rejected, one.entity_id or ""))
 
 

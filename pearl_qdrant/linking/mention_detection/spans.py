@@ -60,9 +60,6 @@ class Span:
     """A stretch of text that may be a mention.
 
     Attributes:
-        start: Offset of its first character.
-        end: Offset after its last character.
-        shape: Its shape.
         n_words: Length in words, small words not counted. Without spaces, a character counts as half a word.
         case_matters: Whether letter case is informative: a lower-case span is probably not a proper name.
         run: The longer name that the span may be a part of, if there is one.
@@ -80,11 +77,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Words that may be one name: `Georgia Institute of Technology`, `Chad Smith`.
-
-    Attributes:
-        words: Start, end and lower-case form of each word, without the small words inside.
-        is_linked: Whether there are small words inside, which no two names beside each other have.
+    """Words that may be one name, `Georgia Institute of Technology`, with start, end and lower-case form of each; and
+    whether there are small words inside, which no two names beside each other have, and which are left out.
     """
 
     words: tuple[tuple[int, int, str], ...]
@@ -129,15 +123,13 @@ class SpanFinder:
         self.classes = character_classes(text)
         self.words = split_words(text, self.classes)
         self.lowered = [text[w.start : w.end].lower() for w in self.words]
-        self.initial = [i == 0 or self._ends_sentence(i - 1) for i in range(len(self.words))]
+        # A sentence ends there, or a heading, a place and date, a row of a table.
+        ends = [w.gap is Gap.SENTENCE or (w.is_number and self._ends_short_line(i)) for i, w in enumerate(self.words)]
+        self.initial = [True, *ends][: len(self.words)]
         self.cased = self._find_cased()
         self.capital = self._find_capitals()
         self.stop = [word in STOP_WORDS and not self.capital[i] for i, word in enumerate(self.lowered)]
         self._runs = self._find_runs()
-
-    def _ends_sentence(self, i: int) -> bool:
-        """Whether a sentence ends after word i, or a heading, a place and date, a row of a table."""
-        return self.words[i].gap is Gap.SENTENCE or (self.words[i].is_number and self._ends_short_line(i))
 
     def _find_cased(self) -> list[bool]:
         """Whether case is informative at each word."""
@@ -211,7 +203,11 @@ class SpanFinder:
             elif word.shape[0] == "e":
                 yield Span(word.start, word.end, Shape.UNCASED)
             elif self.may_cut(i - 1) and not self.stop[i]:
-                yield from self._without_particle(word)
+                # A Korean word without its last one or two syllables: particles follow a name without a space.
+                if _FIRST_HANGUL <= self.text[word.start] <= _LAST_HANGUL and "m" not in word.shape:
+                    for end in (word.end - 2, word.end - 1):
+                        if end - word.start >= MIN_UNSPACED:
+                            yield Span(word.start, end, Shape.PIECE)
                 yield from self._starting_at(i)
 
     def _find_runs(self) -> list[Run | None]:
@@ -408,10 +404,3 @@ class SpanFinder:
                 # A katakana run is usually one foreign name, so it is not cut.
                 if is_whole or (kind != "k" and not has_particle):
                     yield Span(start, end, Shape.UNCASED if is_whole else Shape.PIECE, (b - a) / 2)
-
-    def _without_particle(self, word: Word) -> Iterator[Span]:
-        """A Korean word without its last one or two syllables: particles follow a name without a space."""
-        if _FIRST_HANGUL <= self.text[word.start] <= _LAST_HANGUL and "m" not in word.shape:
-            for end in (word.end - 2, word.end - 1):
-                if end - word.start >= MIN_UNSPACED:
-                    yield Span(word.start, end, Shape.PIECE)

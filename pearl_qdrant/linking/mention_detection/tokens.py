@@ -62,14 +62,8 @@ class Gap(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A run of letters and digits, of ideographs of one kind, or of symbols.
-
-    Attributes:
-        start: Offset of its first character.
-        end: Offset after its last character.
-        shape: The classes of its characters; see `character_classes`.
-        gap: The gap after it.
-        joiner: The character of a `JOINED` gap; else empty.
+    """A run of letters and digits, of ideographs of one kind, or of symbols: its offsets, the classes of its characters
+    (`character_classes`), and the gap after it, with its character if that is `JOINED`.
     """
 
     start: int
