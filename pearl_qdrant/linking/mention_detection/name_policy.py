@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
 
@@ -99,18 +99,19 @@ class _Counts:
             self.predicted += 1
             self.predicted_proper += point.predicted_type in PROPER_TYPES
 
-    @property
-    def do_capitals_count(self) -> bool:
-        """Whether a capital means something, where names have both kinds of letters."""
+    def writing(self, *, has_case: bool, has_type: bool) -> Writing:
+        """How most names are written; whether names have a type counts where the head predicts nothing."""
+        is_word = 2 * self.predicted_proper < self.predicted if self.predicted else has_type
+        if has_case and (
+            self.small_starts >= _WORDS * self.names > 0
+            or (self.long >= _LEAST and self.with_small_word >= _WORDS * self.long)
+        ):
+            is_word = True
+        # A capital means something where names have both kinds of letters, unless it is that of any word.
         is_any_word = self.common_with_capital > 1 and 2 * self.mostly_names < self.common_with_capital
-        return self.small_starts >= _SMALL_STARTS * self.names > 0 and not is_any_word
-
-    def are_words(self, *, has_case: bool, has_type: bool) -> bool:
-        if has_case and self.small_starts >= _WORDS * self.names > 0:
-            return True
-        if has_case and self.long >= _LEAST and self.with_small_word >= _WORDS * self.long:
-            return True
-        return 2 * self.predicted_proper < self.predicted if self.predicted else has_type
+        if has_case and self.small_starts >= _SMALL_STARTS * self.names > 0 and not is_any_word:
+            return Writing.CAPITAL if is_word else Writing.PROPER
+        return Writing.WORD if is_word else Writing.PROPER
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +119,15 @@ class NameCase:
     """How the names of some collections are written; made by `of_points`.
 
     Attributes:
-        words: The coarse types, "" for none, whose names are written as words.
-        capitals_count: Those of them where a capital means something.
-        known: All types that were seen often enough.
-        others: What holds for the other types: "untyped" and "typed" if such names are words, "capitals count".
+        of_type: How those of each coarse type that was seen often enough are written, "" for none.
+        untyped, typed: How the others are written.
         has_case: Whether some names have capitals and others small letters.
         is_capitals: Whether nearly all names are in capitals.
     """
 
-    words: frozenset[str] = frozenset()
-    capitals_count: frozenset[str] = frozenset()
-    known: frozenset[str] = frozenset()
-    others: frozenset[str] = frozenset()
+    of_type: Mapping[str, Writing] = field(default_factory=dict)
+    untyped: Writing = Writing.PROPER
+    typed: Writing = Writing.PROPER
     has_case: bool = True
     is_capitals: bool = False
 
@@ -147,29 +145,24 @@ class NameCase:
                 everything.add(point)
                 by_type[point.types[0] if point.types else ""].add(point)
         has_case = n_lower >= 0.05 * n_names and n_upper >= 0.02 * n_names  # acronyms and names of people are in all
-        known = {name: counts for name, counts in by_type.items() if counts.names >= _LEAST}
-        words = {n for n, counts in known.items() if counts.are_words(has_case=has_case, has_type=bool(n))}
-        capitals = {n for n, counts in known.items() if has_case and counts.do_capitals_count}
-        kinds = (("untyped", False), ("typed", True))
-        others = {n for n, has_type in kinds if everything.are_words(has_case=has_case, has_type=has_type)}
-        if has_case and everything.do_capitals_count:
-            others.add("capitals count")
-        is_capitals = n_names > n_lower < 0.05 * n_names
-        return cls(frozenset(words), frozenset(capitals), frozenset(known), frozenset(others), has_case, is_capitals)
+        of_type = {
+            name: counts.writing(has_case=has_case, has_type=bool(name))
+            for name, counts in by_type.items()
+            if counts.names >= _LEAST
+        }
+        untyped, typed = (everything.writing(has_case=has_case, has_type=has_type) for has_type in (False, True))
+        return cls(of_type, untyped, typed, has_case, is_capitals=n_names > n_lower < 0.05 * n_names)
 
     def writing_of(self, candidate: Candidate) -> Writing:
         """How the name of a candidate is written."""
-        name = candidate.name
-        if self.has_case and name == name.lower():
+        is_small = candidate.name == candidate.name.lower()
+        if self.has_case and is_small:
             return Writing.WORD
         if not PROPER_TYPES.isdisjoint(candidate.types):
             return Writing.PROPER
-        key = candidate.types[0] if candidate.types else ""
-        is_known = key in self.known
-        if not (key in self.words if is_known else ("typed" if key else "untyped") in self.others):
-            return Writing.PROPER
-        counts = key in self.capitals_count if is_known else "capitals count" in self.others
-        return Writing.CAPITAL if counts and name != name.lower() else Writing.WORD
+        others = self.typed if candidate.types and candidate.types[0] else self.untyped
+        writing = self.of_type.get(candidate.types[0] if candidate.types else "", others)
+        return Writing.WORD if writing is Writing.CAPITAL and is_small else writing
 
 
 _SLIP = 0.85
