@@ -24,9 +24,9 @@ from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.adaptation import Adaptation
 from pearl_qdrant.linking.calibration.held_out import IntArray, Samples, collect, score_held_out
 from pearl_qdrant.linking.calibration.labels import (
+    MIN_MENTIONS,
     KnownMentions,
     Label,
-    check_made,
     from_labels,
     from_names,
     read_pairs,
@@ -248,8 +248,12 @@ def calibrate(
     rng = np.random.default_rng(seed)
     control = from_names(collection, rng)
     known = control if labels is None else from_labels(collection, labels, nil_share, rng)
-    if labels is None:
-        check_made(collection, known)
+    if labels is None and (len(known.labels) < MIN_MENTIONS or sum(map(bool, known.right_ids)) < MIN_MENTIONS // 2):
+        raise CalibrationError(
+            f"The names of collection '{collection.name}' give {len(known.labels)} mentions, and at least "
+            f"{MIN_MENTIONS} are needed. Use labelled pairs: a mention, a tab and an entity id or NIL.",
+            option="pairs",
+        )
     shipped = shipped_model()
     samples = _score(store, collection, encoder, known, shipped)
     if nil_share is not None:

@@ -160,16 +160,6 @@ def from_labels(
     return KnownMentions(given, mentions, right_ids, ["labelled"] * len(given), [1.0] * len(given))
 
 
-def check_made(collection: Collection, made: KnownMentions) -> None:
-    """Raise a CalibrationError if the base gives too few mentions."""
-    if len(made.labels) < MIN_MENTIONS or sum(map(bool, made.right_ids)) < MIN_MENTIONS // 2:
-        raise CalibrationError(
-            f"The names of collection '{collection.name}' give {len(made.labels)} mentions, and at least "
-            f"{MIN_MENTIONS} are needed. Use labelled pairs: a mention, a tab and an entity id or NIL.",
-            option="pairs",
-        )
-
-
 READ, SPREAD = 20_000, 3
 """Distinct mentions that are linked, of more the first; those that are asked are every third of three times as many
 that are nearest to the threshold."""

@@ -165,8 +165,14 @@ def learn(
     counted = Counter((_name(one, source), one.entity_id) for one in kept)
     rows = [LearnedRow(name, entity_id, n) for (name, entity_id), n in counted.items()]
     digest = _digest(rows)
-    if not again:
-        _check_is_new(ledger, digest, collection)
+    learned = next((one for one in ledger.batches if one.is_effective and one.digest == digest), None)
+    if learned is not None and not again:  # learned twice, they would outweigh others
+        of_source = f" from {learned.source}" if learned.source else ""
+        raise LearningError(
+            f"Collection '{collection.name}' learned these very mentions already: batch {learned.number}{of_source}, "
+            f"at {learned.time}. Nothing was learned. Undo that batch first, or learn them a second time.",
+            option="again",
+        )
     aliases = []
     if add_aliases is not None:
         counts = counts_of(ledger)
@@ -220,18 +226,6 @@ def _digest(rows: Iterable[LearnedRow]) -> str:
         key = f"{row.mention}\0{row.entity_id or ''}\0{row.count}".encode()
         total ^= int.from_bytes(blake2b(key, digest_size=8).digest(), "big")
     return f"{total:016x}"
-
-
-def _check_is_new(ledger: Ledger, digest: str, collection: Collection) -> None:
-    """Refuse rows that count already: learned twice, they would outweigh others."""
-    for batch in ledger.batches:
-        if batch.is_effective and batch.digest == digest:
-            source = f" from {batch.source}" if batch.source else ""
-            raise LearningError(
-                f"Collection '{collection.name}' learned these very mentions already: batch {batch.number}{source}, at "
-                f"{batch.time}. Nothing was learned. Undo that batch first, or learn them a second time.",
-                option="again",
-            )
 
 
 def counts_of(ledger: Ledger) -> Counts:

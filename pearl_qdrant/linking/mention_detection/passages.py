@@ -55,7 +55,16 @@ def read_passages(
     """
     kind = kind or format_of(name)
     if kind == "whole":
-        yield Passage(1, _read_whole(file, name))
+        content = file.read(MAX_PASSAGE_BYTES + 1)
+        if len(content) > MAX_PASSAGE_BYTES:
+            message = f"longer than {MAX_PASSAGE_BYTES:,} bytes, the maximum for one passage. Split it, as by chapters"
+            raise InputError(name, None, message)
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            message = f"not UTF-8 at byte {error.start}. Convert it, for example with iconv"
+            raise InputError(name, None, message) from error
+        yield Passage(1, text)
         return
     for number, line in read_text_lines(file, name):
         if not line.strip():
@@ -89,14 +98,3 @@ def _parse(line: str, number: int, offsets: OffsetUnit, spans_key: str) -> Passa
 
 
 _EXAMPLE = '{"id": "report-7", "text": "She read the NYTimes.", "SPANS": [{"start": 13, "end": 20}]}'
-
-
-def _read_whole(file: BinaryIO, name: str) -> str:
-    content = file.read(MAX_PASSAGE_BYTES + 1)
-    if len(content) > MAX_PASSAGE_BYTES:
-        message = f"longer than {MAX_PASSAGE_BYTES:,} bytes, the maximum for one passage. Split it, as by chapters"
-        raise InputError(name, None, message)
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(name, None, f"not UTF-8 at byte {error.start}. Convert it, for example with iconv") from error
