@@ -130,9 +130,7 @@ def is_checkpoint(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> PearlConfig:
-    """Read and check pearl.json; reads no other file. Raises CheckpointError if it is missing or broken, has a newer
-    format, or its labels or dims are inconsistent.
-    """
+    """Read and check pearl.json alone. Raises CheckpointError if it is missing, broken, newer or inconsistent."""
     path = folder / PEARL_JSON
     loaded = read_json(path)
     version = loaded.get("format_version")
@@ -162,11 +160,8 @@ def read_config(folder: Path) -> PearlConfig:
 
 
 def open_checkpoint(folder: Path, *, skip: Iterable[str] = ()) -> VerifiedCheckpoint:
-    """Read a checkpoint for loading: every file's size, and the hash of those not skipped. Raises CheckpointError if a
-    file is missing, truncated or changed, or pearl.json is invalid.
-
-    Args:
-        skip: Files whose hash is not checked, because they will not be loaded.
+    """Read a checkpoint for loading: every file's size, and the hash of those that will be loaded (not in `skip`).
+    Raises CheckpointError if a file is missing, truncated or changed, or pearl.json is invalid.
     """
     config = read_config(folder)
     missing = [name for name in REQUIRED_FILES if name not in config.files]
@@ -245,9 +240,7 @@ def write_config(folder: Path, config: PearlConfig) -> None:
 
 
 def verify(folder: Path) -> VerifiedCheckpoint:
-    """Verify sizes, hashes and formats of a checkpoint folder, and that all shapes agree with pearl.json. Raises
-    CheckpointError if a file is wrong; names the file and the fault.
-    """
+    """Verify sizes, hashes, formats and shapes of a checkpoint folder. Raises CheckpointError if a file is wrong."""
     checkpoint = open_checkpoint(folder)
     config = checkpoint.config
     for name, key, expected in (
@@ -289,9 +282,7 @@ def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str
 
 
 def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors in a safetensors file, from its header, without the library. Raises
-    CheckpointError if the file is truncated, or not a safetensors file.
-    """
+    """Names and shapes of the tensors in a safetensors file, from its header. Raises CheckpointError if it is none."""
     size = path.stat().st_size
     with path.open("rb") as file:
         n_header = int.from_bytes(file.read(8), "little")

@@ -357,9 +357,7 @@ class ModelDescription:
 
 
 def describe_model(model: str) -> ModelDescription:
-    """A model's facts, its files verified. Raises ModelNotFoundError if there is no such model; CheckpointError if a
-    file is damaged.
-    """
+    """A model's facts, its files verified. Raises ModelNotFoundError, or CheckpointError if a file is damaged."""
     folder = find_model(model).folder
     if not is_checkpoint(folder):
         return ModelDescription(load_encoder(model, device="cpu").info)

@@ -103,22 +103,14 @@ class PredictedTypes:
 
 
 def type_marginals(type_probabilities: FloatArray) -> FloatArray:
-    """Probability of each entity type, summed over the lexical classes. Returns (n, 19) in the order of `ENTITY_TYPES`,
-    rows sum to 1.
-
-    Args:
-        type_probabilities: (n, 95), rows sum to 1.
-    """
+    """Probabilities of the entity types, (n, 19) in the order of `ENTITY_TYPES`, from those of all labels, (n, 95)."""
     marginals: FloatArray = _by_class(type_probabilities).sum(axis=1)
     return marginals
 
 
 def predict_types(type_probabilities: FloatArray) -> PredictedTypes:
-    """The most probable entity type of each name, and the lexical class that goes with it. Raises ValueError if there
-    are not 95 columns.
-
-    Args:
-        type_probabilities: (n, 95), rows sum to 1.
+    """The most probable entity type of each name, and the lexical class that goes with it, from probabilities, (n, 95).
+    Raises ValueError if there are not 95 columns.
     """
     joint = _by_class(type_probabilities)
     marginals = joint.sum(axis=1)

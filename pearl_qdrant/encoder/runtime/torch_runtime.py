@@ -38,12 +38,9 @@ GPU_LIMITS = BatchLimits(max_tokens=32768, max_names=2048, workers=2)
 def torch_encoder(
     network: PearlNetwork, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None
 ) -> BatchEncoder:
-    """An encoder over a torch module.
+    """An encoder over a network in float32, which is moved to the device of `info` and cast to its precision, in place.
 
-    Args:
-        network: The PEARL network in float32; it is moved to the device, and its phrase encoder is cast, in place.
-        info: Identity of the model, with the device and the precision ("fp32" or "bf16") to use.
-        never_seen: (95,), labels that get probability 0; None without a head.
+    `never_seen` are the labels that get probability 0, (95,); None without a head.
     """
     device = torch.device(info.device)
     network = network.to(device).eval()
@@ -166,12 +163,8 @@ _MAX_LAYERS = 1000
 
 
 def load_transformer(folder: Path) -> nn.Module:
-    """Load the transformer of a folder, in float32 on the CPU, without the pooler that some models have. Raises
-    CheckpointError if weights are missing (they would be random) or do not match; ModelError if the model has a
-    decoder.
-
-    Args:
-        folder: Folder with config.json and safetensors. Pickled weights and code in it are ignored.
+    """Load the transformer of a folder from its safetensors alone, in float32 on the CPU, without a pooler. Raises
+    CheckpointError if weights are missing (they would be random) or do not match; ModelError if it has a decoder.
     """
     from transformers import AutoConfig, AutoModel
 

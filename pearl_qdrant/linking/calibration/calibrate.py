@@ -50,11 +50,9 @@ may fall, too: what thirty mentions do not tell from nothing."""
 
 @dataclass(frozen=True, slots=True)
 class CollectionFit:
-    """A calibration fitted to a collection.
+    """A calibration fitted to a collection for a target precision, with what becomes of each kind of mention.
 
     Attributes:
-        precision: The target precision, or None.
-        changes: What becomes of each kind of mention, before and after.
         is_worse: Whether the change is a loss: an exact name is lost, or there are fewer right minus wrong links
             although the links before were precise enough.
         replaced: The previous calibration of the collection.
@@ -113,10 +111,8 @@ def calibrate_collection(
         learned: Whether mentions that the collection learned or accepted are labels, too.
 
     Raises:
-        CollectionNotFoundError: If the collection does not exist.
-        FormatError: If the file of pairs cannot be read.
-        WorseCalibrationError: If the calibration makes it worse, and neither `dry_run` nor `force` is set. Nothing is
-            stored then.
+        CollectionNotFoundError, FormatError: If the collection does not exist, or the file cannot be read.
+        WorseCalibrationError: If it makes it worse, and neither `dry_run` nor `force` is set. Nothing is stored then.
         CalibrationError, ValueError: As for `calibrate`.
     """
     given = read_pairs(Path(labels)) if isinstance(labels, (str, os.PathLike)) else labels
@@ -154,8 +150,7 @@ def adapt_collection(
         store, model, device, dry_run: As for `calibrate_collection`.
 
     Raises:
-        CollectionNotFoundError: If the collection does not exist.
-        FormatError: If the file cannot be read.
+        CollectionNotFoundError, FormatError: If the collection does not exist, or the file cannot be read.
         CalibrationError: If there are fewer than 200 distinct mentions.
     """
     if isinstance(mentions, (str, os.PathLike)):

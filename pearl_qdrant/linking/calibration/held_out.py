@@ -45,9 +45,7 @@ def score_held_out(
 ) -> Iterator[ScoredMention]:
     """Yield scored mentions, in order; see `EntityLinker.score_batch`. The store stays open.
 
-    Args:
-        encoder: The model that encoded the collection.
-        model: Coefficients of the ranking; by default those of the collection, or of the package.
+    `model` has coefficients of the ranking; by default those of the collection, or of the package, count.
     """
     held_out = list(mentions)
 

@@ -168,12 +168,9 @@ that are nearest to the threshold."""
 def choose_to_label(
     linker: EntityLinker, mentions: Iterable[str], n: int, options: LinkOptions | None = None
 ) -> list[Link]:
-    """The links whose right answers would tell a calibration most, the least certain first.
+    """The n links of the mentions of one source whose right answers would help a calibration most, least certain first.
 
-    Args:
-        mentions: The strings of one source; each distinct one counts once.
-        n: How many, at least 1, else a ValueError; fewer come if there are fewer that no rule decides.
-        options: As for `link`.
+    Fewer come if there are fewer that no rule decides. Raises ValueError if n is less than 1.
     """
     if n < 1:
         raise ValueError(f"at least one mention can be asked, not {n}")

@@ -92,9 +92,7 @@ PRIOR = 8.0
 def fit_coefficients(samples: Samples, shipped: RankingModel, *, keeps_ranking: bool = False) -> RankingModel:
     """The most likely coefficients (maximum a posteriori), by weighted mentions that no rule decides.
 
-    Args:
-        shipped: Default coefficients, the centre of the prior.
-        keeps_ranking: Whether those of the ranking stay as they are.
+    `shipped` has the default ones, the centre of the prior; `keeps_ranking`: those of the ranking stay as they are.
     """
     samples = samples.undecided()
     if not len(samples):
@@ -199,12 +197,10 @@ class Fit:
     """A fitted calibration with its figures.
 
     Attributes:
-        calibration: Fitted on all mentions.
-        model: Coefficients fitted on all mentions; None if only slope and bias were fitted.
+        calibration, model: Fitted on all mentions; no model if only slope and bias were fitted.
         before, after: Figures of the previous calibration, and of the new one, cross-fitted.
         answers_before, answers_after: The answers that they were measured on.
-        n_nil: Number of NIL mentions.
-        n_found: Number of mentions whose entity was among the candidates.
+        n_nil, n_found: Number of NIL mentions, and of those whose entity was among the candidates.
         nil_share: Share of NIL mentions, by weight.
     """
 

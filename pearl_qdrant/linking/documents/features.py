@@ -205,11 +205,7 @@ STEM_LETTERS, STEM_SHARE = 4, 0.6
 
 
 def set_partial_names(mentions: Sequence[DocumentMention], model: DocumentModel) -> None:
-    """Set the features of partial names, from the longest mention to the shortest, so that they can be chains.
-
-    Args:
-        mentions: The mentions of a document, in its order.
-    """
+    """Set the features of partial names, from the longest mention to the shortest, so that they can be chains."""
     with_word: dict[str, list[int]] = {}
     for number, mention in enumerate(mentions):
         if len(mention.words) > 1:

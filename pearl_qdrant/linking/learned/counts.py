@@ -178,11 +178,7 @@ def observations(seen: Seen, kb: str, *, is_only_base: bool, counts: Callable[[s
 
 
 def posterior(prior: Mapping[Outcome, float], seen: Iterable[Observation]) -> dict[Outcome, float]:
-    """Probabilities of all outcomes after observations; the module has the formula.
-
-    Args:
-        prior: Probabilities of the outcomes, NIL among them; they sum to 1. Observed entities must be among them.
-    """
+    """Probabilities of all outcomes after observations; those before sum to 1, with NIL and all observed entities."""
     mass = dict.fromkeys(prior, 0.0)
     total = 0
     for one in seen:

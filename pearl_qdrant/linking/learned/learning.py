@@ -48,11 +48,8 @@ class LabelledMention(NamedTuple):
 
 
 def read_labelled(path: Path) -> Iterator[LabelledMention]:
-    """Yield the labelled mentions of a file, repeated ones too; blank lines yield nothing. Raises FormatError if the
-    file cannot be read or is not UTF-8, or a line is too long or has another form.
-
-    Args:
-        path: JSON Lines if its name ends in .jsonl or .ndjson, else tab-separated pairs.
+    """Yield the labelled mentions of a file, repeated ones too: JSON Lines if its name ends in .jsonl or .ndjson, else
+    pairs. Raises FormatError if it cannot be read or is not UTF-8, or a line is too long or has another form.
     """
     is_json = path.name.lower().endswith((".jsonl", ".ndjson"))
     example = '{"text": "She left NYC.", "mentions": [{"start": 9, "end": 12, "id": "Q60"}]}' if is_json else "NYC\tQ60"
@@ -267,11 +264,8 @@ def undo(collection: Collection, encoder: Encoder, batch: int | str) -> LearnedB
 def learned_batches(collection: str, *, store: StoreLike = None) -> tuple[LearnedBatch, ...]:
     """The batches that a collection learned, by number, undone ones included; needs no model.
 
-    The store is a folder or a URL, by default from the environment, as in `EntityLinker.open`.
-
-    Raises:
-        CollectionNotFoundError: If the collection does not exist.
-        LearningError: If a later version of this package wrote the ledger.
+    The store is as in `EntityLinker.open`. Raises CollectionNotFoundError, or LearningError if a later version of this
+    package wrote the ledger.
     """
     with use_store(store) as opened, closing(opened.open(collection, read_only=True)) as target:
         return read_ledger(target).batches

@@ -68,11 +68,7 @@ class _Words(NamedTuple):
 
 
 class Triggers:
-    """A table of triggers, ready to be found.
-
-    Args:
-        rows: Of assertion, direction and trigger.
-    """
+    """A table of triggers, rows of assertion, direction and trigger, ready to be found."""
 
     def __init__(self, rows: Sequence[tuple[str, str, str]]) -> None:
         classes = {name: words.split("|") for kind, name, words in rows if kind == "class"}
@@ -87,11 +83,8 @@ class Triggers:
         self._longest = max((len(t) for some in self._by_first.values() for t in some), default=0)
 
     def assertions(self, text: str, places: Sequence[tuple[int, int]]) -> list[tuple[Assertion, str | None]]:
-        """What a text says of its mentions. Returns n pairs of an assertion and the trigger as it is written; None for
-        affirmed mentions.
-
-        Args:
-            places: n pairs (start, end) of offsets in characters; they may be in any order and overlap.
+        """What a text says of n mentions at (start, end), in characters, in any order: n pairs of an assertion and the
+        trigger as it is written; None for affirmed ones.
         """
         if not places:
             return []
@@ -239,10 +232,7 @@ def with_assertions(
 ) -> list[Annotation]:
     """Annotations of a text with what it says of each, its sentence and its section.
 
-    Args:
-        triggers: A table of triggers; None for the English one.
-        wanted: Return only annotations with one of these assertions; all if empty.
-        headings: Offset and text of each heading, in order.
+    `triggers` is None for the English ones, and only annotations with a `wanted` assertion are returned, all if empty.
     """
     said = (triggers or english_triggers()).assertions(text, [(one.start, one.end) for one in found])
     bounds = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]

@@ -62,11 +62,8 @@ def read_text(text: str | DocLike) -> tuple[str, list[GivenSpan] | None]:
 
 
 def read_spans(text: str, spans: Iterable[GivenSpan], in_characters: Callable[[int], int] | None = None) -> list[Span]:
-    """The caller's spans, checked, in the caller's order. Raises ValueError if a span is empty or outside the text, or
-    of an unknown kind.
-
-    Args:
-        in_characters: Makes an offset of theirs one in characters, which it is if None.
+    """The caller's spans, checked, in the caller's order; `in_characters` makes an offset of theirs one in characters.
+    Raises ValueError if a span is empty or outside the text, or of an unknown kind.
     """
     found = []
     for number, given in enumerate(spans):
@@ -317,11 +314,9 @@ def of_texts(
     annotated: Callable[[Iterable[Block]], Iterable[list[Annotation]]],
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[list[Annotation]]:
-    """The annotations of each text, from the blocks of some texts.
+    """The annotations of each text, from the blocks of some texts and what annotates blocks, in order.
 
-    Args:
-        annotated: Annotates blocks, in order.
-        on_progress: Called after each block with the bytes that are annotated, in UTF-8.
+    `on_progress` is called after each block with the bytes that are annotated, in UTF-8.
     """
     ahead: deque[tuple[bool, int]] = deque()
 

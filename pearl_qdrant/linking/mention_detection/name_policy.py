@@ -211,12 +211,7 @@ def can_be_name(folded: str, known: Container[str]) -> bool:
 def may_mention(
     span: Span, written: str, candidate: Candidate, case: NameCase, *, is_exact: bool, common_words: CommonWords
 ) -> bool:
-    """Whether a span can mention a candidate.
-
-    Args:
-        written: Its text, with single spaces.
-        is_exact: Whether the span is the candidate's name, folded.
-    """
+    """Whether a span, `written` with single spaces, can mention a candidate; `is_exact`: it is its name, folded."""
     if span.shape is Shape.GIVEN or common_words == "all":
         return True
     lowered, name, writing = written.lower(), candidate.name, case.writing_of(candidate)

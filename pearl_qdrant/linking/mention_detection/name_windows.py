@@ -74,11 +74,7 @@ def names_in(collections: Iterable[Collection], names: Sequence[str], types: Seq
 def spelled_in(
     collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = (), *, n_keys: int = 2
 ) -> set[str]:
-    """Those of some strings that share one of the first keys (`lexical.keys`) with a name in one of the collections.
-
-    Args:
-        dim: Width of the vectors of the collections.
-    """
+    """Those of some strings that share one of the first keys (`lexical.keys`) with a name in one of the collections."""
     keys = [name_keys(fold_name(name)) for name in names]
     found: set[str] = set()
     for collection in collections:

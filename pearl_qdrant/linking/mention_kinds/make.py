@@ -59,11 +59,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 class NameOwners:
-    """Maps names to the entities that have them, and entities to names. Hashes differ from process to process.
-
-    Args:
-        pairs: Entity id and name of every name of the base.
-    """
+    """Maps all names of a base to their entities, and these to names, by hashes, which differ between processes."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         entities, names = array("q"), array("q")
@@ -105,8 +101,6 @@ class MadeMention:
     """A mention of a known kind with its right answer.
 
     Attributes:
-        kind: Name of the kind.
-        mention: The string.
         entity_id: The right entity; None for NIL.
         without: Hashed ids of entities to treat as if they were not in the base.
         own_key: Spelling key of the entity's name to treat so; "" for none.
@@ -128,16 +122,9 @@ class MadeMention:
 def make_mentions(
     entities: Sequence[NamedEntity], owners: NameOwners, *, per_kind: int | dict[str, int], seed: int = 0
 ) -> list[MadeMention]:
-    """Make mentions of every kind; of a kind that the base has few names for, as many as it gives.
+    """Distinct mentions of every kind, in the order of `KINDS`, from a sample of the entities and all names of a base.
 
-    Args:
-        entities: A sample of the base, at least one.
-        owners: All names of the base.
-        per_kind: Mentions of each kind, or of each named kind.
-        seed: Seed of all choices.
-
-    Returns:
-        Distinct mentions, in the order of `KINDS`.
+    Of a kind that the base has few names for there are fewer than `per_kind`, which may be one number a kind.
     """
     made: list[MadeMention] = []
     for kind in KINDS:
