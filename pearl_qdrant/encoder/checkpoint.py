@@ -258,27 +258,22 @@ def verify(folder: Path) -> VerifiedCheckpoint:
         )
     if checkpoint.torch_path is not None:
         safetensors_shapes(checkpoint.torch_path)
-    _check_character_encoder(checkpoint, shapes)
+    own = {n.removeprefix(CHARACTER_TENSORS): s for n, s in shapes.items() if n.startswith(CHARACTER_TENSORS)}
+    path = str(checkpoint.head_path)
+    if config.character is not None:
+        table = read_character_table(folder / "tokenizer.json")
+        check_alphabet(folder, config.character, table)
+        if own or checkpoint.torch_path is not None:
+            check_tensors(path, own, config.character, char_dim=config.char_dim, n_tokens=len(table.special))
+    elif own:
+        raise CheckpointError(
+            path, f"has {CHARACTER_TENSORS}{min(own)}, but pearl.json has no character encoder. Fetch it again"
+        )
     if checkpoint.onnx_path is not None:
         from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph
 
         OnnxGraph(checkpoint.onnx_path).check_pearl_outputs(config.dim)
     return checkpoint
-
-
-def _check_character_encoder(checkpoint: VerifiedCheckpoint, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that the alphabet matches the tokenizer, and the tensors, if there are any, match pearl.json."""
-    config, path = checkpoint.config, str(checkpoint.head_path)
-    found = {name: shape for name, shape in shapes.items() if name.startswith(CHARACTER_TENSORS)}
-    if config.character is None:
-        if found:
-            raise CheckpointError(path, f"has {min(found)}, but pearl.json has no character encoder. Fetch it again")
-        return
-    table = read_character_table(checkpoint.folder / "tokenizer.json")
-    check_alphabet(checkpoint.folder, config.character, table)
-    if found or checkpoint.torch_path is not None:
-        own = {name.removeprefix(CHARACTER_TENSORS): shape for name, shape in found.items()}
-        check_tensors(path, own, config.character, char_dim=config.char_dim, n_tokens=len(table.special))
 
 
 def safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:

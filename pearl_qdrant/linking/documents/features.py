@@ -42,7 +42,6 @@ from pearl_qdrant.linking.documents.mentions import (
     DocumentMention,
     EntityKey,
     best_of_open,
-    log_popularity,
     log_sum_exp,
 )
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel, FloatArray
@@ -185,11 +184,6 @@ def set_learned_names(mention: DocumentMention) -> None:
             known += n
     mention.of_decision[NIL_COLUMN["learned"]] = math.log1p(known / HALF)
     mention.of_decision[NIL_COLUMN["learned_nil"]] = math.log1p(nil / HALF)
-
-
-def learned_share(mentions: Sequence[DocumentMention]) -> float:
-    """The share of the mentions of a document of which something was learned, in [0, 1]."""
-    return sum(bool(mention.learned) for mention in mentions) / max(1, len(mentions))
 
 
 Part = Literal["start", "middle", "end", "acronym", "form"]
@@ -336,10 +330,8 @@ def set_popularity(mention: DocumentMention) -> None:
     """Set the feature `popularity` of all candidates; 0 for all if the base has none."""
     known = [e.point.popularity for e in mention.entities if e.point.popularity is not None]
     if known:
-        least = log_popularity(min(known))
-        mention.values[:, COLUMN["popularity"]] = [
-            least if e.point.popularity is None else log_popularity(e.point.popularity) for e in mention.entities
-        ]
+        popularity = [min(known) if e.point.popularity is None else e.point.popularity for e in mention.entities]
+        mention.values[:, COLUMN["popularity"]] = [math.log1p(one) for one in popularity]
 
 
 _NUMBER = {name: i for i, name in enumerate(TYPES)}

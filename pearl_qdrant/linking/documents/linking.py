@@ -17,7 +17,6 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.documents.features import (
     Compare,
     is_coherent,
-    learned_share,
     set_coherence,
     set_learned_names,
     set_partial_names,
@@ -213,7 +212,8 @@ def score_document(
     if not is_coherent(mentions):
         without |= {"coherence"}
     setting: Setting = "no_coherence" if "coherence" in without else "coherence"
-    model = shipped_document_model(setting, learned_share=learned_share(mentions))
+    learned_share = sum(bool(mention.learned) for mention in mentions) / max(1, len(mentions))
+    model = shipped_document_model(setting, learned_share=learned_share)
     # Features look at mentions before and after each one; spans may come in any order.
     in_order = sorted(mentions, key=lambda mention: mention.start)
     set_features(in_order, model, compare=source.passages(text).compare, without=without)

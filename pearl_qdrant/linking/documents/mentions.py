@@ -184,8 +184,3 @@ def log_sum_exp(logits: FloatArray) -> float:
     """log(sum(exp(logits))) of at least one logit."""
     highest = float(logits.max())
     return highest + math.log(float(np.exp(logits - highest).sum()))
-
-
-def log_popularity(popularity: float | None) -> float:
-    """log(1 + popularity); 0 if it is unknown."""
-    return 0.0 if popularity is None else math.log1p(popularity)

@@ -19,14 +19,15 @@ from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenS
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.selection import (
+    LOWEST,
     Choose,
     ContextChooser,
     SpanCandidate,
     as_nil,
     break_by_case,
-    can_reach,
     decide_namesakes,
     is_name,
+    probability_of,
     select,
     select_nil,
     span_probability,
@@ -190,7 +191,7 @@ def _annotate_group(
         links = linker.link_batch(list(some), types=types, limit=DEFAULT_LIMIT, threshold=0.0)
         for query, link in zip(some, links, strict=True):
             # Candidates of a link with which no span can reach the threshold would fill memory: most cannot.
-            is_used = can_reach(link, least) or is_name(link)
+            is_used = max(probability_of(link), LOWEST) >= least or is_name(link)
             link_of[types, query] = link if is_used else replace(link, candidates=())
     decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:

@@ -128,7 +128,7 @@ _JOINING = frozenset(("and", "or", "for", "with", "from", "in", "on", "at", "to"
 
 _BEFORE_NAME = re.compile(r"an?|the|[\W\d]+")
 
-_LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds of 0 and 1 are infinite
+LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds of 0 and 1 are infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +167,6 @@ def probability_of(link: Link) -> float:
     return min(1.0, math.fsum(c.probability or 0.0 for c in same)) if same else link.probability or 0.0
 
 
-def can_reach(link: Link, threshold: float) -> bool:
-    """Whether a span with this link can reach the threshold; shapes only lower probabilities, so the link's decides."""
-    return max(probability_of(link), _LOWEST) >= threshold
-
-
 def is_name(link: Link) -> bool:
     """Whether the linked string is, folded, the name of the best candidate, or was learned as one."""
     if not link.candidates:
@@ -184,7 +179,7 @@ def is_name(link: Link) -> bool:
 
 def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float:
     """The probability that a span mentions the entity of its link, in [0, 1]; `is_exact`: it is the entity's name."""
-    probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
+    probability = min(max(probability_of(link), LOWEST), _HIGHEST)
     log_odds = math.log(probability / (1 - probability))
     names = [link.mention, *(candidate.name for candidate in link.candidates[:1])]
     # The best name in another spelling or number: cardiomyopathy, Cardiomyopathies.
