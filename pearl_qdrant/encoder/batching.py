@@ -198,11 +198,8 @@ def _pad_id(folder: Path, tokenizer: Tokenizer) -> int:
 
 logger = logging.getLogger(__name__)
 
-WINDOW_NAMES = 8192
-"""Names tokenised at once: enough to fill batches of equal length, and few enough for memory."""
-
-MIN_SPLIT_TOKENS = 256
-"""Fewer tokens are not split over the workers, because small matrices are slower."""
+WINDOW_NAMES = 8192  # names tokenised at once: enough to fill batches of equal length, and few enough for memory
+MIN_SPLIT_TOKENS = 256  # fewer tokens are not split over the workers, because small matrices are slower
 
 RunBatch = Callable[[Batch], "tuple[FloatArray, FloatArray | None]"]
 """Runs a batch: returns embeddings, (b, dim), L2-normalised, and type logits, (b, labels), or None."""

@@ -37,9 +37,7 @@ ONNX_FILE = "onnx/model.onnx"
 TORCH_FILE = "model.safetensors"
 HEAD_FILE = "pearl.safetensors"
 HEAD_TENSOR = "type_head.weight"
-CHARACTER_TENSORS = "character_encoder."
-"""Prefix of the names of the character encoder's tensors."""
-
+CHARACTER_TENSORS = "character_encoder."  # prefix of the names of the character encoder's tensors
 MAX_TOKENS = 1_000_000
 """No model reads this many tokens; a higher limit means that there is none, like the 1e30 of transformers."""
 

@@ -247,9 +247,7 @@ def _no_torch_weights(name: str) -> str:
     return f"model '{name}' has no weights for torch. Rebuild them with: pearl-qdrant models export {name} --torch"
 
 
-MODELS_DIR = Path(__file__).parent / "models"
-"""Folder of the shipped checkpoints, one subfolder each."""
-
+MODELS_DIR = Path(__file__).parent / "models"  # folder of the shipped checkpoints, one subfolder each
 _HUB_ID = re.compile(r"(?P<repo>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 
 # No pickles and no code. Only the plain ONNX file: the other forms can have several GB.

@@ -33,8 +33,7 @@ from pearl_qdrant.encoder.character.table import (
     tensor_shapes,
 )
 
-MASKED = -1e4
-"""Added to the scores of masked positions. Minus infinity would give NaN in a row of padding only."""
+MASKED = -1e4  # added to the scores of masked positions. Minus infinity would give NaN in a row of padding only.
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,7 @@ from pearl_qdrant.encoder.protocol import BoolArray
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.settings import DEFAULT_CHARACTER_SHARE
 
-PAD, BEGIN, END = 0, 1, 2
-"""Rows of the embeddings that are not characters: padding, and the marks around a word."""
-
+PAD, BEGIN, END = 0, 1, 2  # rows of the embeddings that are not characters: padding, and the marks around a word
 N_MARKS = 3
 
 
@@ -101,9 +99,7 @@ def check_tensors(
 MAX_PIECE_CHARACTERS = 20
 """Characters of a token; the rest is cut. BERT's longest has 18; byte-level vocabularies have runs of 100 dashes."""
 
-_MOST_ROWS = 100
-"""Maximum ratio of the highest id to the number of tokens, because ids are indices of an array."""
-
+_MOST_ROWS = 100  # maximum ratio of the highest id to the number of tokens, because ids are indices of an array
 _BYTE_SPACE, _SENTENCE_SPACE = "\u0120", "\u2581"
 
 

@@ -60,8 +60,7 @@ def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
         )
 
 
-MAX_ENTITIES = 5000
-"""Size of the random sample of entities that mentions are made from."""
+MAX_ENTITIES = 5000  # size of the random sample of entities that mentions are made from
 
 
 def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[list[NamedEntity], NameOwners]:
@@ -99,8 +98,7 @@ MIN_MENTIONS, MIN_PAIRS = 50, 30
 """Fewer made mentions cannot show a precision of 95 %; with so many labelled pairs the fit helped on every curated set.
 """
 
-PER_KIND = 200
-"""Mentions of each kind that are made from the base."""
+PER_KIND = 200  # mentions of each kind that are made from the base
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,8 +240,7 @@ def bootstrap_interval(
     return max(0.0, float(low)), float(high)
 
 
-EXACT_KIND = "exact"
-"""Kind of the mentions that are a name of one entity; a calibration must not lose any of them."""
+EXACT_KIND = "exact"  # kind of the mentions that are a name of one entity; a calibration must not lose any of them
 
 
 @dataclass(frozen=True, slots=True)

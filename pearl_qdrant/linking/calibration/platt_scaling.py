@@ -85,8 +85,7 @@ def minimise(loss: Loss, start: FloatArray, *, lowest: FloatArray, highest: Floa
     return at
 
 
-PRIOR = 8.0
-"""Chosen with 30, 50 and 700 mentions of the four curated sets; values from 4 to 16 differ little."""
+PRIOR = 8.0  # chosen with 30, 50 and 700 mentions of the four curated sets; values from 4 to 16 differ little
 
 
 def fit_coefficients(samples: Samples, shipped: RankingModel, *, keeps_ranking: bool = False) -> RankingModel:
@@ -186,9 +185,7 @@ def _coefficients_loss(choices: _Choices, at: FloatArray, centre: FloatArray) ->
     return loss, gradient, information
 
 
-SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0
-"""Standard deviations of the prior on slope and bias."""
-
+SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0  # standard deviations of the prior on slope and bias
 N_FOLDS = 5
 
 

@@ -50,9 +50,7 @@ from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.records import LINKS_FIELD
 from pearl_qdrant.store.schema import NamePoint
 
-LEAST_PROBABILITY = 0.1
-"""Entities of other mentions less probable than this do not count."""
-
+LEAST_PROBABILITY = 0.1  # entities of other mentions less probable than this do not count
 LEAST_STRINGS, LEAST_LINKS = 3, 3
 """Distinct strings of a document from which on coherence counts; entities with fewer links share none."""
 

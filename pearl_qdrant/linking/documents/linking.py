@@ -130,9 +130,7 @@ CANDIDATES, CANDIDATES_IN_CONTEXT = 20, 15
 """Entities for each mention of a document, and for one with a context, which has little to choose by. Of news, 80 %
 have the right one among 10, and 86 % among 30, with which no more answers are right than with 20."""
 
-MENTIONS_AT_ONCE = 64
-"""Mentions with a context that are searched together."""
-
+MENTIONS_AT_ONCE = 64  # mentions with a context that are searched together
 _WORD = re.compile(r"[^\W_](?:[\w'’&-]|\.(?=\w))*")
 _SMALL_WORDS = frozenset("of the and for in de du la van von al bin".split())
 

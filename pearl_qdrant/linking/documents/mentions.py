@@ -60,14 +60,11 @@ def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
     return found
 
 
-MOST_CERTAIN = 6.0
-"""Logits beyond which the decision of the ranking model counts for no more."""
-
+MOST_CERTAIN = 6.0  # logits beyond which the decision of the ranking model counts for no more
 BEST, OPEN = 10, 0.95
 """Candidates that passages and coherence can help; a first candidate more probable than `OPEN` needs no help."""
 
-EntityKey = tuple[str, str]
-"""Base and id of an entity."""
+EntityKey = tuple[str, str]  # base and id of an entity
 
 
 @dataclass(slots=True)

@@ -36,9 +36,7 @@ TYPES = ("PERSON", "ORG", "GPE", "LOC", "FAC", "NORP", "EVENT", "WORK_OF_ART", "
 
 FILE = "word_types.npz"
 
-NEAR = 10
-"""Words on each side that count."""
-
+NEAR = 10  # words on each side that count
 SLOTS = 5
 
 _PUNCTUATION = ",.;:()'\"-–?!&/"
@@ -123,12 +121,8 @@ def number(word: str) -> int:
     return known.get(word.lower(), known[mark])
 
 
-WORDS, PIECE = 20, 4
-"""Words of a passage on each side of a mention, and words of a piece of a passage."""
-
-SHARED = 10
-"""A mention at most this many words after the one in the middle of a passage shares the passage."""
-
+WORDS, PIECE = 20, 4  # words of a passage on each side of a mention, and words of a piece of a passage
+SHARED = 10  # a mention at most this many words after the one in the middle of a passage shares the passage
 TYPICAL = (
     "In this part we describe how the work was done and what came out of it, and compare it with what was known.",
     "It was the first of several that were made in the following years, and it is still in use today.",
@@ -136,11 +130,9 @@ TYPICAL = (
 )
 """Sentences about nothing in particular."""
 
-_MOST_DESCRIBED = 150
-"""Characters of a description that are read: a definition says at its beginning what a thing is."""
+_MOST_DESCRIBED = 150  # characters of a description that are read: a definition says at its beginning what a thing is
 
-Vectors = Callable[[Sequence[str]], FloatArray]
-"""Vectors of texts, (n, dim), L2-normalised or zero."""
+Vectors = Callable[[Sequence[str]], FloatArray]  # vectors of texts, (n, dim), L2-normalised or zero
 
 NameVectors = Callable[[Sequence[NamePoint]], FloatArray]
 """Vectors of the canonical names of entities, as they are stored: (n, dim), L2-normalised or zero."""

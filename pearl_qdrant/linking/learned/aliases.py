@@ -21,9 +21,7 @@ from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint, point_id
 
-MARK = "learned_in"
-"""Extra payload field of a learned alias: the key of the batch that added it."""
-
+MARK = "learned_in"  # extra payload field of a learned alias: the key of the batch that added it
 _BATCH = 1024  # names encoded and written at once
 
 

@@ -138,11 +138,9 @@ def _merged(rows: list[LearnedRow], added: LearnedRow) -> list[LearnedRow]:
     return rows
 
 
-PRIOR_WEIGHT = 0.5
-"""K: observations that the model's probabilities are worth."""
+PRIOR_WEIGHT = 0.5  # K: observations that the model's probabilities are worth
 
-Outcome = tuple[str, str] | None
-"""What a mention may mean: base and id of an entity, or None for NIL."""
+Outcome = tuple[str, str] | None  # what a mention may mean: base and id of an entity, or None for NIL
 
 
 @dataclass(frozen=True, slots=True)

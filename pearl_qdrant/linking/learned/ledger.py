@@ -26,8 +26,7 @@ from pearl_qdrant.errors import LearningError, StoreError
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.resources import resource_error
 
-FORMAT = 1
-"""Version of the lines. A program refuses those of a later one."""
+FORMAT = 1  # version of the lines. A program refuses those of a later one.
 
 BatchKind = Literal["learn", "accept", "reject", "undo"]
 """What made a batch: labelled mentions, `accept`, `reject`, or an undo of another batch."""

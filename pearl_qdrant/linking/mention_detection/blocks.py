@@ -95,18 +95,11 @@ def _parts(given: GivenSpan) -> tuple[object, object, object]:
     return next(found), next(found), next(found)
 
 
-COVER = "\u2060"
-"""Word joiner: ends a word, but is no gap."""
+COVER = "\u2060"  # word joiner: ends a word, but is no gap
+WITHIN_WORD = "\u00ad"  # soft hyphen: part of the word around it
+HEADING_END = "\x1e"  # ends a heading, and with it a sentence
 
-WITHIN_WORD = "\u00ad"
-"""Soft hyphen: part of the word around it."""
-
-HEADING_END = "\x1e"
-"""Ends a heading, and with it a sentence."""
-
-Heading = tuple[int, str]
-"""Offset of a heading, and its text."""
-
+Heading = tuple[int, str]  # offset of a heading, and its text
 _HIDDEN = frozenset("script style template svg math".split())
 _HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
 _INLINE = frozenset(
@@ -203,9 +196,7 @@ class _Html(HTMLParser):
             self.shown[self._at() : self._at() + 2] = "\n\n"
 
 
-MOST = 10_000
-"""Characters of a block, at most: about 2,000 distinct strings to link."""
-
+MOST = 10_000  # characters of a block, at most: about 2,000 distinct strings to link
 _PARAGRAPH_END = re.compile(r"\n\s*\n|\r\n\s*\r\n")
 _SPACE = re.compile(r"\s+")
 

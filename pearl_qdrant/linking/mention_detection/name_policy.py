@@ -47,9 +47,7 @@ from pearl_qdrant.linking.ranking.candidate_features import PROPER_TYPES
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 
-SAMPLE = 4_000
-"""Points read of each collection. Their ids are hashes, so the first ones are a random sample."""
-
+SAMPLE = 4_000  # points read of each collection. Their ids are hashes, so the first ones are a random sample.
 _WORDS = 0.3
 """Names are words if this share of them has a lower-case word where proper names have capitals. Of the bases that were
 looked at, those of diseases, anatomy, cells and chemicals have over 0.8, those of places and works below 0.1."""
@@ -165,18 +163,12 @@ class NameCase:
         return Writing.WORD if writing is Writing.CAPITAL and is_small else writing
 
 
-_SLIP = 0.85
-"""Share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped."""
-
-_ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")
-"""Endings of adjectives of places and persons: Canadian, Argentine."""
-
+_SLIP = 0.85  # share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped
+_ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")  # endings of adjectives of places and persons: Canadian, Argentine
 _BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
 """Words beside a name that do not make it another one: titles, roles and legal forms."""
 
-_NO_MATTER = _BESIDE | CONNECTORS
-"""Words that a mention may have and its name lack."""
-
+_NO_MATTER = _BESIDE | CONNECTORS  # words that a mention may have and its name lack
 _BETWEEN = frozenset("and or as by from to at on".split())
 """Words between two things, where the base has no name with such a word: neurons and glia, cells from the lens."""
 

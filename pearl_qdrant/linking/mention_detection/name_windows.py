@@ -28,14 +28,10 @@ from pearl_qdrant.store.search import chunks
 KnownNames = Callable[[Sequence[str]], set[str]]
 """Returns those of some strings that are names of the base, exactly as written."""
 
-MAX_WORDS = 10
-"""Words of a window, small words included."""
-
+MAX_WORDS = 10  # words of a window, small words included
 MAX_TOKENS = 16  # words and joined parts of words, such as the four of "IL-2/IL-3"
 
-WINDOWS_AT_ONCE = 5_000
-"""Windows that the base is asked for at once, a few MB."""
-
+WINDOWS_AT_ONCE = 5_000  # windows that the base is asked for at once, a few MB
 _NO_END = frozenset(
     "a an the and or that this these those which who whom whose what where when why how is are was were be been being"
     " am has have had having do does did me my we us our you your he him his she her it its they them their will"
@@ -48,9 +44,7 @@ _NO_START = _NO_END | frozenset("i of in for to with by on at from as into".spli
 for a name with a rare word where a text has no case: as satwah. It may end with a preposition: susceptibility to."""
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
-_FINAL = ".!?'\u2019%*+"
-"""Signs that may end a name: Yahoo!, Inc., 5'."""
-
+_FINAL = ".!?'\u2019%*+"  # signs that may end a name: Yahoo!, Inc., 5'
 _INITIAL = "([{.#@$'+-"
 """Signs that may start a name: (R)-warfarin, .NET, 'n' Roll."""
 

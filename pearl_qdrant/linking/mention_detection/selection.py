@@ -30,8 +30,7 @@ from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, 
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.records import Candidate, Link, NilReason
 
-Choose = Callable[[Sequence[Candidate]], Candidate | None]
-"""Chooses one of several tied candidates, or None."""
+Choose = Callable[[Sequence[Candidate]], Candidate | None]  # chooses one of several tied candidates, or None
 
 
 class ContextChooser:

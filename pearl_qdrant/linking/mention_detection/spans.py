@@ -91,21 +91,16 @@ def find_spans(text: str) -> list[Span]:
 
 
 _END = re.compile(r"\++(?![Ulo9])|#(?![Ulo9])")
-_NAME_JOINERS = frozenset("-–.&'")
-"""Signs that join words to one name."""
-
+_NAME_JOINERS = frozenset("-–.&'")  # signs that join words to one name
 _WITHIN_NAMES = frozenset("of de del della der des di da do dos du la las los van von y bin ibn al el".split())
 """Small words inside a name: University of Washington."""
 
-MAX_RUN = 12
-"""Words of the longest name that is looked at as a whole; more capitalised words are a list or a heading."""
-
+MAX_RUN = 12  # words of the longest name that is looked at as a whole; more capitalised words are a list or a heading
 SHORT_LINE, LEAST_IN_CAPITALS = 50, 3
 """Characters of a line that is shorter than wrapped text; and words of a sentence in capitals that has no letter case,
 of which fewer may be acronyms."""
 
-_MID_JOINERS = frozenset("-/·–+")
-"""A span may start or end at one of these joiners. At others it may not: U.S., AT&T."""
+_MID_JOINERS = frozenset("-/·–+")  # a span may start or end at one of these joiners. At others it may not: U.S., AT&T.
 
 
 class SpanFinder:

@@ -17,9 +17,7 @@ from enum import Enum
 from functools import lru_cache
 from importlib.resources import files
 
-ARTICLES = frozenset("a an the".split())
-"""May start a capitalised name."""
-
+ARTICLES = frozenset("a an the".split())  # may start a capitalised name
 CONNECTORS = frozenset(
     "a an the of in and or for to with by on at from as into de del della der des di da du la le les el los las van von"
     " und et y al ibn bin zu zum zur am im den dem das die s n".split()
@@ -37,9 +35,7 @@ STOP_WORDS = CONNECTORS | _LISTS["function"] | _LISTS["verbs"]
 COMMON_WORDS = STOP_WORDS | _LISTS["adjectives"] | _LISTS["nouns"]
 """A mention does not consist of one of these alone, unless it is capitalised as a name."""
 
-ROLES = _LISTS["roles"]
-"""Titles and roles, which stand beside a name and are no part of it."""
-
+ROLES = _LISTS["roles"]  # titles and roles, which stand beside a name and are no part of it
 DATES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august"
     " september october november december".split()

@@ -89,11 +89,8 @@ class NameOwners:
         return frozenset(self._owners[first:last].tolist())
 
 
-TRIES = 12
-"""Names tried for each wanted mention of a kind; bases have few names of some kinds."""
-
-MAX_KNOWN_OF_FIELD = 0.1
-"""A field is another field if the base has at most this share of its names."""
+TRIES = 12  # names tried for each wanted mention of a kind; bases have few names of some kinds
+MAX_KNOWN_OF_FIELD = 0.1  # a field is another field if the base has at most this share of its names
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,7 @@ def _both_ways(pairs: Sequence[str]) -> dict[str, str]:
 _SPELLINGS, _OPPOSITES = _both_ways(_DATA["spellings"]), _both_ways(_DATA["opposites"])
 CONTEXTS: dict[str, list[str]] = _DATA["contexts"]
 OTHER_FIELDS: dict[str, list[str]] = _DATA["other_fields"]
-COMMON_WORDS: list[str] = _DATA["common_words"]
-"""Words and phrases of everyday language that are seldom names."""
-
+COMMON_WORDS: list[str] = _DATA["common_words"]  # words and phrases of everyday language that are seldom names
 _ROMAN_AFTER = frozenset("type stage class grade phase group part factor war level category chapter volume".split())
 _LEGAL_FORMS = ("Inc.", "Ltd", "Corp.", "Corporation", "Company", "LLC", "plc")
 _TITLES = ("Dr. ", "Mr. ", "Mrs. ", "Prof. ", "Sir ")
@@ -169,9 +167,7 @@ KEYBOARD: dict[str, str] = {
 }
 """Neighbours of each letter on a QWERTY keyboard."""
 
-MIN_LETTERS = 4
-"""Letters of a word that gets a slip: in `cat` one letter makes another word."""
-
+MIN_LETTERS = 4  # letters of a word that gets a slip: in `cat` one letter makes another word
 _WORD = re.compile(rf"[^\W\d_]{{{MIN_LETTERS},}}")
 
 
@@ -227,8 +223,7 @@ _MAKERS: tuple[_Slip, ...] = (
     lambda word, rng: _misread(_DATA["ocr"], word, rng),  # scanned
     lambda word, rng: _misread(_DATA["sounds"], word, rng),  # heard: spellings of one sound, doubled letters
 )
-_WEIGHTS = (3, 3, 1, 3, 1, 1, 2)
-"""Typing makes most slips; by and large as in corpora of misspellings."""
+_WEIGHTS = (3, 3, 1, 3, 1, 1, 2)  # typing makes most slips; by and large as in corpora of misspellings
 
 
 def other_brackets(name: str, rng: random.Random) -> str | None:
