@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -176,7 +176,7 @@ def tokenizer_errors(path: Path | str, what: str, hint: str = "") -> Iterator[No
 def _unk_id(path: Path, tokenizer: Tokenizer) -> int | None:
     """Id of [UNK]; None for a byte-level tokenizer, which has none."""
     if (token := getattr(tokenizer.model, "unk_token", None)) is not None:
-        return cast("int | None", tokenizer.token_to_id(token))
+        return tokenizer.token_to_id(token)
     # The unk_id of a Unigram model is only in the file, whose 250,000 pieces take a third of a second to parse.
     found = _UNK_ID.search(path.read_bytes())
     return int(found[1]) if found else None

@@ -85,7 +85,6 @@ class Encoder(Protocol):
 _ENTITY_TYPES = np.array(ENTITY_TYPES, dtype=object)
 _LEXICAL_CLASSES = np.array(LEXICAL_CLASSES, dtype=object)
 _PHRASE_TYPES = np.array(PHRASE_TYPES, dtype=object)
-
 _DIGITS = 7
 """Decimals of a probability: all that a float32 has. Qdrant reads numbers of more than 15 digits with a small error."""
 

@@ -34,7 +34,6 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 EMBEDDING = "embedding"
 TYPE_LOGITS = "type_logits"
-
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 

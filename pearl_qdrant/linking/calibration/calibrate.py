@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -253,7 +254,11 @@ def calibrate(
     samples = _score(store, collection, encoder, known, shipped)
     if nil_share is not None:
         samples = samples.with_nil_share(nil_share)
-    before, model_before = _previous(collection)
+    stored = collection.manifest.calibration
+    before, model_before = Calibration(), cast("RankingModel | None", None)
+    if stored is not None:
+        with suppress(CalibrationError):  # another version stored it
+            before, model_before = calibration_of(stored), model_of(stored)
     fitted = fit(
         samples,
         precision=wanted,
@@ -294,16 +299,7 @@ def _gain(fitted: Fit) -> tuple[float, float]:
 
 def _groups(labels: Sequence[Label]) -> IntArray:
     """A group number for each label, (n,): one per entity, or per mention without an entity."""
-    # Not with numpy strings: an array of them reserves the length of the longest string for each.
+    # Not with numpy strings, each of which reserves the length of the longest one.
     keys = [label.entity_id or f"\0{label.mention}" for label in labels]
     numbers = {key: number for number, key in enumerate(sorted(set(keys)))}
     return np.array([numbers[key] for key in keys], dtype=np.int64)
-
-
-def _previous(collection: Collection) -> tuple[Calibration, RankingModel | None]:
-    """The stored calibration; the default one if there is none, or another version stored it."""
-    stored = collection.manifest.calibration
-    try:
-        return (Calibration(), None) if stored is None else (calibration_of(stored), model_of(stored))
-    except CalibrationError:
-        return Calibration(), None

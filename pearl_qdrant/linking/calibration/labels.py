@@ -94,10 +94,8 @@ def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[l
     return entities, owners
 
 
-MIN_MENTIONS, MIN_PAIRS = 50, 30
-"""Fewer made mentions cannot show a precision of 95 %; with so many labelled pairs the fit helped on every curated set.
-"""
-
+MIN_MENTIONS = 50  # fewer made mentions cannot show a precision of 95 %
+MIN_PAIRS = 30  # labelled pairs with which the fit helped on every curated set
 PER_KIND = 200  # mentions of each kind that are made from the base
 
 

@@ -191,7 +191,6 @@ MOST_ENTITIES, LEAST_OF_A_PART = 3, 0.05
 
 _SMALL_WORDS = frozenset("of the and for in de du la".split())
 _ACRONYM_LETTERS = range(2, 7)
-
 STEM_LETTERS, STEM_SHARE = 4, 0.6
 """Letters that two forms of a word have in common at their start, at least, and their share of the longer one."""
 

@@ -38,10 +38,7 @@ def read_document_lines(file: BinaryIO, name: str) -> Iterator[Passage]:
 
 
 class DocumentSpan(NamedTuple):
-    """The place of a mention in a document, in characters, and the string that is linked for it.
-
-    That is the mention with single spaces, or its long form, if the text defines it as an abbreviation.
-    """
+    """The place of a mention in a document, in characters, and what is linked for it: maybe its long form."""
 
     start: int
     end: int

@@ -35,10 +35,8 @@ TYPES = ("PERSON", "ORG", "GPE", "LOC", "FAC", "NORP", "EVENT", "WORK_OF_ART", "
 """Coarse types that words tell apart."""
 
 FILE = "word_types.npz"
-
 NEAR = 10  # words on each side that count
 SLOTS = 5
-
 _PUNCTUATION = ",.;:()'\"-–?!&/"
 _MARKS = ("<capital>", "<number>", "<other>", "<edge>", *_PUNCTUATION)
 _TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|[^\w\s]")

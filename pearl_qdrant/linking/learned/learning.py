@@ -35,7 +35,6 @@ from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection
 
 NIL = "NIL"
-
 _SHOWN = 80  # characters of a value in an error
 
 

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from pearl_qdrant.lexical.word_rarity import is_common
 
 LONGEST = 300  # characters read before and inside the brackets
-
 _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
 _SENTENCE_END = re.compile(r"[.!?;:]\s+(?=\S)|\n\s*\n|\r\n\s*\r\n|[()\[\]（）]")
 _INSIDE_END = re.compile(r"[;,；，]")
@@ -76,10 +75,7 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
 
 
 def _is_short(form: str) -> bool:
-    """Whether a string looks like an abbreviation: 2 to 10 characters, 1 or 2 words, with a letter.
-
-    It starts with a letter or digit, and has a capital or a digit unless it is at most 4 characters long.
-    """
+    """Whether a string looks like an abbreviation, which has a capital or a digit if it is longer than 4 characters."""
     return (
         2 <= len(form) <= 10
         and len(form.split()) <= 2

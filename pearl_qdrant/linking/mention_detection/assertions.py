@@ -183,10 +183,7 @@ def _forms(text: str, classes: dict[str, list[str]]) -> Iterator[str]:
 
 
 def read_triggers(path: str | Path) -> Triggers:
-    """A table of triggers, as `assertion_triggers.tsv` describes them, of another language or another use.
-
-    Raises InputError if it cannot be read; FormatError at a row that is none.
-    """
+    """A table of triggers as in `assertion_triggers.tsv`. Raises InputError, or FormatError at a row that is none."""
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

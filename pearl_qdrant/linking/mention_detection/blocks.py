@@ -107,7 +107,6 @@ _INLINE = frozenset(
     " sub sup time tt u var wbr".split()
 )
 _BETWEEN_LETTERS = re.compile(rf"(?<=\w){COVER}+(?=\w)")
-
 _MARKDOWN = re.compile(
     r"^ {0,3}(?P<fence>```+|~~~+).*?(?:^ {0,3}(?P=fence)|\Z)"
     r"|(?P<break>^ {0,3}(?:\#{1,6}[ \t]+|[=-]{3,}[ \t\r]*$|[-*+][ \t]+|\d{1,9}[.)][ \t]+))"

@@ -30,7 +30,6 @@ KnownNames = Callable[[Sequence[str]], set[str]]
 
 MAX_WORDS = 10  # words of a window, small words included
 MAX_TOKENS = 16  # words and joined parts of words, such as the four of "IL-2/IL-3"
-
 WINDOWS_AT_ONCE = 5_000  # windows that the base is asked for at once, a few MB
 _NO_END = frozenset(
     "a an the and or that this these those which who whom whose what where when why how is are was were be been being"

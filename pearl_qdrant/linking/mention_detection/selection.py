@@ -126,7 +126,6 @@ _JOINING = frozenset(("and", "or", "for", "with", "from", "in", "on", "at", "to"
 """A span that no base contains and that has one of these words is more probably two names than one."""
 
 _BEFORE_NAME = re.compile(r"an?|the|[\W\d]+")
-
 LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds of 0 and 1 are infinite
 
 

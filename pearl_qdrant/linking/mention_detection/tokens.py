@@ -86,9 +86,7 @@ _WORD = re.compile(r"[Ulo9][Ulo9m]*|c[cm]*|k[km]*|h[hm]*|t[tm]*|e[em]*")
 _SPACE = re.compile(r" +| *(?:r?n|r) *")
 _SPACED_MARK = re.compile(r"([.,'])(?: +| *(?:r?n|r) *)| +(&) +")
 _SENTENCE = re.compile(r"[.!?:;\"x]|(?:r?n|r) *(?:r|n)|[rn].*[^ rn]|^ *[-*]")
-
 JOINERS = "-'./&@:_+*#·–"
-
 TITLES = frozenset("dr mr mrs ms st mt ft jr sr inc co corp ltd prof rev gen sen gov lt col capt no vs bros".split())
 """Words whose full stop does not end a sentence."""
 
