@@ -127,14 +127,9 @@ MIN_NAMES, MAX_PADDING = 32, 0.1
 
 
 def plan_batches(lengths: IntArray, *, max_tokens: int, max_names: int) -> Iterator[IntArray]:
-    """Split names into batches, the longest names first.
+    """Split names of these lengths in tokens, (n,), into batches of indices, the longest names first.
 
-    Args:
-        lengths: Tokens of each name, (n,).
-        max_tokens: Maximum of the number of names times the longest one; a longer single name gets its own batch.
-
-    Yields:
-        Indices into `lengths`; every index occurs once.
+    `max_tokens` is the maximum of the number of names times the longest one; a longer single name gets its own batch.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0

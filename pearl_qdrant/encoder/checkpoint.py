@@ -204,11 +204,8 @@ def seal(folder: Path, *, weights_hash: str | None = None) -> PearlConfig:
     """Write size and hash of every file into the folder's pearl.json; the last step of writing a checkpoint. Returns
     the written configuration. Raises CheckpointError if pearl.json is missing or invalid.
 
-    Args:
-        folder: The checkpoint folder, complete except for `files` and `weights_hash`.
-        weights_hash: The hash of an existing model, if this is another form of it. By default it is computed over the
-            ONNX files, or over the safetensors if there are none. So adding `model.safetensors` to a folder with ONNX
-            does not change it.
+    `weights_hash` is that of an existing model, if this is another form of it; by default it is computed over the ONNX
+    files, or over the safetensors if there are none, so that adding `model.safetensors` to ONNX does not change it.
     """
     config = read_config(folder)
     names = [*REQUIRED_FILES, TORCH_FILE]

@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 def text_embedding(model: str = DEFAULT_MODEL, *, threads: int | None = None) -> TextEmbedding:
     """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it first, as "pearl-qdrant/pearl-mini".
 
-    Args:
-        model: A shipped name, a folder, or a hub id of a PEARL checkpoint.
-        threads: Threads of onnxruntime; None for the default of fastembed.
-
-    Raises:
-        ModelError: If the model is not a PEARL checkpoint, has no ONNX graph, or needs a prefix, which fastembed does
-            not add; or if fastembed knows another model of that name with another width.
+    The model is a shipped name, a folder or a hub id. Raises ModelError if it is not a PEARL checkpoint, has no ONNX
+    graph, or needs a prefix, which fastembed does not add; or if fastembed knows a model of that name of another width.
     """
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType

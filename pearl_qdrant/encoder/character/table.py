@@ -108,8 +108,7 @@ class CharacterTable:
     """The characters of a vocabulary, as the character encoder uses them.
 
     Attributes:
-        alphabet: The characters, sorted.
-        codes: Rows of the embeddings, (vocabulary, characters), int32: `N_MARKS` + index in the alphabet;
+        codes: Rows of the embeddings, (vocabulary, characters), int32: `N_MARKS` + index in the sorted alphabet;
             0 after the last character.
         continuation: Whether a token continues the word before it, (vocabulary,).
         special: Whether a token is not part of a word, such as [CLS], [PAD] and [UNK], (vocabulary,).

@@ -67,13 +67,9 @@ class PearlNetwork(nn.Module):
 
 
 def join_parts(phrase: Tensor, character: Tensor, *, share: float | Tensor) -> Tensor:
-    """The vector f: phrase part and character part, concatenated, the second scaled to its share of the length. Returns
-    (b, phrase_dim + char_dim).
+    """The vector f, (b, phrase_dim + char_dim): u, (b, phrase_dim), and v, (b, char_dim), of any lengths, concatenated.
 
-    Args:
-        phrase: u, (b, phrase_dim), any length.
-        character: v, (b, char_dim), any length; a row of zeros stays zero.
-        share: Share of the character part in the squared length, in (0, 1); one, or one a phrase, (b, 1).
+    v, unless it is zero, has the given share of the squared length, in (0, 1); one, or one a phrase, (b, 1).
     """
     ratio = (share / (1 - share)) ** 0.5
     # Not detached: the embedding does not depend on the length of u, and its gradient must not either.

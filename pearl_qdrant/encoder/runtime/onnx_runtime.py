@@ -40,11 +40,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 class OnnxGraph:
     """A loaded graph. Its `run` may be called from several threads at once. Raises CheckpointError if it is not an ONNX
     graph, truncated, has operators that this onnxruntime does not support, or inputs other than int64 input_ids,
-    attention_mask and token_type_ids.
-
-    Args:
-        path: The .onnx file; external weights are in the same folder.
-        arena: Whether onnxruntime keeps the memory of its largest batches for the next ones.
+    attention_mask and token_type_ids. With `arena`, onnxruntime keeps the memory of its largest batches for the next.
     """
 
     def __init__(self, path: Path, *, arena: bool = True) -> None:

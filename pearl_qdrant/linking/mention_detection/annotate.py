@@ -91,11 +91,10 @@ def annotate(
 
     Args:
         text: The passage, or a spaCy `Doc`; the entities recognised in a `Doc` are the spans.
-        options: How to annotate; the defaults of `AnnotateOptions` if None.
+        options: How to annotate, by default as `AnnotateOptions` is; each keyword replaces a field.
         spans: The places of the mentions if the caller knows them: (start, end) in characters, objects with
             `start_char` and `end_char`, or mappings with `start` and `end`. All are used, overlapping ones too.
         encoder: Encodes the context; by default `linker.encoder`.
-        keywords: Fields of `AnnotateOptions`; each replaces that field of `options`.
 
     Returns:
         Annotations in the order of the text. With `spans` and `include_nil`, but not `assertions`: one for each span,

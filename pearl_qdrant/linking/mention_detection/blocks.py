@@ -211,7 +211,6 @@ class Block:
         abbreviations: Those of the whole text; offsets are relative to this part.
         headings: The last one before it, and its own; likewise.
         spans: The places of its mentions if they are known.
-        is_last: Whether the text ends with it.
     """
 
     text: str

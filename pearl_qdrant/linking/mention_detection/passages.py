@@ -48,10 +48,8 @@ def read_passages(
     a line that is not UTF-8, longer than `MAX_LINE_BYTES`, or not an object with a text; InputError if a whole file is
     not UTF-8, or longer than `MAX_PASSAGE_BYTES`.
 
-    Args:
-        kind: Its format; by default `format_of` its path.
-        offsets: What the offsets of spans count.
-        spans_key: The key of a list of the places of mentions: mappings with `start` and `end`, maybe a `label`.
+    The format is by default `format_of` the name. `spans_key` names a list of the places of mentions: mappings with
+    `start` and `end`, as `offsets` counts, and maybe a `label`.
     """
     kind = kind or format_of(name)
     if kind == "whole":
