@@ -112,7 +112,6 @@ def write_checkpoint(
         type_head: W of the type head, (95, dim).
         character: Tensors of the character encoder by name, which safetensors for torch need beside them.
         onnx_path, torch_path: The ONNX graph and the safetensors of the phrase encoder; one of them is needed.
-        model_card: Text of README.md.
     """
     from safetensors.numpy import save
 
@@ -145,9 +144,8 @@ def write_checkpoint(
             (folder / name).unlink(missing_ok=True)
         else:
             _copy(source, folder / name)
-    # Licences require them in every copy of a model, changed or not.
     for path in sorted([*transformer.glob("NOTICE*"), *transformer.glob("LICENSE*")]):
-        _copy(path, folder / path.name)
+        _copy(path, folder / path.name)  # licences require them in every copy of a model, changed or not
     (folder / "README.md").write_text(model_card, encoding="utf-8", newline="\n")
     write_config(folder, config)
     seal(folder)

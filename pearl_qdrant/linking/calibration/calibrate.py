@@ -25,9 +25,9 @@ from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.adaptation import Adaptation
 from pearl_qdrant.linking.calibration.held_out import IntArray, Samples, collect, score_held_out
 from pearl_qdrant.linking.calibration.labels import (
-    MIN_MENTIONS,
     KnownMentions,
     Label,
+    check_made,
     from_labels,
     from_names,
     read_pairs,
@@ -225,7 +225,6 @@ def calibrate(
     `nil_share` is out of range.
 
     Args:
-        encoder: The model that encoded the collection.
         labels: Mentions with their entities; None for mentions made from the names of the base.
         precision: Target precision of links, in (0, 1). None: the default threshold of the fitted probabilities, which
             answers most mentions rightly; for mentions made from the base 0.95, of which most are easy.
@@ -233,23 +232,12 @@ def calibrate(
             none.
     """
     wanted = DEFAULT_PRECISION if precision is None and labels is None else precision
-    if wanted is not None and not 0 < wanted < 1:
-        raise ValueError(f"precision must be between 0 and 1, not {wanted}")
-    if nil_share is not None and not 0 <= nil_share < 1:
-        raise ValueError(f"the share of NIL mentions must be in [0, 1), not {nil_share}")
-    if collection.manifest.state != "ready":
-        raise CalibrationError(
-            f"Collection '{collection.name}' is not loaded completely. Run its pearl-qdrant ingest again; it resumes."
-        )
+    _check_arguments(collection, wanted, nil_share)
     rng = np.random.default_rng(seed)
     control = from_names(collection, rng)
     known = control if labels is None else from_labels(collection, labels, nil_share, rng)
-    if labels is None and (len(known.labels) < MIN_MENTIONS or sum(map(bool, known.right_ids)) < MIN_MENTIONS // 2):
-        raise CalibrationError(
-            f"The names of collection '{collection.name}' give {len(known.labels)} mentions, and at least "
-            f"{MIN_MENTIONS} are needed. Use labelled pairs: a mention, a tab and an entity id or NIL.",
-            option="pairs",
-        )
+    if labels is None:
+        check_made(collection, known)
     shipped = shipped_model()
     samples = _score(store, collection, encoder, known, shipped)
     if nil_share is not None:
@@ -295,6 +283,17 @@ def _gain(fitted: Fit) -> tuple[float, float]:
     """What right minus wrong links gain for the mentions of a fit, and its standard error."""
     thresholds = fitted.before.threshold, fitted.calibration.threshold
     return gain_of_links(fitted.answers_before, fitted.answers_after, *thresholds)
+
+
+def _check_arguments(collection: Collection, precision: float | None, nil_share: float | None) -> None:
+    if precision is not None and not 0 < precision < 1:
+        raise ValueError(f"precision must be between 0 and 1, not {precision}")
+    if nil_share is not None and not 0 <= nil_share < 1:
+        raise ValueError(f"the share of NIL mentions must be in [0, 1), not {nil_share}")
+    if collection.manifest.state != "ready":
+        raise CalibrationError(
+            f"Collection '{collection.name}' is not loaded completely. Run its pearl-qdrant ingest again; it resumes."
+        )
 
 
 def _groups(labels: Sequence[Label]) -> IntArray:

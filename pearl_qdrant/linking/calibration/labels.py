@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +20,14 @@ from pearl_qdrant.linking.calibration.held_out import HeldOut
 from pearl_qdrant.linking.editing import names_by_entity
 from pearl_qdrant.linking.learned.learning import learned_pairs, read_labelled, unknown_ids
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, make_mentions
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
 from pearl_qdrant.linking.mention_kinds.make import NameOwners
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.settings import DEFAULT_NIL_SHARE
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import NamePoint
 
 
 class Label(NamedTuple):
@@ -119,11 +121,19 @@ def from_names(collection: Collection, rng: np.random.Generator) -> KnownMention
     mean = sum(shares[kind] for kind in counts) / max(1, len(made))
     return KnownMentions(
         [Label(one.mention, one.entity_id) for one in made],
-        [HeldOut(one.mention, lambda point, one=one: one.excludes(point.entity_id, point.name)) for one in made],
+        [HeldOut(one.mention, partial(_excludes, one)) for one in made],
         [_right_ids(one.entity_id) for one in made],
         [one.kind for one in made],
         [shares[one.kind] / counts[one.kind] / mean for one in made],
     )
+
+
+def _excludes(made: MadeMention, point: NamePoint) -> bool:
+    return made.excludes(point.entity_id, point.name)
+
+
+def _is_one_of(hashed_ids: frozenset[int], point: NamePoint) -> bool:
+    return hash(point.entity_id) in hashed_ids
 
 
 def _right_ids(entity_id: str | None) -> frozenset[str]:
@@ -151,9 +161,19 @@ def from_labels(
         owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
         for i in chosen:
             ids = owners.sharing_names_with(str(given[i].entity_id))
-            mentions[i] = HeldOut(given[i].mention, lambda point, ids=ids: hash(point.entity_id) in ids)
+            mentions[i] = HeldOut(given[i].mention, partial(_is_one_of, ids))
             right_ids[i] = frozenset()
     return KnownMentions(given, mentions, right_ids, ["labelled"] * len(given), [1.0] * len(given))
+
+
+def check_made(collection: Collection, made: KnownMentions) -> None:
+    """Raise a CalibrationError if the base gives too few mentions."""
+    if len(made.labels) < MIN_MENTIONS or sum(map(bool, made.right_ids)) < MIN_MENTIONS // 2:
+        raise CalibrationError(
+            f"The names of collection '{collection.name}' give {len(made.labels)} mentions, and at least "
+            f"{MIN_MENTIONS} are needed. Use labelled pairs: a mention, a tab and an entity id or NIL.",
+            option="pairs",
+        )
 
 
 READ, SPREAD = 20_000, 3

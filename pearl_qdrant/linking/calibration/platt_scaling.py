@@ -249,17 +249,7 @@ def fit(
         if loses_first := _first_right(answers) < _first_right(by_default):
             answers = _answers_by_coefficients(samples, folds, shipped, keeps_ranking=True)
         model = fit_coefficients(samples, shipped, keeps_ranking=loses_first)
-    if precision is None:
-        threshold: float | None = DEFAULT_THRESHOLD
-    else:
-        threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
-    if threshold is None:
-        best = best_precision(answers, highest=HIGHEST_THRESHOLD)
-        raise CalibrationError(
-            f"No threshold gives links of precision {precision:g} on these {len(answers):,} mentions; the best one "
-            f"gives {best:.3f}. Use a lower precision, or more pairs.",
-            option="precision",
-        )
+    threshold = DEFAULT_THRESHOLD if precision is None else _threshold(answers, precision)
     after = measure(answers, threshold, rng=rng)
     if precision is not None:
         coverage, reached = _coverage_cross_fitted(answers, folds, precision)
@@ -275,6 +265,18 @@ def fit(
         n_found=int(samples.is_found.sum()),
         nil_share=samples.nil_share,
     )
+
+
+def _threshold(answers: Answers, precision: float) -> float:
+    threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
+    if threshold is None:
+        best = best_precision(answers, highest=HIGHEST_THRESHOLD)
+        raise CalibrationError(
+            f"No threshold gives links of precision {precision:g} on these {len(answers):,} mentions; the best one "
+            f"gives {best:.3f}. Use a lower precision, or more pairs.",
+            option="precision",
+        )
+    return threshold
 
 
 def fit_slope_and_bias(samples: Samples) -> Calibration:

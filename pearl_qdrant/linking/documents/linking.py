@@ -238,8 +238,10 @@ def score_in_context(
     while batch := take(remaining, MENTIONS_AT_ONCE):
         longer = []
         for mention in batch:
-            own = f" {fold_name(clean_mention(mention))} "
-            longer.append([name for name, words in names if own.strip() and own in words and own != words][-1:])
+            folded = f" {fold_name(clean_mention(mention))} "
+            longer.append(
+                [name for name, words in names if folded.strip() and folded in words and folded != words][-1:]
+            )
         distinct = list(dict.fromkeys(name for found in longer for name in found))
         answers = source.score_batch([*distinct, *batch], wide)
         scored = dict(zip(distinct, answers, strict=False))
