@@ -263,8 +263,8 @@ def calibrate(
         of_control = _score(store, collection, encoder, control, shipped)
         old = of_control if model_before is None else of_control.scored_by(model_before)
         new = of_control if fitted.model is None else of_control.scored_by(fitted.model)
-        answers = old.answers(before), new.answers(fitted.calibration)
-        changes += changes_by_kind(control.kinds, *answers, **thresholds)
+        answers = new.answers(fitted.calibration)
+        changes += changes_by_kind(control.kinds, old.answers(before), answers, **thresholds)
     # Right minus wrong links may not fall if the links before were precise enough.
     gain, error = _gain(fitted)
     was_precise = wanted is None or fitted.before.precision >= wanted

@@ -156,7 +156,7 @@ class Passages:
         self._text = text
         words = list(_WORD.finditer(text))
         self._starts, self._ends = [one.start() for one in words], [one.end() for one in words]
-        self._encode, self._name_vectors, self._typical = encode, name_vectors, typical
+        self.encode, self.name_vectors, self.typical = encode, name_vectors, typical
         self._known: dict[str, FloatArray] = {}  # mentions of one context are compared one by one
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
@@ -180,15 +180,15 @@ class Passages:
         of_text = self._known
         texts = [*of_request, *chain.from_iterable(one.values() for one in described), *chain.from_iterable(beside)]
         if new := [text for text in dict.fromkeys(texts) if text not in of_text]:
-            of_text |= zip(new, self._encode(new), strict=True)
-        of_name = dict(zip(points, self._name_vectors(list(points.values())), strict=True))
+            of_text |= zip(new, self.encode(new), strict=True)
+        of_name = dict(zip(points, self.name_vectors(list(points.values())), strict=True))
         found = []
         for passage, pieces, own, (_, candidates) in zip(of_request, beside, described, requests, strict=True):
             keys = [_key(point) for point in candidates]
             vectors = np.array([of_text[own[key]] if key in own else of_name[key] for key in keys])
-            cosines = vectors @ _normalised(of_text[passage] - self._typical[0])
+            cosines = vectors @ _normalised(of_text[passage] - self.typical[0])
             if pieces:
-                parts = [_normalised(of_text[piece] - self._typical[1]) for piece in pieces]
+                parts = [_normalised(of_text[piece] - self.typical[1]) for piece in pieces]
                 cosines += (vectors @ np.array(parts).T).max(axis=1)
             found.append(cosines)
         return found
