@@ -43,7 +43,6 @@ class NameTokenizer:
     CheckpointError if tokenizer.json is missing or cannot be read, or `max_length` leaves no room for a token.
 
     Args:
-        folder: Folder of tokenizer.json.
         max_length: Maximum number of tokens, including special ones; the rest of a name is cut off.
         prefix: Text put before each name ("query: " for E5).
         lowercase: Whether to lower-case names first (`do_lower_case` of sentence-transformers).

@@ -60,12 +60,10 @@ class PearlConfig(BaseModel):
         labels: Phrase types in the order of the head's rows.
         label_counts: Number of training examples of each label; a label without any is never predicted.
         pooling: "mean" or "cls", over the phrase encoder's last layer.
-        prefix: Text put before each name.
         max_length: Maximum number of tokens, including special ones.
         precision: Precision of the weights in ONNX: "fp32", "int8-block32", ...
         weights_hash: "sha256:..." that identifies this model in manifests; the same for its ONNX and torch forms.
         files: Size and hash of each file of the folder except this one and README.md, by POSIX path.
-        training: Record of the training; free form.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

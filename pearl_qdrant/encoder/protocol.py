@@ -22,7 +22,6 @@ class ModelInfo:
     Attributes:
         name: Shipped name, folder or hub id, as users type it.
         weights_hash: "sha256:..." of the loaded weights.
-        dim: Width of the vectors.
         pooling: "mean" or "cls".
         prefix: Text put before each name ("query: " for E5), or "".
         has_head: Whether the model predicts types.

@@ -37,18 +37,14 @@ N_MARKS = 3
 class CharacterConfig(BaseModel):
     """Widths and limits of a character encoder; the defaults cost about a tenth of a 6 x 384 phrase encoder.
 
-    With BERT's 30,522 wordpieces and 64-wide embeddings it has 2.1 million parameters, nearly all of them in
-    the wordpieces.
+    With BERT's 30,522 wordpieces it has 2.1 million parameters, nearly all of them in the wordpieces.
 
     Attributes:
-        alphabet: The characters, in the order of their embeddings.
         share: Share of the character parts in the cosine of two embeddings, in (0, 1):
             cos(h, h') = (1 - share) cos(u, u') + share cos(v, v').
         embedding_dim: Width of the embeddings of characters and wordpieces; even.
         attention_dim: Width of queries and keys of the content attention; 32 in LOVE.
-        word_dim: Width of a word's vector.
-        max_characters: Characters of a word that are read; the rest is ignored.
-        max_pieces: Wordpieces of a word that are read; 0 to use characters only.
+        max_characters, max_pieces: Characters and wordpieces of a word that are read; no pieces: characters only.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

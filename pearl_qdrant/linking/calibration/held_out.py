@@ -72,8 +72,7 @@ class Samples:
         nil_logits: Logits of NIL, (n,).
         is_right: Whether a candidate is the right entity, (n, k).
         n_tied: Number of tied first candidates, (n,); 1 for a single best one, 0 without candidates.
-        is_nil: Whether the base has no entity for the mention, (n,).
-        weights: Weight of each mention, (n,).
+        is_nil, weights: Whether the base has no entity for the mention, and its weight, (n,).
         features: Features of the candidates, (n, k, len(FEATURES)); 0 where a mention has fewer.
         nil_features: Features of NIL, (n, len(NIL_FEATURES)).
         offsets: What rules add to the logits, (n, k); included in `logits`.

@@ -64,7 +64,6 @@ class Reliability:
     """Figures of a set of answers, all of them shares.
 
     Attributes:
-        n: Number of mentions.
         first_accuracy: Share of mentions with an entity whose first candidate is right; NaN if there are none.
         ece: Expected calibration error of the answers, with 15 bins of equal mass.
         ece_interval: Its 95 % bootstrap interval.

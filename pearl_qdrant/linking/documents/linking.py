@@ -60,7 +60,7 @@ def set_features(
     """Set all features of the mentions of one document.
 
     Args:
-        mentions: The mentions in the order of the text, as `document_mention` makes them.
+        mentions: As `document_mention` makes them, in the order of the text.
         compare: Compares passages with entities; None if they do not count.
         without: Parts that are switched off (`model.PARTS`).
     """
@@ -170,7 +170,6 @@ def link_document(
 
     Args:
         spans: Where its mentions are, as for `annotate`.
-        options: As for `link`.
         without: Parts of the model that are switched off (`model.PARTS`).
     """
     places = document_spans(text, spans)

@@ -75,7 +75,6 @@ class DocumentMention:
         entities: The candidates, and those that a longer mention of the document added.
         values: Their features, (k, len(FEATURES)).
         of_decision: Features of the decision, (len(NIL_FEATURES),).
-        row: The row of each entity.
         learned: How often it meant what in labelled text.
         type_scores: (len(word_types.TYPES),), log probabilities of its type by the words around it; None if unknown.
         is_compared: Whether its passage is compared with its candidates.

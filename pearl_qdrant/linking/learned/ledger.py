@@ -48,15 +48,11 @@ class LearnedBatch:
         number: Its number, from 1, in the order of the calls.
         time: When, in UTC, as in "2025-01-31T12:00:00Z".
         source: The file, or what the caller said; may be empty.
-        mentions: Mentions in it, repeated ones included.
-        names: Distinct pairs of mention and entity.
-        nil_mentions: Mentions without an entity.
+        mentions, names: Mentions in it, repeated ones included, and distinct pairs of mention and entity.
         aliases: Pairs of name and entity id that were added as names of the base.
         undoes: Number of the batch that it undoes; None for other kinds.
         is_effective: Whether it counts: it was not undone, and its base is the one of the collection.
-        key: Tells apart batches of one number.
-        digest: Of its rows.
-        undoes_key: Key of the batch that it undoes; None for other kinds.
+        key, digest: Of the batch, which tells apart batches of one number, and of its rows.
     """
 
     number: int
