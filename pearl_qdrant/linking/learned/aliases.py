@@ -63,8 +63,7 @@ def alias_point_ids(collection: Collection) -> frozenset[str]:
 def sync_aliases(collection: Collection, encoder: Encoder) -> None:
     """Make the learned aliases in a collection those that its ledger has: add, refresh and remove points.
 
-    It is called after each edit of the ledger, and after each load. It does nothing where no alias was ever learned.
-    Raises StoreError if the collection cannot be read or written.
+    It is called after each edit of the ledger, and after each load. Raises StoreError as the collection does.
     """
     ledger = read_ledger(collection)
     ever = {pair for batch in ledger.batches for pair in batch.aliases}

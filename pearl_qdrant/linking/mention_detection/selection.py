@@ -138,7 +138,6 @@ class SpanCandidate:
         probability: Probability that the span mentions the entity of the link, in [0, 1].
         long_form: The string that was looked up in place of the text, if the passage defines one.
         is_exact: Whether the string is a name of the entity, up to case, accents and punctuation.
-        writing: How the entity's name is written.
     """
 
     span: Span

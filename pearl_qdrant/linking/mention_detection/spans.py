@@ -62,8 +62,7 @@ class Span:
     Attributes:
         n_words: Length in words, small words not counted. Without spaces, a character counts as half a word.
         case_matters: Whether letter case is informative: a lower-case span is probably not a proper name.
-        run: The longer name that the span may be a part of, if there is one.
-        label: What a recogniser called it; empty if nothing did.
+        run, label: The longer name that it may be a part of; and what a recogniser called it, empty if nothing did.
     """
 
     start: int
