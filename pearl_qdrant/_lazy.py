@@ -1,13 +1,15 @@
 """Module attributes that are imported on first use (PEP 562).
 
-A package that exports through this module costs nothing to import. It repeats its exports under `TYPE_CHECKING`, so
-that type checkers see them too.
+A package that exports through this module costs nothing to import: it imports its exports under `TYPE_CHECKING`, where
+type checkers see them, and this module reads there where they are, as SPEC 1 of Scientific Python does.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -40,24 +42,27 @@ def import_siblings() -> None:
             )
 
 
-def lazy_exports(package: str, module_of: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package.
+def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package, by its `__name__`."""
 
-    Args:
-        package: The package's `__name__`.
-        module_of: The module that defines each exported name.
-    """
+    @cache
+    def module_of() -> dict[str, str]:
+        """The module of each name that the package imports under `TYPE_CHECKING`, and exports."""
+        found = sys.modules[package]
+        source = found.__spec__.loader.get_source(package)  # type: ignore[union-attr] # it was imported from a file
+        blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
+        imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+        modules = {alias.name: str(node.module) for node in imports for alias in node.names}
+        return {name: modules[name] for name in found.__all__ if name in modules}
 
     def get_attribute(name: str) -> Any:
-        if name not in module_of:
+        module = module_of().get(name)
+        if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if module_of[name].split(".")[0] in SIBLINGS:
+        if module.split(".")[0] in SIBLINGS:
             import_siblings()
-        value = getattr(import_module(module_of[name]), name)
+        value = getattr(import_module(module), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *module_of})
-
-    return get_attribute, list_names
+    return get_attribute, lambda: sorted({*vars(sys.modules[package]), *module_of()})

@@ -78,11 +78,7 @@ class SettingsError(PearlQdrantError):
 
 
 class OptionError(SettingsError):
-    """An option does not fit the input or the collection.
-
-    Attributes:
-        option: Name of the argument.
-    """
+    """An option does not fit the input or the collection."""
 
     option: str
 
@@ -174,13 +170,7 @@ class ManifestError(StoreError):
 
 
 class ModelMismatchError(StoreError):
-    """The collection holds vectors of another model than the one in use.
-
-    Attributes:
-        collection: Name of the collection.
-        expected: The model that made the collection, with dim and weights hash.
-        actual: The model in use, likewise.
-    """
+    """A collection holds vectors of another model (`expected`) than the one in use (`actual`), with dims and hashes."""
 
     def __init__(self, collection: str, *, expected: str, actual: str, expected_name: str) -> None:
         self.collection, self.expected, self.actual = collection, expected, actual
@@ -207,11 +197,7 @@ class CollectionMovedError(StoreError):
 
 
 class IncompleteError(StoreError):
-    """A load or an update of a collection did not finish, and the caller asked for complete collections only.
-
-    Attributes:
-        collections: Names of the incomplete collections.
-    """
+    """A load or an update of `collections` did not finish, and the caller asked for complete collections only."""
 
     def __init__(self, collections: Iterable[str], warnings: Iterable[str]) -> None:
         self.collections = tuple(collections)
@@ -259,33 +245,18 @@ class StoreClosedError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store did not answer after all retries.
-
-    Attributes:
-        url: URL of the store, without any key.
-        tries: Number of tries.
-        seconds: Duration of all tries, in seconds.
-        last: The error of the last try, without any key.
-    """
+    """The store did not answer after all retries, which took `seconds`; `last` is the error of the last one."""
 
     def __init__(self, url: str, *, tries: int, seconds: float, last: str) -> None:
         self.url, self.tries, self.seconds, self.last = url, tries, seconds, last
         super().__init__(
             f"Qdrant at {url} did not answer after {tries} {'try' if tries == 1 else 'tries'} in {seconds:.0f} s "
-            f"(last: {last}). "
-            f"Start it with: docker compose up -d"
+            f"(last: {last}). Start it with: docker compose up -d"
         )
 
 
 class ShardUnavailableError(StoreError):
-    """A node of a cluster answers, but another one that has a shard of the collection does not.
-
-    Attributes:
-        url: URL of the node that answers.
-        collection: Name of the collection, if the request was about one.
-        tries: Number of tries.
-        last: The error of the last try, without any key.
-    """
+    """A node of a cluster, at `url`, answers, but another one that has a shard of the collection does not."""
 
     def __init__(self, url: str, collection: str | None, *, tries: int, last: str) -> None:
         self.url, self.collection, self.tries, self.last = url, collection, tries, last
@@ -314,12 +285,7 @@ _MAX_MESSAGE = 2_000
 
 
 class InputError(PearlQdrantError):
-    """An input cannot be read.
-
-    Attributes:
-        path: The file, or ``-`` for standard input.
-        line: Line number from 1, or None if the whole file is meant.
-    """
+    """An input cannot be read: a file, ``-`` for standard input, and a line from 1, or None for the whole file."""
 
     def __init__(self, path: str, line: int | None, message: str, *, option: str | None = None) -> None:
         self.path, self.line = path, line
@@ -337,11 +303,7 @@ class TooManyErrorsError(InputError):
 
 
 class EmptyBaseError(InputError):
-    """No entity of a base is left to load.
-
-    Attributes:
-        skip_counts: Skipped rows, by reason.
-    """
+    """No entity of a base is left to load; `skip_counts` has the skipped rows, by reason."""
 
     def __init__(self, paths: Iterable[str], skip_counts: Mapping[str, int]) -> None:
         self.skip_counts = dict(skip_counts)
@@ -381,11 +343,7 @@ class InvalidEntityError(PearlQdrantError, TypeError, ValueError):
 
 
 class LinkerClosedError(PearlQdrantError):
-    """A linker was used after it was closed.
-
-    Attributes:
-        collections: Names of its collections.
-    """
+    """A linker to `collections` was used after it was closed."""
 
     def __init__(self, collections: Iterable[str]) -> None:
         self.collections = tuple(collections)

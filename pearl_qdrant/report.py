@@ -51,7 +51,6 @@ class LinkReport:
     """
 
     def __init__(self, *, threshold: float = DEFAULT_THRESHOLD) -> None:
-        """Start an empty report on links that were made with this threshold, a probability in [0, 1]."""
         self.threshold = threshold
         self.mentions = self.blank = self.linked = 0
         self.nil: Counter[NilReason] = Counter()
@@ -88,15 +87,7 @@ class LinkReport:
             self._doubtful = {one.mention: (self._doubtful[one.mention][0], one) for one in self.doubtful()}
 
     def write(self, path: str | os.PathLike[str], *, title: str = "Links") -> None:
-        """Write the page.
-
-        Args:
-            path: The file; one that is there is replaced.
-            title: What was linked, such as the name of a file.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
+        """Write the page to a file, as `write_report` does."""
         Path(path).write_bytes(self._page(title).encode("utf-8", "backslashreplace"))
 
     def _page(self, title: str) -> str:
@@ -123,18 +114,14 @@ class LinkReport:
 
 
 def write_report(
-    links: Iterable[Link],
-    path: str | os.PathLike[str],
-    *,
-    title: str = "Links",
-    threshold: float = DEFAULT_THRESHOLD,
+    links: Iterable[Link], path: str | os.PathLike[str], *, title: str = "Links", threshold: float = DEFAULT_THRESHOLD
 ) -> LinkReport:
     """Write a report on links to a file, and return its counts.
 
     Args:
         links: The links, such as those of `EntityLinker.link_batch`.
         path: The file; one that is there is replaced.
-        title: What was linked.
+        title: What was linked, such as the name of a file.
         threshold: The threshold of the links, a probability in [0, 1]: mentions near it are doubtful.
 
     Raises:

@@ -57,20 +57,16 @@ def default_store(environment: Mapping[str, str] = os.environ) -> Path:
     has no home folder.
     """
     try:
-        return _default_store(environment)
+        if sys.platform == "win32":
+            base = Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        elif sys.platform == "darwin":
+            base = Path.home() / "Library" / "Application Support"
+        else:
+            base = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     except RuntimeError as error:
         raise SettingsError(
             f"There is no default folder for data ({error}). Name a store, or set PEARL_QDRANT_STORE.", option="store"
         ) from error
-
-
-def _default_store(environment: Mapping[str, str]) -> Path:
-    if sys.platform == "win32":
-        base = Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     return base / "pearl-qdrant"
 
 
@@ -86,7 +82,7 @@ def check_store_location(location: str) -> None:
     example = "a Qdrant server as in http://localhost:6333"
     if not location.strip():
         raise SettingsError(f"The store's location is empty. Name a folder, or {example}.")
-    if "\0" in location or not _is_text(location):
+    if "\0" in location or location.encode("utf-8", "ignore").decode() != location:
         raise SettingsError(
             f"The store's location {location!a} is not valid text. Name a folder in UTF-8, or {example}."
         )
@@ -108,14 +104,6 @@ def check_store_location(location: str) -> None:
             f"The store's location '{location}' looks like a server: write http://{location} or https://{location}; "
             f"{folder}"
         )
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

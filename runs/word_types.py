@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from recipe_tables import read_texts, read_tsv
 
-from pearl_qdrant.linking.documents.word_types import FILE, TYPES, n_rows, numbers_of, rows_of, split
+from pearl_qdrant.linking.documents.word_types import FILE, TYPES, n_rows, number, rows_of, split
 
 MOST_USES = 30
 """Uses of one name, at most."""
@@ -78,7 +78,7 @@ def find(texts: Iterable[str], names: dict[str, int]) -> Examples:
             name, n = _name_at(words, at, names)
             if n and uses[name] < MOST_USES:
                 uses[name] += 1
-                numbers = numbers or numbers_of(words)
+                numbers = numbers or [number(word) for word in words]
                 found.rows.append(rows_of(numbers, at, at + n))
                 found.types.append(names[name])
                 found.names.append(name)

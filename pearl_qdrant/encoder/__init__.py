@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pearl_qdrant.encoder.loading import list_models, load_encoder
+    from pearl_qdrant.encoder.loading import describe_model, list_models, load_encoder
     from pearl_qdrant.encoder.protocol import Encoded, Encoder
 
-__all__ = ["Encoded", "Encoder", "list_models", "load_encoder"]
+__all__ = ["Encoded", "Encoder", "describe_model", "list_models", "load_encoder"]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "Encoded": "pearl_qdrant.encoder.protocol",
-        "Encoder": "pearl_qdrant.encoder.protocol",
-        "list_models": "pearl_qdrant.encoder.loading",
-        "load_encoder": "pearl_qdrant.encoder.loading",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)

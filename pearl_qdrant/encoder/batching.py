@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.json_files import read_json
-from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray
+from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 IntArray = npt.NDArray[np.int64]
@@ -28,20 +28,11 @@ CHARACTERS_PER_TOKEN = 16
 """A name is cut at this many characters per token of the maximum length: 1,024 for 64 tokens. Names have four to six
 characters per token, so the model would not read the rest anyway; cutting saves tokenising it."""
 
-# Tokens that only mark a space, in SentencePiece and in byte-level BPE, carry no information.
-_SPACE_MARKS = ("\u2581", "\u0120")
-
 _UNK_ID = re.compile(rb'(?<!\\)"unk_id"\s*:\s*(\d+)')
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Names of similar length, padded to the longest.
-
-    Attributes:
-        input_ids: (b, t), int64.
-        attention_mask: (b, t), int64; 1 for a real token.
-    """
+class Batch(NamedTuple):
+    """Names of similar length, padded to the longest: token ids and mask, 1 for a real token, both (b, t), int64."""
 
     input_ids: IntArray
     attention_mask: IntArray
@@ -52,7 +43,6 @@ class NameTokenizer:
     CheckpointError if tokenizer.json is missing or cannot be read, or `max_length` leaves no room for a token.
 
     Args:
-        folder: Folder of tokenizer.json.
         max_length: Maximum number of tokens, including special ones; the rest of a name is cut off.
         prefix: Text put before each name ("query: " for E5).
         lowercase: Whether to lower-case names first (`do_lower_case` of sentence-transformers).
@@ -76,15 +66,16 @@ class NameTokenizer:
         self._lowercase = lowercase
         self._tokenizer = tokenizer
         self._special_ids = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-        marks = {tokenizer.token_to_id(mark) for mark in _SPACE_MARKS}
+        # Tokens that only mark a space, in SentencePiece and in byte-level BPE, carry no information.
+        marks = {tokenizer.token_to_id(mark) for mark in ("\u2581", "\u0120")}
         self._blank_ids = self._special_ids | {_unk_id(path, tokenizer)} | marks
         with tokenizer_errors(path, f"cannot tokenise the prefix {prefix!r}"):
             prefix_ids = tokenizer.encode(prefix.rstrip(), add_special_tokens=False).ids
         self._n_prefix = sum(i not in self._special_ids for i in prefix_ids)
 
     def distinct(self, names: Sequence[str]) -> tuple[list[str], IntArray]:
-        """Strip and cut names, and remove duplicates. Returns the distinct texts, and the index of each name's text
-        among them, (n,). Raises ValueError if a name has a lone surrogate; names its position.
+        """The distinct texts of names, stripped and cut, and the index of each name's text among them, (n,). Raises
+        ValueError if a name has a lone surrogate.
         """
         indices: dict[str, int] = {}
         inverse = np.empty(len(names), dtype=np.int64)
@@ -92,14 +83,19 @@ class NameTokenizer:
             text = name.strip()[: self.max_characters].rstrip()
             index = indices.setdefault(text, len(indices))
             if index == len(indices) - 1 and not text.isascii():
-                _check_unicode(text, i)
+                try:  # neither the tokenizer nor the store can handle invalid Unicode
+                    text.encode()
+                except UnicodeEncodeError as error:
+                    raise ValueError(
+                        f"name {i} has a lone surrogate ({text[error.start]!a} at character {error.start}), which is "
+                        f"not valid text: {text[:40]!a}. Decode its source with errors='replace'."
+                    ) from error
             inverse[i] = index
         return list(indices), inverse
 
     def token_ids(self, texts: Sequence[str]) -> tuple[list[list[int]], BoolArray]:
-        """Tokenise texts from `distinct`. Returns token ids of each text, including special tokens; and whether each
-        text is encodable, (n,): false if it has no token except special ones and [UNK]. Raises CheckpointError if the
-        tokenizer fails, for example because its regular expression takes too long.
+        """Token ids of each text from `distinct`, special ones included; and whether it is encodable, (n,): whether it
+        has a token that is neither special nor [UNK]. Raises CheckpointError if the tokenizer fails.
         """
         if self._lowercase:
             texts = [text.lower() for text in texts]
@@ -125,20 +121,14 @@ class NameTokenizer:
         return Batch(input_ids, attention_mask)
 
 
-def plan_batches(
-    lengths: IntArray, *, max_tokens: int, max_names: int, min_names: int = 32, max_padding: float = 0.1
-) -> Iterator[IntArray]:
-    """Split names into batches, the longest names first.
+MIN_NAMES, MAX_PADDING = 32, 0.1
+"""A batch with a greater share of padding is cut, but not to fewer names, because small matrices cost more."""
 
-    Args:
-        lengths: Tokens of each name, (n,).
-        max_tokens: Maximum of the number of names times the longest one; a longer single name gets its own batch.
-        max_names: Maximum number of names in a batch.
-        min_names: A batch with fewer names is not cut to save padding, because small matrices cost more.
-        max_padding: Maximum share of padding; a batch with more is cut.
 
-    Yields:
-        Indices into `lengths`; every index occurs once.
+def plan_batches(lengths: IntArray, *, max_tokens: int, max_names: int) -> Iterator[IntArray]:
+    """Split names of these lengths in tokens, (n,), into batches of indices, the longest names first.
+
+    `max_tokens` is the maximum of the number of names times the longest one; a longer single name gets its own batch.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0
@@ -147,23 +137,12 @@ def plan_batches(
         end = start + min(max_names, max(1, max_tokens // width), len(order) - start)
         padding = np.cumsum(width - lengths[order[start:end]])
         cells = width * np.arange(1, end - start + 1)
-        too_padded = np.flatnonzero(padding > max_padding * cells)
-        too_padded = too_padded[too_padded >= min_names]
+        too_padded = np.flatnonzero(padding > MAX_PADDING * cells)
+        too_padded = too_padded[too_padded >= MIN_NAMES]
         if len(too_padded):
             end = start + int(too_padded[0])
         yield order[start:end]
         start = end
-
-
-def _check_unicode(text: str, position: int) -> None:
-    """Refuse invalid Unicode, which neither the tokenizer nor the store can handle."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"name {position} has a lone surrogate ({text[error.start]!a} at character {error.start}), which is not "
-            f"valid text: {text[:40]!a}. Decode its source with errors='replace'."
-        ) from error
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
@@ -190,10 +169,8 @@ def tokenizer_errors(path: Path | str, what: str, hint: str = "") -> Iterator[No
 
 def _unk_id(path: Path, tokenizer: Tokenizer) -> int | None:
     """Id of [UNK]; None for a byte-level tokenizer, which has none."""
-    token = getattr(tokenizer.model, "unk_token", None)
-    if token is not None:
-        unk_id: int | None = tokenizer.token_to_id(token)
-        return unk_id
+    if (token := getattr(tokenizer.model, "unk_token", None)) is not None:
+        return tokenizer.token_to_id(token)
     # The unk_id of a Unigram model is only in the file, whose 250,000 pieces take a third of a second to parse.
     found = _UNK_ID.search(path.read_bytes())
     return int(found[1]) if found else None
@@ -215,33 +192,22 @@ def _pad_id(folder: Path, tokenizer: Tokenizer) -> int:
 
 logger = logging.getLogger(__name__)
 
-WINDOW_NAMES = 8192
-"""Names tokenised at once: enough to fill batches of equal length, and few enough for memory."""
-
-MIN_SPLIT_TOKENS = 256
-"""Fewer tokens are not split over the workers, because small matrices are slower."""
+WINDOW_NAMES = 8192  # names tokenised at once: enough to fill batches of equal length, and few enough for memory
+MIN_SPLIT_TOKENS = 256  # fewer tokens are not split over the workers, because small matrices are slower
 
 RunBatch = Callable[[Batch], "tuple[FloatArray, FloatArray | None]"]
 """Runs a batch: returns embeddings, (b, dim), L2-normalised, and type logits, (b, labels), or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """Limits of a batch.
-
-    Attributes:
-        max_tokens: Maximum of the number of names times the longest of them.
-        max_names: Maximum number of names.
-        workers: Number of batches that run at the same time.
-    """
+class BatchLimits(NamedTuple):
+    """Limits of a batch: the number of names times the longest of them, names, and batches that run at once."""
 
     max_tokens: int
     max_names: int
     workers: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Results:
+class _Results(NamedTuple):
     """Result arrays of one window: views into those of the whole call. Each row is written by exactly one batch."""
 
     vectors: FloatArray
@@ -249,14 +215,12 @@ class _Results:
 
 
 class BatchEncoder:
-    """Runs names through a model in batches. Safe to call from several threads.
+    """An `Encoder`: runs names through a model in batches. Safe to call from several threads.
 
     Args:
         run_batch: The model; called from several threads at once if there are several workers.
-        dim: Width of the embeddings.
         never_seen: (labels,), true for labels without training examples, which get probability 0; None without a type
             head.
-        limits: Limits of a batch.
     """
 
     def __init__(
@@ -264,15 +228,12 @@ class BatchEncoder:
         tokenizer: NameTokenizer,
         run_batch: RunBatch,
         *,
-        dim: int,
+        info: ModelInfo,
         never_seen: BoolArray | None,
         limits: BatchLimits,
     ) -> None:
-        self._tokenizer = tokenizer
-        self._run_batch = run_batch
-        self._dim = dim
-        self._never_seen = never_seen
-        self._limits = limits
+        self.info = info
+        self._tokenizer, self._run_batch, self._never_seen, self._limits = tokenizer, run_batch, never_seen, limits
         # Its threads start with the first batch that needs them, and end with this object.
         self._pool = ThreadPoolExecutor(limits.workers, "encode") if limits.workers > 1 else None
 
@@ -282,7 +243,7 @@ class BatchEncoder:
             raise TypeError(f"names is a list of names, not one name: pass [{names!r}]")
         texts, inverse = self._tokenizer.distinct(names)
         n = len(texts)
-        vectors = np.zeros((n, self._dim), dtype=np.float32)
+        vectors = np.zeros((n, self.info.dim), dtype=np.float32)
         encodable = np.zeros(n, dtype=np.bool_)
         types = None
         if self._never_seen is not None:
@@ -297,8 +258,10 @@ class BatchEncoder:
                 # share rows, so no lock is needed.
                 results = _Results(vectors[window], None if types is None else types[window])
                 earlier, running = running, self._start(token_ids, np.flatnonzero(encodable[window]), results)
-                _wait(earlier)
-            _wait(running)
+                for future in earlier:
+                    future.result()
+            for future in running:
+                future.result()
         finally:
             for future in running:
                 future.cancel()
@@ -366,9 +329,3 @@ def softmax(logits: FloatArray) -> FloatArray:
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True), dtype=np.float32)
     probabilities: FloatArray = exponentials / exponentials.sum(axis=1, keepdims=True)
     return probabilities
-
-
-def _wait(futures: Sequence[Future[None]]) -> None:
-    """Wait for all, and raise the first error."""
-    for future in futures:
-        future.result()

@@ -1,4 +1,4 @@
-"""Reads, verifies and seals a checkpoint folder.
+"""Reads and seals a checkpoint folder; `write_checkpoint.py` writes and verifies one.
 
     config.json, tokenizer.json, tokenizer_config.json, special_tokens_map.json     as transformers writes them
     modules.json, 1_Pooling/config.json     for sentence-transformers, which opens the phrase encoder
@@ -34,9 +34,7 @@ ONNX_FILE = "onnx/model.onnx"
 TORCH_FILE = "model.safetensors"
 HEAD_FILE = "pearl.safetensors"
 HEAD_TENSOR = "type_head.weight"
-CHARACTER_TENSORS = "character_encoder."
-"""Prefix of the names of the character encoder's tensors."""
-
+CHARACTER_TENSORS = "character_encoder."  # prefix of the names of the character encoder's tensors
 MAX_TOKENS = 1_000_000
 """No model reads this many tokens; a higher limit means that there is none, like the 1e30 of transformers."""
 
@@ -58,21 +56,14 @@ class PearlConfig(BaseModel):
     """pearl.json.
 
     Attributes:
-        format_version: Version of this layout.
-        name: The model's name.
-        dim: Width of the embedding: phrase_dim + char_dim.
-        phrase_dim: Width of the phrase encoder.
-        char_dim: Width of the character encoder's part; 0 without one.
-        character: Alphabet, widths and share of the cosine of the character encoder; None without one.
+        dim: Width of the embedding: that of the phrase encoder plus `char_dim`, 0 without a character encoder.
         labels: Phrase types in the order of the head's rows.
         label_counts: Number of training examples of each label; a label without any is never predicted.
         pooling: "mean" or "cls", over the phrase encoder's last layer.
-        prefix: Text put before each name.
         max_length: Maximum number of tokens, including special ones.
         precision: Precision of the weights in ONNX: "fp32", "int8-block32", ...
         weights_hash: "sha256:..." that identifies this model in manifests; the same for its ONNX and torch forms.
         files: Size and hash of each file of the folder except this one and README.md, by POSIX path.
-        training: Record of the training; free form.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -132,14 +123,25 @@ def is_checkpoint(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> PearlConfig:
-    """Read and check pearl.json; reads no other file. Raises CheckpointError if it is missing or broken, has a newer
-    format, or its labels or dims are inconsistent.
-    """
+    """Read and check pearl.json alone. Raises CheckpointError if it is missing, broken, newer or inconsistent."""
     path = folder / PEARL_JSON
     loaded = read_json(path)
-    _check_version(path, loaded)
+    version = loaded.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:  # before its fields are read
+        raise CheckpointError(
+            str(path),
+            f"format version {version}, but this program supports {FORMAT_VERSION}: the model needs a newer version of "
+            f"pearl-qdrant. Upgrade it",
+        )
     config = validated(path, loaded, PearlConfig)
-    _check_labels(path, config)
+    if config.labels != PHRASE_TYPES:
+        pairs = enumerate(zip(config.labels, PHRASE_TYPES, strict=False))
+        where = next((f"label {i} is {a}, not {b}" for i, (a, b) in pairs if a != b), "one list is longer")
+        raise CheckpointError(
+            str(path), f"its {len(config.labels)} labels are not the {len(PHRASE_TYPES)} phrase types: {where}"
+        )
+    if len(config.label_counts) != len(PHRASE_TYPES):
+        raise CheckpointError(str(path), f"{len(config.label_counts)} label counts for {len(PHRASE_TYPES)} labels")
     if bool(config.char_dim) != (config.character is not None):
         has = "no character encoder" if config.character is None else "a character encoder"
         raise CheckpointError(str(path), f"char_dim is {config.char_dim}, but the file describes {has}. Fetch it again")
@@ -150,35 +152,9 @@ def read_config(folder: Path) -> PearlConfig:
     return config
 
 
-def _check_version(path: Path, loaded: Mapping[str, Any]) -> None:
-    """Refuse a file of a later format before its fields are read."""
-    version = loaded.get("format_version")
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        raise CheckpointError(
-            str(path),
-            f"format version {version}, but this program supports {FORMAT_VERSION}: the model needs a newer version of "
-            f"pearl-qdrant. Upgrade it",
-        )
-
-
-def _check_labels(path: Path, config: PearlConfig) -> None:
-    """Check that the rows of the type head have the labels `PHRASE_TYPES`."""
-    if config.labels != PHRASE_TYPES:
-        pairs = enumerate(zip(config.labels, PHRASE_TYPES, strict=False))
-        where = next((f"label {i} is {a}, not {b}" for i, (a, b) in pairs if a != b), "one list is longer")
-        raise CheckpointError(
-            str(path), f"its {len(config.labels)} labels are not the {len(PHRASE_TYPES)} phrase types: {where}"
-        )
-    if len(config.label_counts) != len(PHRASE_TYPES):
-        raise CheckpointError(str(path), f"{len(config.label_counts)} label counts for {len(PHRASE_TYPES)} labels")
-
-
 def open_checkpoint(folder: Path, *, skip: Iterable[str] = ()) -> VerifiedCheckpoint:
-    """Read a checkpoint for loading: every file's size, and the hash of those not skipped. Raises CheckpointError if a
-    file is missing, truncated or changed, or pearl.json is invalid.
-
-    Args:
-        skip: Files whose hash is not checked, because they will not be loaded.
+    """Read a checkpoint for loading: every file's size, and the hash of those that will be loaded (not in `skip`).
+    Raises CheckpointError if a file is missing, truncated or changed, or pearl.json is invalid.
     """
     config = read_config(folder)
     missing = [name for name in REQUIRED_FILES if name not in config.files]
@@ -189,24 +165,22 @@ def open_checkpoint(folder: Path, *, skip: Iterable[str] = ()) -> VerifiedCheckp
     if not config.weights_hash:
         raise CheckpointError(str(folder / PEARL_JSON), "has no weights_hash. Seal the folder again")
     for name, record in config.files.items():
-        _check_file(folder / name, record, hashed=name not in skip)
+        try:
+            _compare(folder / name, record, hashed=name not in skip)
+        except (OSError, ValueError) as error:
+            reason = f"missing or unreadable ({error.strerror})" if isinstance(error, OSError) else str(error)
+            raise CheckpointError(str(folder / name), f"{reason}. Fetch or export the checkpoint again") from error
     return VerifiedCheckpoint(folder, config)
 
 
-def _check_file(path: Path, record: FileRecord, *, hashed: bool) -> None:
-    """Compare a file with its record; the size first, since that is cheap."""
-    again = "Fetch or export the checkpoint again"
-    try:
-        size = path.stat().st_size
-        if size != record.bytes:
-            what = "truncated" if size < record.bytes else "too long"
-            raise CheckpointError(str(path), f"{what}: {size:,} bytes, {record.bytes:,} expected. {again}")
-        if hashed and (found := file_sha256(path)) != record.sha256:
-            raise CheckpointError(
-                str(path), f"changed: SHA-256 is {found[:12]}..., {record.sha256[:12]}... expected. {again}"
-            )
-    except OSError as error:
-        raise CheckpointError(str(path), f"missing or unreadable ({error.strerror}). {again}") from error
+def _compare(path: Path, record: FileRecord, *, hashed: bool) -> None:
+    """Raise a ValueError if a file is not as recorded; the size is compared first, since that is cheap."""
+    size = path.stat().st_size
+    if size != record.bytes:
+        what = "truncated" if size < record.bytes else "too long"
+        raise ValueError(f"{what}: {size:,} bytes, {record.bytes:,} expected")
+    if hashed and (found := file_sha256(path)) != record.sha256:
+        raise ValueError(f"changed: SHA-256 is {found[:12]}..., {record.sha256[:12]}... expected")
 
 
 def file_sha256(path: Path) -> str:
@@ -228,20 +202,17 @@ def seal(folder: Path, *, weights_hash: str | None = None) -> PearlConfig:
     """Write size and hash of every file into the folder's pearl.json; the last step of writing a checkpoint. Returns
     the written configuration. Raises CheckpointError if pearl.json is missing or invalid.
 
-    Args:
-        folder: The checkpoint folder, complete except for `files` and `weights_hash`.
-        weights_hash: The hash of an existing model, if this is another form of it. By default it is computed over the
-            ONNX files, or over the safetensors if there are none. So adding `model.safetensors` to a folder with ONNX
-            does not change it.
+    `weights_hash` is that of an existing model, if this is another form of it; by default it is computed over the ONNX
+    files, or over the safetensors if there are none, so that adding `model.safetensors` to ONNX does not change it.
     """
     config = read_config(folder)
     names = [*REQUIRED_FILES, TORCH_FILE]
     names += [path.relative_to(folder).as_posix() for path in sorted((folder / "onnx").glob("*")) if path.is_file()]
-    files = {}
-    for name in names:
-        path = folder / name
-        if path.is_file():
-            files[name] = FileRecord(sha256=file_sha256(path), bytes=path.stat().st_size)
+    files = {
+        name: FileRecord(sha256=file_sha256(folder / name), bytes=(folder / name).stat().st_size)
+        for name in names
+        if (folder / name).is_file()
+    }
     onnx = {name: record.sha256 for name, record in files.items() if name.startswith("onnx/")}
     torch = {name: record.sha256 for name, record in files.items() if name.endswith(".safetensors")}
     sealed = config.model_copy(update={"files": files, "weights_hash": weights_hash or combined_sha256(onnx or torch)})

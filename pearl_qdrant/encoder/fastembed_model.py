@@ -1,16 +1,14 @@
 """Runs PEARL models in fastembed, from the same ONNX file and with the same vectors.
 
-fastembed uses the `embedding` output of the graph unchanged, and ignores the type logits. `text_embedding` registers a
-model and passes its folder to fastembed.
+fastembed uses the `embedding` output of the graph unchanged, and ignores the type logits.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pearl_qdrant.encoder.checkpoint import ONNX_FILE, VerifiedCheckpoint, is_checkpoint, open_checkpoint
-from pearl_qdrant.encoder.loading import MODELS_DIR, find_model
+from pearl_qdrant.encoder.checkpoint import ONNX_FILE, is_checkpoint, open_checkpoint
+from pearl_qdrant.encoder.loading import find_model
 from pearl_qdrant.encoder.runtime.onnx_runtime import EMBEDDING
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.settings import DEFAULT_MODEL
@@ -18,78 +16,44 @@ from pearl_qdrant.settings import DEFAULT_MODEL
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
 
-# fastembed requires a hub name to download from. It is never used, since the folder is given.
-_NAMESPACE = "pearl-qdrant"
 
+def text_embedding(model: str = DEFAULT_MODEL, *, threads: int | None = None) -> TextEmbedding:
+    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it first, as "pearl-qdrant/pearl-mini".
 
-def register_with_fastembed(model: str = DEFAULT_MODEL, *, models_dir: Path = MODELS_DIR) -> str:
-    """Register a PEARL checkpoint with fastembed; repeated calls change nothing. Returns the name of the model in
-    fastembed, such as "pearl-qdrant/pearl-mini". Raises ModelError if the model is not a PEARL checkpoint, has no
-    ONNX graph, or needs a prefix, which fastembed does not add; or if fastembed knows another model of that name with
-    another width.
-
-    Args:
-        model: A shipped name, a folder, or a hub id of a PEARL checkpoint.
-        models_dir: Folder of the shipped models.
+    The model is a shipped name, a folder or a hub id. Raises ModelError if it is not a PEARL checkpoint, has no ONNX
+    graph, or needs a prefix, which fastembed does not add; or if fastembed knows a model of that name of another width.
     """
-    return _register(_checkpoint(model, models_dir))
-
-
-def text_embedding(
-    model: str = DEFAULT_MODEL, *, threads: int | None = None, models_dir: Path = MODELS_DIR
-) -> TextEmbedding:
-    """A `TextEmbedding` of fastembed for a PEARL checkpoint; registers it if necessary. Raises ModelError as for
-    `register_with_fastembed`.
-
-    Args:
-        model: As for `register_with_fastembed`.
-        threads: Threads of onnxruntime; None for the default of fastembed.
-        models_dir: Folder of the shipped models.
-    """
-    from fastembed import TextEmbedding
-
-    checkpoint = _checkpoint(model, models_dir)
-    return TextEmbedding(_register(checkpoint), threads=threads, specific_model_path=str(checkpoint.folder))
-
-
-def _checkpoint(model: str, models_dir: Path) -> VerifiedCheckpoint:
-    """The checkpoint of a model that fastembed can run."""
-    found = find_model(model, models_dir=models_dir)
-    if not is_checkpoint(found.folder):
-        raise ModelError(f"Model '{model}' is not a PEARL checkpoint: it has no pearl.json.")
-    checkpoint = open_checkpoint(found.folder)
-    if checkpoint.onnx_path is None:
-        raise ModelError(f"Model '{model}' has no ONNX graph, and fastembed runs nothing else.")
-    if checkpoint.config.prefix:
-        raise ModelError(
-            f"Model '{model}' needs the prefix {checkpoint.config.prefix!r} before each name, which fastembed does "
-            f"not add: its vectors would differ."
-        )
-    return checkpoint
-
-
-def _register(checkpoint: VerifiedCheckpoint) -> str:
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
+    folder = find_model(model).folder
+    if not is_checkpoint(folder):
+        raise ModelError(f"Model '{model}' is not a PEARL checkpoint: it has no pearl.json.")
+    checkpoint = open_checkpoint(folder)
     config = checkpoint.config
-    name = f"{_NAMESPACE}/{config.name}"
-    known = {model["model"].lower(): model["dim"] for model in TextEmbedding.list_supported_models()}
-    if name.lower() in known:
-        if known[name.lower()] != config.dim:
-            raise ModelError(
-                f"fastembed already has a {known[name.lower()]}-dim model '{name}', this one has {config.dim} dims. "
-                f"Give it another name in pearl.json."
-            )
-        return name
-    TextEmbedding.add_custom_model(
-        model=name,
-        pooling=PoolingType.DISABLED,
-        normalization=True,
-        sources=ModelSource(hf=name),
-        dim=config.dim,
-        model_file=ONNX_FILE,
-        description="PEARL phrase embeddings",
-        output_name=EMBEDDING,
-    )
-    return name
+    if checkpoint.onnx_path is None:
+        raise ModelError(f"Model '{model}' has no ONNX graph, and fastembed runs nothing else.")
+    if config.prefix:
+        raise ModelError(
+            f"Model '{model}' needs the prefix {config.prefix!r} before each name, which fastembed does not add: its "
+            f"vectors would differ."
+        )
+    name = f"pearl-qdrant/{config.name}"  # as of the hub, from where nothing is fetched, since the folder is given
+    known = {one["model"].lower(): one["dim"] for one in TextEmbedding.list_supported_models()}
+    if known.get(name.lower(), config.dim) != config.dim:
+        raise ModelError(
+            f"fastembed already has a {known[name.lower()]}-dim model '{name}', this one has {config.dim} dims. Give "
+            f"it another name in pearl.json."
+        )
+    if name.lower() not in known:
+        TextEmbedding.add_custom_model(
+            model=name,
+            pooling=PoolingType.DISABLED,
+            normalization=True,
+            sources=ModelSource(hf=name),
+            dim=config.dim,
+            model_file=ONNX_FILE,
+            description="PEARL phrase embeddings",
+            output_name=EMBEDDING,
+        )
+    return TextEmbedding(name, threads=threads, specific_model_path=str(folder))

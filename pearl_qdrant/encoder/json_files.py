@@ -14,9 +14,7 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def load_json(path: Path) -> Any:
-    """The content of a JSON file. Raises CheckpointError if it is missing, not valid JSON, or nested too deeply to be
-    read.
-    """
+    """The content of a JSON file. Raises CheckpointError if it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -28,7 +26,7 @@ def load_json(path: Path) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises CheckpointError as `load_json`, and if the content is not an object."""
+    """A JSON object from a file. Raises CheckpointError if there is none."""
     loaded = load_json(path)
     if not isinstance(loaded, dict):
         raise CheckpointError(str(path), "is not a JSON object")
@@ -36,16 +34,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_settings(path: Path, kind: type[Settings]) -> Settings:
-    """Checked settings from a JSON object; the defaults if the file does not exist. Raises CheckpointError as
-    `read_json`, and if a field is of the wrong type.
-    """
+    """Checked settings from a JSON object; the defaults if the file does not exist. Raises CheckpointError."""
     return validated(path, read_json(path) if path.is_file() else {}, kind)
 
 
 def validated(path: Path, loaded: object, kind: type[Settings]) -> Settings:
-    """Checked settings from the content of a file. Raises CheckpointError if a field has a wrong value; names the first
-    one.
-    """
+    """Checked settings from the content of a file. Raises CheckpointError with the first field that is wrong."""
     try:
         return kind.model_validate(loaded)
     except ValidationError as error:

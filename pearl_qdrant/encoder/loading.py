@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from pearl_qdrant.encoder.checkpoint import (
 )
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
-from pearl_qdrant.encoder.verify import verify
+from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
@@ -54,18 +54,15 @@ class _LoadOptions:
 
     def __post_init__(self) -> None:
         check_device(self.device)
-        if self.pooling not in (None, "mean", "cls"):
-            raise ValueError(f"pooling is mean or cls, not {self.pooling!r}")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
-        if self.runtime not in ("auto", "onnx", "torch"):
-            raise ValueError(f"runtime is auto, onnx or torch, not {self.runtime!r}")
-        if self.precision not in ("auto", "fp32", "bf16"):
-            raise ValueError(f"precision is auto, fp32 or bf16, not {self.precision!r}")
-
-    def plan(self, found: FoundModel, *, has_onnx: bool, has_torch: bool) -> DevicePlan:
-        """Choose runtime and device for the model."""
-        return plan_device(found.name, device=self.device, runtime=self.runtime, has_onnx=has_onnx, has_torch=has_torch)
+        for name, given, allowed in (
+            ("pooling", "mean" if self.pooling is None else self.pooling, ("mean", "cls")),
+            ("runtime", self.runtime, ("auto", "onnx", "torch")),
+            ("precision", self.precision, ("auto", "fp32", "bf16")),
+        ):
+            if given not in allowed:
+                raise ValueError(f"{name} is {', '.join(allowed[:-1])} or {allowed[-1]}, not {given!r}")
 
 
 def load_encoder(
@@ -110,137 +107,108 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
             f"Model '{found.name}' was trained with {config.pooling} pooling, which cannot be changed to "
             f"{options.pooling}. Omit the option pooling."
         )
-    plan = options.plan(found, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files)
+    runtime, device = plan_device(
+        found.name, options, has_onnx=ONNX_FILE in config.files, has_torch=TORCH_FILE in config.files
+    )
     other_runtime = [name for name in config.files if name.startswith("onnx/")]
-    checkpoint = open_checkpoint(found.folder, skip=other_runtime if plan.runtime == "torch" else [TORCH_FILE])
+    checkpoint = open_checkpoint(found.folder, skip=other_runtime if runtime == "torch" else [TORCH_FILE])
     # A head without a single training example would only predict noise.
     has_head = any(config.label_counts)
     never_seen = np.array(config.label_counts) == 0 if has_head else None
-    info = ModelInfo(
-        name=found.name,
-        weights_hash=config.weights_hash,
-        dim=config.dim,
-        pooling=config.pooling,
-        prefix=config.prefix if options.prefix is None else options.prefix,
-        has_head=has_head,
-        device=plan.device,
-        precision="int8" if config.precision.startswith("int8") else config.precision,
-        runtime=plan.runtime,
-    )
-    tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=info.prefix)
-    if plan.runtime == "torch":
-        return _torch_encoder(found.folder, tokenizer, info, options, _Pearl(checkpoint, never_seen))
-    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder, OnnxGraph
+    prefix = config.prefix if options.prefix is None else options.prefix
+    precision = "int8" if config.precision.startswith("int8") else config.precision
+    identity = (found.name, config.weights_hash, config.dim, config.pooling, prefix, has_head)
+    info = ModelInfo(*identity, device=device, precision=precision, runtime=runtime)
+    tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=prefix)
+    if runtime == "torch":
+        return _torch_encoder(found.folder, tokenizer, info, options, checkpoint, never_seen)
+    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
 
     graph = OnnxGraph(found.folder / ONNX_FILE, arena=options.arena)
-    return OnnxEncoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
+    return onnx_encoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
 
 
 def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     """Load an encoder without a type head from a sentence-transformers or transformers folder."""
     plain = read_plain_model(found.folder, pooling=options.pooling, prefix=options.prefix)
-    plan = options.plan(found, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors))
-    logger.info("Model '%s' has no type head: names get vectors, but no phrase types.", found.name)
-    info = ModelInfo(
-        name=found.name,
-        weights_hash=plain.weights_hash(),
-        dim=0,  # set when the weights are loaded
-        pooling=plain.pooling,
-        prefix=plain.prefix,
-        has_head=False,
-        device=plan.device,
-        precision="fp32",
-        runtime=plan.runtime,
+    runtime, device = plan_device(
+        found.name, options, has_onnx=plain.onnx_path is not None, has_torch=bool(plain.safetensors)
     )
+    logger.info("Model '%s' has no type head: names get vectors, but no phrase types.", found.name)
+    # The width is set when the weights are loaded.
+    identity = (found.name, plain.weights_hash(), 0, plain.pooling, plain.prefix, False)
+    info = ModelInfo(*identity, device=device, precision="fp32", runtime=runtime)
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
-    if plan.runtime == "torch":
-        return _torch_encoder(plain.folder, tokenizer, info, options, None)
-    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder, OnnxGraph
+    if runtime == "torch":
+        return _torch_encoder(plain.folder, tokenizer, info, options)
+    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
 
     assert plain.onnx_path is not None
     graph = OnnxGraph(plain.onnx_path, arena=options.arena)
     info = replace(info, dim=graph.token_width())
-    return OnnxEncoder(graph, tokenizer, info=info, never_seen=None, threads=options.threads)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pearl:
-    """The parts of a PEARL checkpoint that a plain encoder does not have.
-
-    Attributes:
-        checkpoint: Its verified files.
-        never_seen: (95,), true for labels without training examples; None if no label has any.
-    """
-
-    checkpoint: VerifiedCheckpoint
-    never_seen: BoolArray | None
+    return onnx_encoder(graph, tokenizer, info=info, never_seen=None, threads=options.threads)
 
 
 def _torch_encoder(
-    folder: Path, tokenizer: NameTokenizer, info: ModelInfo, options: _LoadOptions, pearl: _Pearl | None
+    folder: Path,
+    tokenizer: NameTokenizer,
+    info: ModelInfo,
+    options: _LoadOptions,
+    checkpoint: VerifiedCheckpoint | None = None,
+    never_seen: BoolArray | None = None,
 ) -> Encoder:
     """Load the safetensors of a folder into torch."""
     import torch
 
-    from pearl_qdrant.encoder.runtime.torch_runtime import TorchEncoder, encoding_precision, load_network, network_width
+    from pearl_qdrant.encoder.runtime.torch_runtime import (
+        encoding_precision,
+        load_network,
+        network_width,
+        torch_encoder,
+    )
 
     if options.threads is not None and info.device == "cpu":
         torch.set_num_threads(options.threads)
-    if pearl is None:
-        network = load_network(folder, pooling=info.pooling, head_path=None)
-    else:
-        config = pearl.checkpoint.config
-        network = load_network(
-            folder,
-            pooling=info.pooling,
-            head_path=pearl.checkpoint.head_path,
-            character=config.character,
-            char_dim=config.char_dim,
-        )
+    network = load_network(folder, pooling=info.pooling, checkpoint=checkpoint)
     precision = encoding_precision(network, info.device) if options.precision == "auto" else options.precision
     info = replace(info, dim=network_width(network), precision=precision)
-    return TorchEncoder(network, tokenizer, info=info, never_seen=pearl.never_seen if pearl else None)
-
-
-_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
-
-
-@dataclass(frozen=True, slots=True)
-class DevicePlan:
-    """Runtime and device of a model.
-
-    Attributes:
-        runtime: "onnx" or "torch".
-        device: "cpu" or "cuda:N".
-    """
-
-    runtime: str
-    device: str
+    return torch_encoder(network, tokenizer, info=info, never_seen=never_seen)
 
 
 def check_device(device: str) -> None:
     """Check the name of a device. Raises ValueError if it is not auto, cpu, cuda or cuda:N."""
-    if not _DEVICE.fullmatch(device):
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {device!r}")
 
 
-def plan_device(name: str, *, device: str, runtime: Runtime, has_onnx: bool, has_torch: bool) -> DevicePlan:
-    """Choose runtime and device for a model. Raises DeviceError if the device does not exist, or torch is not installed
-    for it; ModelError if the model has no weights for that runtime, or torch is not installed.
+def plan_device(name: str, options: _LoadOptions, *, has_onnx: bool, has_torch: bool) -> tuple[str, str]:
+    """The runtime, "onnx" or "torch", and the device for a model. Raises DeviceError if the device does not exist, or
+    torch is not installed for it; ModelError if the model has no weights for that runtime, or torch is not installed.
     """
+    device, runtime = options.device, options.runtime
     if device.startswith("cuda"):
-        return _on_gpu(name, device, runtime, has_torch)
+        wanted = f"Device '{device}' was requested, but"
+        if runtime == "onnx":
+            raise DeviceError(device, f"{wanted} ONNX graphs run only on the CPU. Use runtime torch.")
+        if not torch_is_installed():
+            raise DeviceError(device, f"{wanted} torch is not installed: {install_command('torch')}")
+        from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
+
+        resolved = resolve_cuda(device)
+        if not has_torch:
+            raise ModelError(_no_torch_weights(name))
+        return "torch", resolved
     if device == "auto" and runtime != "onnx" and (gpu := _free_gpu(name, has_torch)):
-        return DevicePlan("torch", gpu)
+        return "torch", gpu
     if has_onnx and runtime != "torch":
-        return DevicePlan("onnx", "cpu")
+        return "onnx", "cpu"
     if runtime == "onnx":
         raise ModelError(f"Model '{name}' has no ONNX graph. Use runtime auto or torch.")
     if not has_torch:
         raise ModelError(_no_torch_weights(name))
     if not torch_is_installed():
         raise ModelError(f"Model '{name}' has no ONNX graph, and torch is not installed: {install_command('torch')}")
-    return DevicePlan("torch", "cpu")
+    return "torch", "cpu"
 
 
 def torch_is_installed() -> bool:
@@ -255,32 +223,13 @@ def gpu_driver_is_present() -> bool:
     return any(Path(path).exists() for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
 
 
-def _on_gpu(name: str, device: str, runtime: Runtime, has_torch: bool) -> DevicePlan:
-    """The requested GPU, or an error with the reason."""
-    if runtime == "onnx":
-        raise DeviceError(
-            device, f"Device '{device}' was requested, but ONNX graphs run only on the CPU. Use runtime torch."
-        )
-    if not torch_is_installed():
-        raise DeviceError(
-            device, f"Device '{device}' was requested, but torch is not installed: {install_command('torch')}"
-        )
-    from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
-
-    resolved = resolve_cuda(device)
-    if not has_torch:
-        raise ModelError(_no_torch_weights(name))
-    return DevicePlan("torch", resolved)
-
-
 def _free_gpu(name: str, has_torch: bool) -> str | None:
     """A GPU for `auto`; None, with a log message, if something is missing that a present GPU needs."""
     if not gpu_driver_is_present():
         return None
     if not torch_is_installed():
-        logger.info(
-            "There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, install_command("torch")
-        )
+        hint = install_command("torch")
+        logger.info("There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, hint)
         return None
     if not has_torch:
         logger.info("There is a GPU, but %s", _no_torch_weights(name))
@@ -298,32 +247,18 @@ def _no_torch_weights(name: str) -> str:
     return f"model '{name}' has no weights for torch. Rebuild them with: pearl-qdrant models export {name} --torch"
 
 
-MODELS_DIR = Path(__file__).parent / "models"
-"""Folder of the shipped checkpoints, one subfolder each."""
-
+MODELS_DIR = Path(__file__).parent / "models"  # folder of the shipped checkpoints, one subfolder each
 _HUB_ID = re.compile(r"(?P<repo>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 
 # No pickles and no code. Only the plain ONNX file: the other forms can have several GB.
 _HUB_FILES = (
-    "*.json",
-    "tokenizer*",
-    "model*.safetensors",
-    "pearl.safetensors",
-    "0_Transformer/model*.safetensors",
-    "onnx/model.onnx",
-    "onnx/model.onnx_data",
-    "onnx/model.onnx.data",
-)
+    "*.json tokenizer* model*.safetensors pearl.safetensors 0_Transformer/model*.safetensors onnx/model.onnx"
+    " onnx/model.onnx_data onnx/model.onnx.data"
+).split()
 
 
-@dataclass(frozen=True, slots=True)
-class FoundModel:
-    """A model and its folder.
-
-    Attributes:
-        name: The name to find it by, from any working directory.
-        folder: Its files; for a hub id in the hub's cache.
-    """
+class FoundModel(NamedTuple):
+    """The name to find a model by, from any working directory, and its folder; for a hub id in the hub's cache."""
 
     name: str
     folder: Path
@@ -336,19 +271,15 @@ def list_models(models_dir: Path = MODELS_DIR) -> list[PearlConfig]:
 
 def shipped_names(models_dir: Path = MODELS_DIR) -> list[str]:
     """Names of the shipped models, sorted."""
-    if not models_dir.is_dir():
-        return []
-    return sorted(folder.name for folder in models_dir.iterdir() if is_checkpoint(folder))
+    return sorted(folder.name for folder in models_dir.glob("*") if is_checkpoint(folder))
 
 
 def find_model(name: str, *, models_dir: Path = MODELS_DIR) -> FoundModel:
     """Find the folder of a model; downloads files of the hub that are not in its cache. Raises ModelNotFoundError if
     the model does not exist, or is not in the cache and the hub cannot be reached.
 
-    Args:
-        name: A shipped name, a folder, or a hub id such as `owner/name` or `owner/name@revision`. Pin the revision of a
-            hub id, because without it the model can change while a collection uses it.
-        models_dir: Folder of the shipped models.
+    It is a shipped name, a folder, or a hub id such as `owner/name` or `owner/name@revision`. Pin the revision of a hub
+    id, because without it the model can change while a collection uses it.
     """
     shipped = shipped_names(models_dir)
     if name in shipped:
@@ -373,23 +304,20 @@ def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Pa
         return _snapshot(repo, revision)
     except RevisionNotFoundError as error:
         raise ModelNotFoundError(name, f"Hub model '{repo}' has no revision '{revision}'.") from error
-    except RepositoryNotFoundError as error:
-        raise ModelNotFoundError(
-            name,
-            f"No model '{repo}' on the hub, or it is private (then log in with: hf auth login), and there is no "
-            f"folder of that name. {_shipped_hint(shipped)}",
-        ) from error
-    except LocalEntryNotFoundError as error:
-        raise ModelNotFoundError(
-            name,
-            f"Hub model '{name}' is not in the local cache and the hub cannot be reached. Connect once, or copy "
-            f"the model's folder here and name the folder. {_shipped_hint(shipped)}",
-        ) from error
     except (OSError, ValueError, httpx.HTTPError) as error:  # refused, interrupted, disk full, malformed id
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelNotFoundError(
-            name, f"Hub model '{name}' could not be fetched ({reason}). {_shipped_hint(shipped)}"
-        ) from error
+        message = f"Hub model '{name}' could not be fetched ({reason})."
+        if isinstance(error, RepositoryNotFoundError):
+            message = (
+                f"No model '{repo}' on the hub, or it is private (then log in with: hf auth login), and there is no "
+                f"folder of that name."
+            )
+        elif isinstance(error, LocalEntryNotFoundError):
+            message = (
+                f"Hub model '{name}' is not in the local cache and the hub cannot be reached. Connect once, or copy "
+                f"the model's folder here and name the folder."
+            )
+        raise ModelNotFoundError(name, f"{message} {_shipped_hint(shipped)}") from error
 
 
 def _snapshot(repo: str, revision: str | None) -> Path:
@@ -398,13 +326,12 @@ def _snapshot(repo: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import OfflineModeIsEnabled
 
-    files = list(_HUB_FILES)
     try:
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=files))
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=_HUB_FILES))
     except (OfflineModeIsEnabled, httpx.TransportError):
         # For a commit that an older version of the library cached, it needs the network for a listing, and does not
         # fall back to the cache by itself.
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=files, local_files_only=True))
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=_HUB_FILES, local_files_only=True))
 
 
 def _shipped_hint(shipped: list[str]) -> str:
@@ -413,13 +340,7 @@ def _shipped_hint(shipped: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """The facts about a model.
-
-    Attributes:
-        info: Name, width, runtime and hash, as loaded on the CPU.
-        files: Size in bytes of each file; None for a plain encoder.
-        training: How it was trained, as recorded in pearl.json; None for a plain encoder.
-    """
+    """The facts about a model, as loaded on the CPU; of a checkpoint also the bytes of each file, and its training."""
 
     info: ModelInfo
     files: Mapping[str, int] | None = None
@@ -434,9 +355,7 @@ class ModelDescription:
 
 
 def describe_model(model: str) -> ModelDescription:
-    """A model's facts, its files verified. Raises ModelNotFoundError if there is no such model; CheckpointError if a
-    file is damaged.
-    """
+    """A model's facts, its files verified. Raises ModelNotFoundError, or CheckpointError if a file is damaged."""
     folder = find_model(model).folder
     if not is_checkpoint(folder):
         return ModelDescription(load_encoder(model, device="cpu").info)

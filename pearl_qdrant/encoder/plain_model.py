@@ -17,9 +17,6 @@ from pearl_qdrant.encoder.checkpoint import MAX_TOKENS, combined_sha256, file_sh
 from pearl_qdrant.encoder.json_files import load_json, read_settings, validated
 from pearl_qdrant.errors import CheckpointError, ModelError
 
-DEFAULT_MAX_LENGTH = 512
-"""Maximum number of tokens if a folder has no limit."""
-
 _ONNX_FILES = ("onnx/model.onnx", "model.onnx")
 
 # Families whose first position is not 0: the first padding_idx + 1 positions of their table are unused.
@@ -28,17 +25,7 @@ _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-robert
 
 @dataclass(frozen=True, slots=True)
 class PlainModel:
-    """The settings to run a plain encoder with.
-
-    Attributes:
-        folder: Folder of config.json, tokenizer and safetensors.
-        pooling: "mean" or "cls".
-        prefix: Text put before each name.
-        max_length: Maximum number of tokens, including special ones.
-        lowercase: Whether names are lower-cased before they are tokenised.
-        onnx_path: The ONNX graph, or None.
-        safetensors: Weights for torch, sorted; empty if there are none.
-    """
+    """The settings to run a plain encoder with, its ONNX graph, and its weights for torch."""
 
     folder: Path
     pooling: str
@@ -60,58 +47,32 @@ class PlainModel:
 
 
 class _Settings(BaseModel):
-    """The fields that are read from a file; None if a field is missing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class _Config(_Settings):
-    """config.json."""
-
-    model_type: str | None = None
-    max_position_embeddings: int | None = None
-    pad_token_id: int | None = None
-
-
-class _Bert(_Settings):
-    """sentence_bert_config.json."""
-
-    max_seq_length: int | float | None = None
-    do_lower_case: bool | None = None
-
-
-class _TokenizerConfig(_Settings):
-    """tokenizer_config.json."""
-
-    model_max_length: int | float | None = None
-
-
-class _Prompts(_Settings):
-    """config_sentence_transformers.json."""
-
-    prompts: dict[str, str | None] | None = None
-    default_prompt_name: str | None = None
-
-
-class _Pooling(_Settings):
-    """1_Pooling/config.json; new versions have `pooling_mode`, old ones `pooling_mode_cls_token` and similar fields."""
+    """What is read from the files of a folder; None if a file lacks it, and other fields as they are."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
+    # config.json
+    model_type: str | None = None
+    max_position_embeddings: int | None = None
+    pad_token_id: int | None = None
+    # sentence_bert_config.json, tokenizer_config.json
+    max_seq_length: int | float | None = None
+    do_lower_case: bool | None = None
+    model_max_length: int | float | None = None
+    # config_sentence_transformers.json
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+    # 1_Pooling/config.json; old versions have `pooling_mode_cls_token` and similar fields
     include_prompt: bool | None = None
     pooling_mode: str | list[str] | None = None
 
 
-class _Module(_Settings):
-    """One entry of modules.json."""
-
+class _Module(BaseModel):
     type: str
     path: str
 
 
-class _Modules(_Settings):
-    """modules.json."""
-
+class _Modules(BaseModel):
     modules: list[_Module]
 
 
@@ -119,20 +80,18 @@ def read_plain_model(root: Path, *, pooling: str | None = None, prefix: str | No
     """Read the settings of a sentence-transformers or transformers folder. Raises CheckpointError if a file is missing
     or broken, or there are no weights in a safe format; ModelError if the model needs a step that is not supported.
 
-    Args:
-        pooling: "mean" or "cls"; replaces the pooling of the folder.
-        prefix: Replaces the default prompt of the folder.
+    `pooling` and `prefix` replace the pooling and the default prompt of the folder.
     """
     folder, pooling_folder = _modules(root)
     if not (folder / "config.json").is_file():
         raise CheckpointError(str(folder), "not a model folder: it has neither pearl.json nor config.json")
-    declared = read_settings(pooling_folder / "config.json", _Pooling) if pooling_folder else _Pooling()
-    prompts = read_settings(root / "config_sentence_transformers.json", _Prompts)
+    declared = read_settings(pooling_folder / "config.json", _Settings) if pooling_folder else _Settings()
+    prompts = read_settings(root / "config_sentence_transformers.json", _Settings)
     if prefix is None:
         prefix = (prompts.prompts or {}).get(prompts.default_prompt_name or "") or ""
     if prefix and declared.include_prompt is False:
         raise ModelError(f"{root}: excluding the prompt from the pooling is not supported. Set an empty prefix")
-    bert = read_settings(folder / "sentence_bert_config.json", _Bert)
+    bert = read_settings(folder / "sentence_bert_config.json", _Settings)
     onnx = [path for path in (root / name for name in _ONNX_FILES) if path.is_file()]
     weights = tuple(sorted(folder.glob("model*.safetensors")))
     if not onnx and not weights:
@@ -172,15 +131,14 @@ def _modules(root: Path) -> tuple[Path, Path | None]:
     return folders["Transformer"], folders.get("Pooling")
 
 
-def _pooling(root: Path, declared: _Pooling) -> str:
+def _pooling(root: Path, declared: _Settings) -> str:
     """The pooling by 1_Pooling/config.json, old or new; mean without that file, as in sentence-transformers."""
     modes = declared.pooling_mode
     if modes is None:
-        prefix = "pooling_mode_"
         names = {"cls_token": "cls", "mean_tokens": "mean"}
         extra: dict[str, Any] = declared.model_extra or {}
-        active = [key[len(prefix) :] for key, value in extra.items() if key.startswith(prefix) and value is True]
-        modes = [names.get(mode, mode) for mode in active]
+        active = [key for key, value in extra.items() if key.startswith("pooling_mode_") and value is True]
+        modes = [names.get(mode, mode) for mode in (key.removeprefix("pooling_mode_") for key in active)]
     modes = [modes] if isinstance(modes, str) else modes or ["mean"]
     if modes not in (["mean"], ["cls"]):
         raise ModelError(
@@ -190,11 +148,11 @@ def _pooling(root: Path, declared: _Pooling) -> str:
     return str(modes[0])
 
 
-def _max_length(folder: Path, bert: _Bert) -> int:
+def _max_length(folder: Path, bert: _Settings) -> int:
     """Maximum number of tokens: the declared one, limited by the size of the table of positions."""
     path = folder / "config.json"
-    config = read_settings(path, _Config)
-    tokenizer = read_settings(folder / "tokenizer_config.json", _TokenizerConfig)
+    config = read_settings(path, _Settings)
+    tokenizer = read_settings(folder / "tokenizer_config.json", _Settings)
     declared = _limit(bert.max_seq_length) or _limit(tokenizer.model_max_length)
     positions = _limit(config.max_position_embeddings)
     if positions and config.model_type in _OFFSET_POSITIONS:
@@ -206,7 +164,7 @@ def _max_length(folder: Path, bert: _Bert) -> int:
                 f"{config.max_position_embeddings} positions and pad_token_id {config.pad_token_id} leave no room for "
                 f"a token",
             )
-    return min((limit for limit in (declared, positions) if limit), default=DEFAULT_MAX_LENGTH)
+    return min((limit for limit in (declared, positions) if limit), default=512)
 
 
 def _limit(value: float | None) -> int | None:

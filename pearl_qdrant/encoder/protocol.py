@@ -22,7 +22,6 @@ class ModelInfo:
     Attributes:
         name: Shipped name, folder or hub id, as users type it.
         weights_hash: "sha256:..." of the loaded weights.
-        dim: Width of the vectors.
         pooling: "mean" or "cls".
         prefix: Text put before each name ("query: " for E5), or "".
         has_head: Whether the model predicts types.
@@ -85,20 +84,14 @@ class Encoder(Protocol):
 _ENTITY_TYPES = np.array(ENTITY_TYPES, dtype=object)
 _LEXICAL_CLASSES = np.array(LEXICAL_CLASSES, dtype=object)
 _PHRASE_TYPES = np.array(PHRASE_TYPES, dtype=object)
-
 _DIGITS = 7
 """Decimals of a probability: all that a float32 has. Qdrant reads numbers of more than 15 digits with a small error."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedTypes:
-    """One prediction per name, in the order of the names.
-
-    Attributes:
-        predicted_types: Entity type with the largest marginal, such as "ORG".
-        type_probabilities: Its marginal over the lexical classes, in [0, 1].
-        lexical_classes: The most probable class for that type, such as "NP".
-        phrase_types: Both, such as "NP-ORG".
+    """Predictions of n names: entity types with the largest marginals, such as "ORG", these, in [0, 1], and the most
+    probable lexical class for that type, such as "NP"; both together, such as "NP-ORG".
     """
 
     predicted_types: list[str]
@@ -108,22 +101,14 @@ class PredictedTypes:
 
 
 def type_marginals(type_probabilities: FloatArray) -> FloatArray:
-    """Probability of each entity type, summed over the lexical classes. Returns (n, 19) in the order of `ENTITY_TYPES`,
-    rows sum to 1.
-
-    Args:
-        type_probabilities: (n, 95), rows sum to 1.
-    """
+    """Probabilities of the entity types, (n, 19) in the order of `ENTITY_TYPES`, from those of all labels, (n, 95)."""
     marginals: FloatArray = _by_class(type_probabilities).sum(axis=1)
     return marginals
 
 
 def predict_types(type_probabilities: FloatArray) -> PredictedTypes:
-    """The most probable entity type of each name, and the lexical class that goes with it. Raises ValueError if there
-    are not 95 columns.
-
-    Args:
-        type_probabilities: (n, 95), rows sum to 1.
+    """The most probable entity type of each name, and the lexical class that goes with it, from probabilities, (n, 95).
+    Raises ValueError if there are not 95 columns.
     """
     joint = _by_class(type_probabilities)
     marginals = joint.sum(axis=1)

@@ -17,11 +17,4 @@ if TYPE_CHECKING:
 
 __all__ = ["AnnotateOptions", "EntityLinker", "LinkOptions"]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "AnnotateOptions": "pearl_qdrant.linking.options",
-        "EntityLinker": "pearl_qdrant.linking.linker",
-        "LinkOptions": "pearl_qdrant.linking.options",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -43,20 +43,4 @@ __all__ = [
     "resolve_graph",
 ]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "Decision": "pearl_qdrant.resolution.records",
-        "Judge": "pearl_qdrant.resolution.resolution",
-        "MergedGraph": "pearl_qdrant.resolution.graphs",
-        "Question": "pearl_qdrant.resolution.resolution",
-        "resolve_graph": "pearl_qdrant.resolution.graphs",
-        "NameRecord": "pearl_qdrant.resolution.records",
-        "Resolution": "pearl_qdrant.resolution.resolution",
-        "ResolvedName": "pearl_qdrant.resolution.records",
-        "ReviewPair": "pearl_qdrant.resolution.records",
-        "read_decisions": "pearl_qdrant.resolution.records",
-        "read_names": "pearl_qdrant.resolution.records",
-        "resolve": "pearl_qdrant.resolution.resolving",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)

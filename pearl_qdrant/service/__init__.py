@@ -17,11 +17,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceSettings", "create_app", "serve"]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "ServiceSettings": "pearl_qdrant.service.settings",
-        "create_app": "pearl_qdrant.service.app",
-        "serve": "pearl_qdrant.service.app",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -43,23 +43,4 @@ __all__ = [
     "verify_collection",
 ]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "Collection": "pearl_qdrant.store.protocol",
-        "CollectionDescription": "pearl_qdrant.store.administration",
-        "CollectionSummary": "pearl_qdrant.store.administration",
-        "Placement": "pearl_qdrant.store.protocol",
-        "Problem": "pearl_qdrant.store.verify",
-        "Store": "pearl_qdrant.store.protocol",
-        "Verification": "pearl_qdrant.store.verify",
-        "delete_collection": "pearl_qdrant.store.administration",
-        "describe_collection": "pearl_qdrant.store.administration",
-        "finalize_collection": "pearl_qdrant.store.administration",
-        "list_collections": "pearl_qdrant.store.administration",
-        "open_store": "pearl_qdrant.store.open",
-        "summarize_collections": "pearl_qdrant.store.administration",
-        "use_store": "pearl_qdrant.store.open",
-        "verify_collection": "pearl_qdrant.store.verify",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -39,18 +39,4 @@ __all__ = [
     "rollback_collection",
 ]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "EVERYDAY_MENTIONS": "pearl_qdrant.transfer.reencoding",
-        "EverydayChange": "pearl_qdrant.transfer.everyday",
-        "EverydayKind": "pearl_qdrant.transfer.everyday",
-        "ReencodeResult": "pearl_qdrant.transfer.reencoding",
-        "TransferResult": "pearl_qdrant.transfer.moving",
-        "prune_collection": "pearl_qdrant.transfer.moving",
-        "pull_collection": "pearl_qdrant.transfer.moving",
-        "push_collection": "pearl_qdrant.transfer.moving",
-        "reencode_collection": "pearl_qdrant.transfer.reencoding",
-        "rollback_collection": "pearl_qdrant.transfer.reencoding",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)

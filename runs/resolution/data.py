@@ -29,8 +29,7 @@ from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.lexical.word_rarity import english_words
-from pearl_qdrant.linking.mention_kinds import rewrites, siblings
-from pearl_qdrant.linking.mention_kinds.make import NamedEntity
+from pearl_qdrant.linking.mention_kinds import NamedEntity, rewrites
 from pearl_qdrant.linking.mention_kinds.rewrites import slip
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
@@ -278,13 +277,13 @@ def _made_siblings(
     elif kind < 0.65:
         made = [_near_word(name, near, rng)]
     elif kind < 0.8:
-        made = [siblings.one_word_more(name, one.types, entities, rng), f"{capital[0]} {name}"]
+        made = [rewrites.one_word_more(name, one.types, entities, rng), f"{capital[0]} {name}"]
     else:
         made = [
-            siblings.sibling(name, entities, rng),
-            siblings.other_number(name, rng),
-            siblings.other_first_name(name, one.types, entities, rng),
-            siblings.other_brackets(name, rng),
+            rewrites.sibling(name, entities, rng),
+            rewrites.other_number(name, rng),
+            rewrites.other_first_name(name, one.types, entities, rng),
+            rewrites.other_brackets(name, rng),
         ]
     # A middle name more is mostly the same person.
     ends = (name.split()[0], name.split()[-1])

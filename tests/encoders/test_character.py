@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,12 @@ from pearl_qdrant.encoder import batching
 from pearl_qdrant.encoder.batching import Batch, BatchEncoder, BatchLimits, NameTokenizer, RunBatch, plan_batches
 from pearl_qdrant.encoder.character.network import CharacterEncoder, sinusoids
 from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
-from pearl_qdrant.encoder.protocol import Encoder, FloatArray
+from pearl_qdrant.encoder.protocol import Encoder, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, join_parts
 from pearl_qdrant.errors import CheckpointError
 from training.export.int8_graph import write_int8_graph
+
+INFO = ModelInfo("tiny", "", 1, "mean", "", False, "cpu", "fp32", "onnx")
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -46,7 +49,7 @@ def test_each_distinct_name_is_encoded_once(
 
     tokenizer = NameTokenizer(folders["bert"], max_length=16)
     limits = BatchLimits(max_tokens=64, max_names=8, workers=workers)
-    encoder = BatchEncoder(tokenizer, first_tokens, dim=1, never_seen=None, limits=limits)
+    encoder = BatchEncoder(tokenizer, first_tokens, info=INFO, never_seen=None, limits=limits)
     names = [letter + "x" * (i % 9) for i in range(4) for letter in "abcdefghijklmnopqrstuvwxyz"] * 2
     ids, _ = tokenizer.token_ids(names)
     assert encoder.encode(names).vectors[:, 0].tolist() == [name_ids[1] for name_ids in ids]
@@ -61,7 +64,7 @@ def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:
 
     limits = BatchLimits(max_tokens=32, max_names=2, workers=2)
     tokenizer = NameTokenizer(folders["bert"], max_length=16)
-    encoder = BatchEncoder(tokenizer, fail, dim=1, never_seen=None, limits=limits)
+    encoder = BatchEncoder(tokenizer, fail, info=INFO, never_seen=None, limits=limits)
     with pytest.raises(MemoryError):
         encoder.encode([f"name {i}" for i in range(200)])
 
@@ -89,7 +92,8 @@ def test_a_batch_that_runs_out_of_memory_is_halved(folders: dict[str, Path], err
 
     def encoded_by(run_batch: RunBatch) -> FloatArray:
         limits = BatchLimits(max_tokens=256, max_names=16, workers=1)
-        return BatchEncoder(tokenizer, run_batch, dim=2, never_seen=None, limits=limits).encode(names).vectors
+        encoder = BatchEncoder(tokenizer, run_batch, info=replace(INFO, dim=2), never_seen=None, limits=limits)
+        return encoder.encode(names).vectors
 
     names = [f"name {i} of {i * 7}" for i in range(40)]
     halved = encoded_by(run)

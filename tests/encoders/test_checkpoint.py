@@ -22,7 +22,7 @@ from pearl_qdrant.encoder.checkpoint import (
     seal,
 )
 from pearl_qdrant.encoder.loading import find_model, list_models, load_encoder, shipped_names
-from pearl_qdrant.encoder.verify import safetensors_shapes, verify
+from pearl_qdrant.encoder.write_checkpoint import safetensors_shapes, verify
 from pearl_qdrant.errors import CheckpointError, ModelNotFoundError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 

@@ -19,7 +19,7 @@ from tiny_models import as_sentence_transformers, bert_graph, make_bert, make_pe
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, PEARL_JSON, open_checkpoint, seal
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.verify import safetensors_shapes, verify
+from pearl_qdrant.encoder.write_checkpoint import safetensors_shapes, verify
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 WEIGHTS = "model.safetensors"

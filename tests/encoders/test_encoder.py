@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES
 
-from pearl_qdrant.encoder.fastembed_model import register_with_fastembed, text_embedding
+from pearl_qdrant.encoder.fastembed_model import text_embedding
 from pearl_qdrant.encoder.loading import load_encoder, shipped_names
 from pearl_qdrant.encoder.protocol import Encoder, predict_types, type_marginals
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
@@ -181,8 +181,7 @@ def test_sentence_transformers_opens_a_pearl_checkpoint(folders: dict[str, Path]
 def test_fastembed_gives_the_same_vectors(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
     """A PEARL model works in fastembed, also if it is registered several times."""
     folder = str(folders["pearl"])
-    assert register_with_fastembed(folder) == "pearl-qdrant/tiny"
-    assert register_with_fastembed(folder) == "pearl-qdrant/tiny"
+    assert text_embedding(folder).model_name == "pearl-qdrant/tiny"
     names = [*NAMES, "heart attack " * 20]
     vectors = np.array(list(text_embedding(folder, threads=1).embed(names)))
     assert cosines(encoders["onnx"].encode(names).vectors, vectors).min() >= 0.9999
@@ -191,7 +190,7 @@ def test_fastembed_gives_the_same_vectors(folders: dict[str, Path], encoders: di
 def test_fastembed_refuses_a_plain_encoder(folders: dict[str, Path]) -> None:
     """Only PEARL checkpoints can be registered."""
     with pytest.raises(ModelError, match="not a PEARL checkpoint"):
-        register_with_fastembed(str(folders["bert"]))
+        text_embedding(str(folders["bert"]))
 
 
 @pytest.mark.parametrize("token_types", [False, True])

@@ -19,7 +19,8 @@ from character_models import make_network
 from onnx import TensorProto, helper, numpy_helper
 from tiny_models import DIM, N_LAYERS, make_albert, make_bert, make_roberta
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from training.export import export_checkpoint as export_graph
 from training.export.export_checkpoint import export_onnx
 from training.export.graph_builder import (
@@ -43,7 +44,7 @@ MASK = (IDS != 0).long()
 def network(tmp_path_factory: pytest.TempPathFactory) -> PearlNetwork:
     """A tiny network with a random head."""
     torch.manual_seed(0)
-    encoder = load_phrase_encoder(make_bert(tmp_path_factory.mktemp("bert") / "tiny"))
+    encoder = load_transformer(make_bert(tmp_path_factory.mktemp("bert") / "tiny"))
     return PearlNetwork(encoder, new_type_head(DIM)).eval()
 
 
@@ -180,7 +181,7 @@ def test_cls_pooling_takes_the_first_token(network: PearlNetwork, tmp_path: Path
 def seeded_network(tmp_path: Path) -> PearlNetwork:
     """A tiny network with a random head."""
     torch.manual_seed(0)
-    return PearlNetwork(load_phrase_encoder(make_bert(tmp_path / "tiny")), new_type_head(DIM)).eval()
+    return PearlNetwork(load_transformer(make_bert(tmp_path / "tiny")), new_type_head(DIM)).eval()
 
 
 def in_eight_bits(x: Array, matrix: Array) -> Array:
@@ -211,7 +212,7 @@ def test_only_a_bert_with_the_exact_gelu_gets_this_graph(seeded_network: PearlNe
     others = (make_albert(tmp_path / "albert"), make_roberta(tmp_path / "roberta"))
 
     assert is_supported(seeded_network)
-    assert not any(is_supported(PearlNetwork(load_phrase_encoder(other), new_type_head(DIM))) for other in others)
+    assert not any(is_supported(PearlNetwork(load_transformer(other), new_type_head(DIM))) for other in others)
     encoder: Any = seeded_network.phrase_encoder
     encoder.config.hidden_act = "gelu_new"
     assert not is_supported(seeded_network)

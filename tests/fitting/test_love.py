@@ -19,7 +19,8 @@ from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
 from training.love import (
     LoveRecord,
@@ -145,7 +146,7 @@ def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
 def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> None:
     """Whole words of the vocabulary, lower-cased, get the encoder's own vectors, centred."""
     words = whole_words(read_character_table(base / "tokenizer.json"))
-    found = encoder_targets(PearlNetwork(load_phrase_encoder(base), None), tokenizer(base), [*words, "the"])
+    found = encoder_targets(PearlNetwork(load_transformer(base), None), tokenizer(base), [*words, "the"])
 
     assert {"the", "aspirin", "york"} <= set(words)
     assert "a" not in words

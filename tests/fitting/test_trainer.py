@@ -20,7 +20,8 @@ from fit_cases import config, fit, losses_of, maker, new_network, run_script
 from safetensors.torch import load_file
 from tiny_models import make_bert
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
+from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from pearl_qdrant.errors import TrainingError
 from training.examples.example import one_class
 from training.examples.numbers import number_names
@@ -189,8 +190,8 @@ def test_numbers_are_well_formed() -> None:
 
 def test_averaging_mixes_the_encoders(tmp_path: Path) -> None:
     """Half and half is the mean of the two; the ends are the encoders themselves."""
-    original = load_phrase_encoder(make_bert(tmp_path / "a", seed=1))
-    tuned = load_phrase_encoder(make_bert(tmp_path / "b", seed=2))
+    original = load_transformer(make_bert(tmp_path / "a", seed=1))
+    tuned = load_transformer(make_bert(tmp_path / "b", seed=2))
     before = {k: v.clone() for k, v in tuned.state_dict().items()}
     average_weights(original, tuned, ratio=0.25)
 

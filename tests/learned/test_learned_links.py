@@ -45,7 +45,6 @@ def test_other_spellings_of_a_name_are_known_apart_from_the_name_itself() -> Non
     assert found is not None
     assert found.as_written.links == {"Q30": 1}
     assert found.other_forms.links == {"Q30": 3, None: 1}
-    assert found.entity_ids() == ["Q30"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from tokenizers import Tokenizer
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig, CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import PearlConfig
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.networks.checkpoints import write_network
 
@@ -106,7 +107,7 @@ def make_network(folder: Path, *, max_pieces: int = 3, seed: int = 0) -> PearlNe
         torch.manual_seed(seed)
         head = new_type_head(DIM + CHAR_DIM)
     encoder = make_character_encoder(folder, max_pieces=max_pieces, seed=seed)
-    return PearlNetwork(load_phrase_encoder(folder), head, character_encoder=encoder).eval()
+    return PearlNetwork(load_transformer(folder), head, character_encoder=encoder).eval()
 
 
 def make_trained(

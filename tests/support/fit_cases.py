@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from tiny_models import DIM
 from tokenizers import Tokenizer
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder, new_type_head
+from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from training.augment.draw import Augmenter
 from training.batches import BatchDataset, BatchMaker, EpochSampler, NegativeTable
 from training.examples.example import Example, any_class
@@ -41,7 +42,7 @@ def open_tokenizer(folder: Path) -> Any:
 def new_network(bert: Path) -> PearlNetwork:
     """The same network each time."""
     torch.manual_seed(0)
-    return PearlNetwork(load_phrase_encoder(bert), new_type_head(DIM))
+    return PearlNetwork(load_transformer(bert), new_type_head(DIM))
 
 
 def maker(**changes: Any) -> BatchMaker:

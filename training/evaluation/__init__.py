@@ -19,7 +19,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "Task", "as_record"]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {"Report": "training.evaluation.run", "Task": "training.evaluation.task", "as_record": "training.evaluation.run"},
-)
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -32,8 +32,7 @@ from pearl_qdrant.encoder.checkpoint import (
 from pearl_qdrant.encoder.loading import find_model, load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, type_marginals
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
-from pearl_qdrant.encoder.verify import verify
-from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
+from pearl_qdrant.encoder.write_checkpoint import verify, write_checkpoint
 from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
 from training.export.graph_builder import OPSET, GraphBuilder, add_character_encoder, join_parts

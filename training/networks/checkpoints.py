@@ -36,8 +36,12 @@ from pearl_qdrant.encoder.loading import MODELS_DIR, find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
-from pearl_qdrant.encoder.runtime.torch_runtime import load_character_encoder, load_network, network_width
-from pearl_qdrant.encoder.runtime.transformer import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import (
+    load_character_encoder,
+    load_network,
+    load_transformer,
+    network_width,
+)
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError, OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
@@ -164,14 +168,7 @@ def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
     """
     checkpoint, _ = open_for_torch(folder)
     config = checkpoint.config
-    network = load_network(
-        folder,
-        pooling=config.pooling,
-        head_path=checkpoint.head_path,
-        character=config.character,
-        char_dim=config.char_dim,
-    )
-    return network, config
+    return load_network(folder, pooling=config.pooling, checkpoint=checkpoint), config
 
 
 def write_network(

@@ -20,7 +20,7 @@ from pearl_qdrant.encoder.checkpoint import PEARL_JSON, is_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.loading import find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
-from pearl_qdrant.encoder.runtime.transformer import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
 from training.options import TrainingEvents, as_paths, refuse_overwriting

@@ -33,17 +33,13 @@ from pearl_qdrant.encoder.character.table import (
     tensor_shapes,
 )
 
-MASKED = -1e4
-"""Added to the scores of masked positions. Minus infinity would give NaN in a row of padding only."""
+MASKED = -1e4  # added to the scores of masked positions. Minus infinity would give NaN in a row of padding only.
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a batch.
-
-    Attributes:
-        codes: Rows of the embeddings, (words, positions); `PAD` after the end of a word.
-        rows: The phrase of each word, (words,). An extra last word belongs to no phrase.
+    """The words of a batch: rows of the embeddings, (words, positions), `PAD` after the end of a word, and the phrase
+    of each word, (words,). An extra last word belongs to no phrase.
     """
 
     codes: Tensor
@@ -54,11 +50,7 @@ class CharacterEncoder(nn.Module):
     """Maps token ids to the character part v of the embedding. Raises ValueError if the alphabets of table and config
     differ, or a width is not positive.
 
-    Args:
-        table: The characters of the vocabulary.
-        config: Widths and limits, with the alphabet of the table.
-        char_dim: Width of v.
-        generator: Draws the initial weights.
+    `char_dim` is the width of v; the generator draws the initial weights.
     """
 
     def __init__(
@@ -81,7 +73,11 @@ class CharacterEncoder(nn.Module):
         self.key = nn.Linear(config.embedding_dim, config.attention_dim, bias=False)
         self.output = nn.Linear(2 * config.embedding_dim, config.word_dim)
         self.projection = nn.Linear(config.word_dim, char_dim, bias=False)
-        self._reset(generator)
+        with torch.no_grad():
+            nn.init.normal_(self.embeddings.weight, std=config.embedding_dim**-0.5, generator=generator)
+            for layer in (self.position, self.query, self.key, self.output, self.projection):
+                nn.init.xavier_uniform_(layer.weight, generator=generator)
+            nn.init.zeros_(self.output.bias)
         # Constants of the tokenizer, which are not saved with the weights.
         self.register_buffer("codes", torch.from_numpy(table.codes), persistent=False)
         self.register_buffer("continuation", torch.from_numpy(table.continuation), persistent=False)
@@ -93,21 +89,10 @@ class CharacterEncoder(nn.Module):
         self.special: Tensor
         self.nearness: Tensor
 
-    def _reset(self, generator: torch.Generator | None) -> None:
-        """Initialise the weights."""
-        with torch.no_grad():
-            nn.init.normal_(self.embeddings.weight, std=self.config.embedding_dim**-0.5, generator=generator)
-            for layer in (self.position, self.query, self.key, self.output, self.projection):
-                nn.init.xavier_uniform_(layer.weight, generator=generator)
-            nn.init.zeros_(self.output.bias)
-
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The character part of each phrase before normalisation. Returns v, (b, char_dim); zero for a phrase without a
-        word.
+        """The character part v of each phrase before normalisation, (b, char_dim); zero for a phrase without a word.
 
-        Args:
-            input_ids: (b, t), int64.
-            attention_mask: (b, t), 1 for a real token.
+        Ids and mask, 1 for a real token, are (b, t).
         """
         vector: Tensor = self.projection(self.phrase_vectors(input_ids, attention_mask))
         return vector
@@ -122,11 +107,7 @@ class CharacterEncoder(nn.Module):
         return sums[:n] / counts[:n, None].clamp(min=1.0)
 
     def word_vectors(self, codes: Tensor) -> Tensor:
-        """Vectors of words. Returns (words, word_dim), L2-normalised.
-
-        Args:
-            codes: (words, positions), as in `Words`.
-        """
+        """Vectors of words, (words, word_dim), L2-normalised, by their codes, as in `Words`."""
         n_places = codes.shape[1]
         real = codes != PAD
         mask = torch.where(real, 0.0, MASKED)[:, None, :]  # (words, 1, positions)
@@ -141,12 +122,7 @@ class CharacterEncoder(nn.Module):
         return nn.functional.normalize(summed.float(), dim=-1)
 
     def words(self, input_ids: Tensor, attention_mask: Tensor) -> Words:
-        """Split a batch into words.
-
-        Args:
-            input_ids: (b, t), int64.
-            attention_mask: (b, t), 1 for a real token.
-        """
+        """Split a batch, (b, t), into words."""
         n, width = input_ids.shape
         real = (attention_mask != 0) & ~self.special[input_ids]
         # The first token of a phrase always starts a word, even if it is marked as a continuation.

@@ -16,6 +16,7 @@ whole character becomes a private one (U+E000 + byte). Costs 0.3 s for the 30,52
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,27 +30,21 @@ from pearl_qdrant.encoder.protocol import BoolArray
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.settings import DEFAULT_CHARACTER_SHARE
 
-PAD, BEGIN, END = 0, 1, 2
-"""Rows of the embeddings that are not characters: padding, and the marks around a word."""
-
+PAD, BEGIN, END = 0, 1, 2  # rows of the embeddings that are not characters: padding, and the marks around a word
 N_MARKS = 3
 
 
 class CharacterConfig(BaseModel):
     """Widths and limits of a character encoder; the defaults cost about a tenth of a 6 x 384 phrase encoder.
 
-    With BERT's 30,522 wordpieces and 64-wide embeddings it has 2.1 million parameters, nearly all of them in
-    the wordpieces.
+    With BERT's 30,522 wordpieces it has 2.1 million parameters, nearly all of them in the wordpieces.
 
     Attributes:
-        alphabet: The characters, in the order of their embeddings.
         share: Share of the character parts in the cosine of two embeddings, in (0, 1):
             cos(h, h') = (1 - share) cos(u, u') + share cos(v, v').
         embedding_dim: Width of the embeddings of characters and wordpieces; even.
         attention_dim: Width of queries and keys of the content attention; 32 in LOVE.
-        word_dim: Width of a word's vector.
-        max_characters: Characters of a word that are read; the rest is ignored.
-        max_pieces: Wordpieces of a word that are read; 0 to use characters only.
+        max_characters, max_pieces: Characters and wordpieces of a word that are read; no pieces: characters only.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -69,13 +64,7 @@ class CharacterConfig(BaseModel):
 
 
 def tensor_shapes(config: CharacterConfig, *, char_dim: int, n_tokens: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors of a character encoder, by name in torch.
-
-    Args:
-        config: Widths of the encoder.
-        char_dim: Width of its part of the embedding.
-        n_tokens: Size of the vocabulary.
-    """
+    """Shapes of the tensors of a character encoder of this width and a vocabulary of this size, by name in torch."""
     e, a, w = config.embedding_dim, config.attention_dim, config.word_dim
     n_rows = N_MARKS + len(config.alphabet) + (n_tokens if config.max_pieces else 0)
     return {
@@ -89,13 +78,24 @@ def tensor_shapes(config: CharacterConfig, *, char_dim: int, n_tokens: int) -> d
     }
 
 
+def check_tensors(
+    path: str, found: Mapping[str, tuple[int, ...]], config: CharacterConfig, *, char_dim: int, n_tokens: int
+) -> None:
+    """Raise a CheckpointError about a file unless the tensors that it has, by name in torch, have these shapes."""
+    expected = tensor_shapes(config, char_dim=char_dim, n_tokens=n_tokens)
+    for name in sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
+            raise CheckpointError(
+                path,
+                f"tensor character_encoder.{name} has shape {found.get(name)}, {expected.get(name)} expected. Fetch it "
+                f"again",
+            )
+
+
 MAX_PIECE_CHARACTERS = 20
 """Characters of a token; the rest is cut. BERT's longest has 18; byte-level vocabularies have runs of 100 dashes."""
 
-_MOST_ROWS = 100
-"""Maximum ratio of the highest id to the number of tokens, because ids are indices of an array."""
-
-_BYTES_AT = 0xE000
+_MOST_ROWS = 100  # maximum ratio of the highest id to the number of tokens, because ids are indices of an array
 _BYTE_SPACE, _SENTENCE_SPACE = "\u0120", "\u2581"
 
 
@@ -104,8 +104,7 @@ class CharacterTable:
     """The characters of a vocabulary, as the character encoder uses them.
 
     Attributes:
-        alphabet: The characters, sorted.
-        codes: Rows of the embeddings, (vocabulary, characters), int32: `N_MARKS` + index in the alphabet;
+        codes: Rows of the embeddings, (vocabulary, characters), int32: `N_MARKS` + index in the sorted alphabet;
             0 after the last character.
         continuation: Whether a token continues the word before it, (vocabulary,).
         special: Whether a token is not part of a word, such as [CLS], [PAD] and [UNK], (vocabulary,).
@@ -118,12 +117,10 @@ class CharacterTable:
 
 
 def read_character_table(path: Path) -> CharacterTable:
-    """Read the table of a tokenizer.json. Raises CheckpointError if the file is missing or broken, or its tokens do not
-    mark words.
-    """
+    """The table of a tokenizer.json. Raises CheckpointError if it cannot be read, or its tokens do not mark words."""
     loaded = read_json(path)
     try:
-        model = loaded["model"]
+        model, added = loaded["model"], loaded.get("added_tokens") or []
         kind = _kind(loaded)
         if kind is None:
             raise CheckpointError(
@@ -131,18 +128,20 @@ def read_character_table(path: Path) -> CharacterTable:
                 f"a {model.get('type')} tokenizer that does not mark words: a character encoder needs WordPiece, "
                 f"byte-level BPE or SentencePiece. Train without one (char_dim 0)",
             )
-        tokens = _tokens(model, loaded.get("added_tokens") or [])
-        special = _special_ids(model, loaded.get("added_tokens") or [])
+        special = {int(token["id"]) for token in added if token.get("special")}
+        unknown = model.get("unk_id")
+        if unknown is None and isinstance(model["vocab"], dict):
+            unknown = model["vocab"].get(model.get("unk_token"))
+        if unknown is not None:
+            special.add(int(unknown))
         prefix = str(model.get("continuing_subword_prefix") or "##")
-        return _table(tokens, special, kind=kind, prefix=prefix)
+        return _table(_tokens(model, added), special, kind=kind, prefix=prefix)
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(str(path), f"not a readable tokenizer ({error!r}). Fetch it again") from error
 
 
 def check_alphabet(folder: Path, config: CharacterConfig, table: CharacterTable) -> None:
-    """Check that the tokenizer has the alphabet that the encoder was trained with. Raises CheckpointError if the
-    alphabets differ; names their sizes and the first difference.
-    """
+    """Raise a CheckpointError unless the tokenizer has the alphabet that the encoder was trained with."""
     if config.alphabet == table.alphabet:
         return
     pairs = enumerate(zip(config.alphabet, table.alphabet, strict=False))
@@ -190,20 +189,15 @@ def _characters(token: str, kind: str, prefix: str) -> tuple[str, bool]:
 def _decoded(raw: bytes) -> str:
     """Decode UTF-8; bytes that are not a whole character become private characters, which JSON can store."""
     text = raw.decode("utf-8", "surrogateescape")
-    return "".join(chr(_BYTES_AT + (ord(c) & 0xFF)) if "\udc80" <= c <= "\udcff" else c for c in text)
+    return "".join(chr(0xE000 + (ord(c) & 0xFF)) if "\udc80" <= c <= "\udcff" else c for c in text)
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """The byte of each character in a byte-level vocabulary; printable Latin-1 characters are their own bytes.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(0x100) if byte not in _PRINTABLE]
+_BYTE_OF = {**{chr(b): b for b in _PRINTABLE}, **{chr(0x100 + i): b for i, b in enumerate(_OTHERS)}}
+"""The byte of each character in a byte-level vocabulary; printable Latin-1 characters are their own bytes.
 
-    Source: GPT-2 (Radford et al. 2019), its byte encoder.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(0x100) if byte not in printable]
-    return {**{chr(b): b for b in printable}, **{chr(0x100 + i): b for i, b in enumerate(others)}}
-
-
-_BYTE_OF = _byte_alphabet()
+Source: GPT-2 (Radford et al. 2019), its byte encoder."""
 
 
 def _kind(loaded: dict[str, Any]) -> str | None:
@@ -231,12 +225,3 @@ def _tokens(model: dict[str, Any], added: list[dict[str, Any]]) -> dict[int, str
     if min(tokens) < 0 or max(tokens) >= _MOST_ROWS * len(tokens):
         raise ValueError(f"{len(tokens)} tokens with ids from {min(tokens)} to {max(tokens)}")
     return tokens
-
-
-def _special_ids(model: dict[str, Any], added: list[dict[str, Any]]) -> set[int]:
-    """Ids of special tokens and [UNK]."""
-    special = {int(token["id"]) for token in added if token.get("special")}
-    unknown = model.get("unk_id")
-    if unknown is None and isinstance(model["vocab"], dict):
-        unknown = model["vocab"].get(model.get("unk_token"))
-    return special | ({int(unknown)} if unknown is not None else set())

@@ -14,8 +14,6 @@ Source: PEARL (Chen et al. 2024), sections 3.2 and 3.3.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
@@ -50,12 +48,9 @@ class PearlNetwork(nn.Module):
         self.character_encoder = character_encoder
 
     def pool(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The vector f of each phrase before normalisation, the input of the type head; with gradients. Returns (b,
-        dim), float32. The embedding is its `F.normalize`.
+        """The vector f of each phrase before normalisation, (b, dim), float32; the input of the type head.
 
-        Args:
-            input_ids: (b, t), int64.
-            attention_mask: (b, t), int64; 1 for a real token.
+        Ids and mask, 1 for a real token, are (b, t), int64.
         """
         hidden = self.phrase_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         phrase = pool_tokens(hidden.float(), attention_mask, pooling=self.pooling)
@@ -65,26 +60,16 @@ class PearlNetwork(nn.Module):
         return join_parts(phrase, character, share=self.character_encoder.config.share)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Embedding and type logits of a batch. Returns the embedding, (b, dim), L2-normalised, and the logits of the
-        phrase types, (b, 95), or None.
-
-        Args:
-            input_ids: (b, t), int64.
-            attention_mask: (b, t), int64; 1 for a real token.
-        """
+        """The embedding, (b, dim), L2-normalised, and the logits of the phrase types, (b, 95), or None."""
         pooled = self.pool(input_ids, attention_mask)
         embedding = nn.functional.normalize(pooled, dim=-1)
         return embedding, None if self.type_head is None else self.type_head(pooled)
 
 
 def join_parts(phrase: Tensor, character: Tensor, *, share: float | Tensor) -> Tensor:
-    """The vector f: phrase part and character part, concatenated, the second scaled to its share of the length. Returns
-    (b, phrase_dim + char_dim).
+    """The vector f, (b, phrase_dim + char_dim): u, (b, phrase_dim), and v, (b, char_dim), of any lengths, concatenated.
 
-    Args:
-        phrase: u, (b, phrase_dim), any length.
-        character: v, (b, char_dim), any length; a row of zeros stays zero.
-        share: Share of the character part in the squared length, in (0, 1); one, or one a phrase, (b, 1).
+    v, unless it is zero, has the given share of the squared length, in (0, 1); one, or one a phrase, (b, 1).
     """
     ratio = (share / (1 - share)) ** 0.5
     # Not detached: the embedding does not depend on the length of u, and its gradient must not either.
@@ -93,13 +78,7 @@ def join_parts(phrase: Tensor, character: Tensor, *, share: float | Tensor) -> T
 
 
 def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tensor:
-    """One vector per phrase from the vectors of its tokens. Returns (b, dim).
-
-    Args:
-        hidden: (b, t, dim).
-        attention_mask: (b, t); 1 for a real token.
-        pooling: "mean" or "cls".
-    """
+    """One vector per phrase, (b, dim), from those of its tokens, (b, t, dim), and their mask; "mean" or "cls"."""
     if pooling == "cls":
         return hidden[:, 0]
     weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
@@ -109,10 +88,3 @@ def pool_tokens(hidden: Tensor, attention_mask: Tensor, *, pooling: str) -> Tens
 def new_type_head(dim: int) -> nn.Linear:
     """An untrained type head: W of Eq. 1, (95, dim), without bias."""
     return nn.Linear(dim, len(PHRASE_TYPES), bias=False)
-
-
-def load_phrase_encoder(folder: Path) -> nn.Module:
-    """The transformer of a folder; see `encoder.runtime.transformer.load_transformer`."""
-    from pearl_qdrant.encoder.runtime.transformer import load_transformer
-
-    return load_transformer(folder)

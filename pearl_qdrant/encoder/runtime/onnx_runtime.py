@@ -10,7 +10,7 @@ blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +28,19 @@ from pearl_qdrant.encoder.batching import (
     first_line,
     is_out_of_memory,
 )
-from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray, ModelInfo
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 EMBEDDING = "embedding"
 TYPE_LOGITS = "type_logits"
-
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class OnnxGraph:
     """A loaded graph. Its `run` may be called from several threads at once. Raises CheckpointError if it is not an ONNX
     graph, truncated, has operators that this onnxruntime does not support, or inputs other than int64 input_ids,
-    attention_mask and token_type_ids.
-
-    Args:
-        path: The .onnx file; external weights are in the same folder.
-        arena: Whether onnxruntime keeps the memory of its largest batches for the next ones.
+    attention_mask and token_type_ids. With `arena`, onnxruntime keeps the memory of its largest batches for the next.
     """
 
     def __init__(self, path: Path, *, arena: bool = True) -> None:
@@ -77,9 +72,7 @@ class OnnxGraph:
         self.outputs: dict[str, list[Any]] = {output.name: list(output.shape) for output in self._session.get_outputs()}
 
     def run(self, outputs: list[str], batch: Batch) -> list[FloatArray]:
-        """Compute the named outputs for a batch. Raises CheckpointError if the graph cannot run it: it is damaged, or
-        its tokenizer belongs to another model.
-        """
+        """Compute the named outputs for a batch. Raises CheckpointError if the graph cannot run it."""
         feed = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         if self._with_token_types:
             feed["token_type_ids"] = np.zeros_like(batch.input_ids)
@@ -93,11 +86,7 @@ class OnnxGraph:
 
     def try_out(self, widths: Mapping[str, int], *, n_ids: int) -> None:
         """Run the last token of the vocabulary, to refuse a tokenizer with more tokens than the graph has embeddings.
-        Raises CheckpointError as for `run`, or if an output has another width.
-
-        Args:
-            widths: Expected widths of the outputs, by name.
-            n_ids: Size of the vocabulary.
+        Raises CheckpointError as for `run`, or if an output has another width than this.
         """
         last = np.full((1, 1), n_ids - 1, dtype=np.int64)
         for name, found in zip(widths, self.run(list(widths), Batch(last, np.ones_like(last))), strict=True):
@@ -107,9 +96,7 @@ class OnnxGraph:
                 )
 
     def check_pearl_outputs(self, dim: int) -> None:
-        """Refuse a graph whose outputs are not `embedding` (b, dim) and `type_logits` (b, 95). Raises CheckpointError
-        if an output is missing or has another shape.
-        """
+        """Raise a CheckpointError unless the outputs are `embedding` (b, dim) and `type_logits` (b, 95)."""
         for name, width in ((EMBEDDING, dim), (TYPE_LOGITS, len(PHRASE_TYPES))):
             shape = self.outputs.get(name)
             if shape is None:
@@ -118,9 +105,7 @@ class OnnxGraph:
                 raise CheckpointError(str(self.path), f"output '{name}' has shape {shape}, (batch, {width}) expected")
 
     def token_output(self) -> str:
-        """Name of the output with token vectors, (b, t, dim), of a plain encoder. Raises CheckpointError if there is
-        none.
-        """
+        """Name of the output with token vectors, (b, t, dim). Raises CheckpointError if there is none."""
         for name, shape in self.outputs.items():
             if len(shape) == 3:
                 return name
@@ -137,76 +122,40 @@ class OnnxGraph:
         return int(self.run([name], Batch(ones, ones))[0].shape[2])
 
 
-MAX_BATCH_TOKENS = 512
+MAX_BATCH_TOKENS, MAX_BATCH_NAMES = 512, 256
 """Larger batches do not fit the cache: per processor second, int8 encodes 1,176 names with 512 and 992 with 2,048."""
 
-MAX_BATCH_NAMES = 256
 
-
-class OnnxEncoder:
-    """An `Encoder` over an ONNX graph. Raises CheckpointError if the graph has other outputs, or fewer embeddings than
+def onnx_encoder(
+    graph: OnnxGraph, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None, threads: int | None
+) -> BatchEncoder:
+    """An encoder over an ONNX graph. Raises CheckpointError if the graph has other outputs, or fewer embeddings than
     the tokenizer has tokens.
 
     Args:
         graph: A PEARL graph with outputs for embedding and type logits, or the graph of a plain encoder, whose token
             vectors are pooled here.
-        info: Identity of the model.
         never_seen: (95,), labels that get probability 0; None without a trained type head.
         threads: Number of batches that run at once; by default one per core that this process may use.
     """
+    is_pearl = never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys()
+    if is_pearl:
+        graph.check_pearl_outputs(info.dim)
+    widths = {EMBEDDING: info.dim, TYPE_LOGITS: len(PHRASE_TYPES)} if is_pearl else {graph.token_output(): info.dim}
+    graph.try_out(widths, n_ids=tokenizer.n_ids)
 
-    def __init__(
-        self,
-        graph: OnnxGraph,
-        tokenizer: NameTokenizer,
-        *,
-        info: ModelInfo,
-        never_seen: BoolArray | None,
-        threads: int | None = None,
-    ) -> None:
-        self._graph = graph
-        self._info = info
-        is_pearl = never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys()
-        if is_pearl:
-            graph.check_pearl_outputs(info.dim)
-            widths = {EMBEDDING: info.dim, TYPE_LOGITS: len(PHRASE_TYPES)}
-        else:
-            self._token_output = graph.token_output()
-            widths = {self._token_output: info.dim}
-        graph.try_out(widths, n_ids=tokenizer.n_ids)
-        self._batches = BatchEncoder(
-            tokenizer,
-            self._run_pearl if is_pearl else self._run_plain,
-            dim=info.dim,
-            never_seen=never_seen,
-            limits=BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or usable_cores()),
-        )
+    def run(batch: Batch) -> tuple[FloatArray, FloatArray | None]:
+        found = graph.run(list(widths), batch)
+        return (found[0], found[1]) if is_pearl else (pool(found[0], batch.attention_mask, pooling=info.pooling), None)
 
-    @property
-    def info(self) -> ModelInfo:
-        """The identity of the model."""
-        return self._info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        """Encode names; see `Encoder.encode`."""
-        return self._batches.encode(names)
-
-    def _run_pearl(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
-        embedding, logits = self._graph.run([EMBEDDING, TYPE_LOGITS], batch)
-        return embedding, logits
-
-    def _run_plain(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
-        (hidden,) = self._graph.run([self._token_output], batch)
-        return pool(hidden, batch.attention_mask, pooling=self._info.pooling), None
+    limits = BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or usable_cores())
+    return BatchEncoder(tokenizer, run, info=info, never_seen=never_seen, limits=limits)
 
 
 def pool(hidden: FloatArray, attention_mask: IntArray, *, pooling: str) -> FloatArray:
-    """One L2-normalised vector per name. Returns (b, dim).
+    """One L2-normalised vector per name, (b, dim), of its token vectors, (b, t, dim), and their mask, (b, t).
 
-    Args:
-        hidden: Token vectors, (b, t, dim).
-        attention_mask: (b, t), 1 for a real token.
-        pooling: "mean" over the real tokens, or "cls" for the first token.
+    It is their mean over the real tokens, or the first one ("cls").
     """
     if pooling == "cls":
         pooled = hidden[:, 0]

@@ -1,4 +1,4 @@
-"""Encodes with torch, on a GPU or a CPU; loads weights only from safetensors.
+"""Loads a network with the library transformers and encodes with torch, on a GPU or a CPU; only from safetensors.
 
 The phrase encoder runs in bfloat16 if the hardware supports it; pooling, character encoder and head run in float32. On
 a GPU two workers take turns: one prepares its batch while the other's batch is computed.
@@ -6,11 +6,12 @@ a GPU two workers take turns: one prepares its batch while the other's batch is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,87 +21,57 @@ from pearl_qdrant.encoder.batching import (
     BatchLimits,
     NameTokenizer,
     batch_failure,
+    first_line,
     is_out_of_memory,
 )
 from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, read_character_table, tensor_shapes
-from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR
-from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
+from pearl_qdrant.encoder.character.table import CharacterConfig, check_alphabet, check_tensors, read_character_table
+from pearl_qdrant.encoder.checkpoint import CHARACTER_TENSORS, HEAD_TENSOR, VerifiedCheckpoint
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
-from pearl_qdrant.encoder.runtime.transformer import load_transformer
-from pearl_qdrant.errors import CheckpointError, DeviceError
+from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
 
 CPU_LIMITS = BatchLimits(max_tokens=2048, max_names=256, workers=1)
-MIN_BF16_WIDTH = 768
-"""Columns of a phrase encoder from which on a GPU encodes in bf16."""
 GPU_LIMITS = BatchLimits(max_tokens=32768, max_names=2048, workers=2)
 
 
-class TorchEncoder:
-    """An `Encoder` over a torch module.
+def torch_encoder(
+    network: PearlNetwork, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None
+) -> BatchEncoder:
+    """An encoder over a network in float32, which is moved to the device of `info` and cast to its precision, in place.
 
-    Args:
-        network: The PEARL network in float32; it is moved to the device, and its phrase encoder is cast, in place.
-        info: Identity of the model, with the device and the precision ("fp32" or "bf16") to use.
-        never_seen: (95,), labels that get probability 0; None without a head.
+    `never_seen` are the labels that get probability 0, (95,); None without a head.
     """
-
-    def __init__(
-        self, network: PearlNetwork, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None
-    ) -> None:
-        self._info = info
-        self._device = torch.device(info.device)
-        self._network = network.to(self._device).eval()
-        if info.precision == "bf16":
-            self._network.phrase_encoder.to(torch.bfloat16)
-        _check_tokens(self._info.name, network, tokenizer)
-        limits = CPU_LIMITS if self._device.type == "cpu" else GPU_LIMITS
-        self._batches = BatchEncoder(tokenizer, self._run, dim=info.dim, never_seen=never_seen, limits=limits)
-
-    @property
-    def info(self) -> ModelInfo:
-        """The identity of the model."""
-        return self._info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        """Encode names; see `Encoder.encode`."""
-        return self._batches.encode(names)
-
-    def _run(self, batch: Batch) -> tuple[FloatArray, FloatArray | None]:
-        # Inference mode is local to a thread, so each worker enters it here.
-        try:
-            with torch.inference_mode():
-                ids, mask = self._to_device(batch.input_ids), self._to_device(batch.attention_mask)
-                embedding, logits = self._network(ids, mask)
-                return embedding.cpu().numpy(), None if logits is None else logits.cpu().numpy()
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise
-            raise CheckpointError(self._info.name, batch_failure(batch, error)) from error
-
-    def _to_device(self, array: np.ndarray[Any, np.dtype[np.int64]]) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
-
-
-def _check_tokens(name: str, network: PearlNetwork, tokenizer: NameTokenizer) -> None:
-    """Refuse a tokenizer with more tokens than the network has embeddings, because on a GPU such an id is fatal."""
+    device = torch.device(info.device)
+    network = network.to(device).eval()
     encoder: Any = network.phrase_encoder
+    if info.precision == "bf16":
+        encoder.to(torch.bfloat16)
     n_rows = len(encoder.get_input_embeddings().weight)
-    if tokenizer.n_ids > n_rows:
+    if tokenizer.n_ids > n_rows:  # on a GPU such an id is fatal
         raise CheckpointError(
-            name,
+            info.name,
             f"its tokenizer has {tokenizer.n_ids:,} tokens, but its weights {n_rows:,}: it belongs to another model. "
             f"Fetch both again",
         )
 
+    def run(batch: Batch) -> tuple[FloatArray, FloatArray | None]:
+        # Inference mode is local to a thread, so each worker enters it here.
+        try:
+            with torch.inference_mode():
+                embedding, logits = network(*(torch.from_numpy(array).to(device) for array in batch))
+                return embedding.cpu().numpy(), None if logits is None else logits.cpu().numpy()
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            raise CheckpointError(info.name, batch_failure(batch, error)) from error
+
+    limits = CPU_LIMITS if device.type == "cpu" else GPU_LIMITS
+    return BatchEncoder(tokenizer, run, info=info, never_seen=never_seen, limits=limits)
+
 
 def resolve_cuda(device: str) -> str:
-    """The full name of a CUDA device, "cuda:N". Raises DeviceError if torch has no CUDA support, or the device does not
-    exist.
-
-    Args:
-        device: "cuda" for the current one, or "cuda:N".
-    """
+    """The full name of "cuda", the current device, or "cuda:N". Raises DeviceError if torch finds no such device."""
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         raise DeviceError(
@@ -132,64 +103,44 @@ def encoding_precision(network: PearlNetwork, device: str) -> str:
     Names are short, so a GPU that runs a narrow network waits for its operations to be started, and bf16 adds
     conversions: on one H100, 384 columns are slower in bf16 than in fp32 (docs/experiments/large-batches.md).
     """
-    is_narrow = _width(network.phrase_encoder) < MIN_BF16_WIDTH
+    is_narrow = _width(network.phrase_encoder) < 768
     return "fp32" if is_narrow and device != "cpu" else fast_precision(device)
 
 
-def load_network(
-    folder: Path, *, pooling: str, head_path: Path | None, character: CharacterConfig | None = None, char_dim: int = 0
-) -> PearlNetwork:
-    """Load the network of a folder, in float32 on the CPU. Raises CheckpointError if weights are missing, or the files
-    do not match; ModelError if the architecture is not supported.
-
-    Args:
-        folder: Folder with config.json, safetensors and tokenizer.json.
-        pooling: "mean" or "cls".
-        head_path: Safetensors of type head and character encoder, or None for a plain encoder.
-        character: Widths of the character encoder, or None without one.
-        char_dim: Width of its part of the embedding.
+def load_network(folder: Path, *, pooling: str, checkpoint: VerifiedCheckpoint | None) -> PearlNetwork:
+    """Load the network of a folder, in float32 on the CPU; of a checkpoint with type head and character encoder. Raises
+    CheckpointError if weights are missing, or the files do not match; ModelError if the architecture is not supported.
     """
     encoder = load_transformer(folder)
-    if head_path is None:
+    if checkpoint is None:
         return PearlNetwork(encoder, None, pooling=pooling)
     from safetensors.torch import load_file
 
-    head = new_type_head(_width(encoder) + char_dim)
+    config = checkpoint.config
+    head = new_type_head(_width(encoder) + config.char_dim)
     try:
-        tensors = load_file(head_path)
+        tensors = load_file(checkpoint.head_path)
         head.load_state_dict({"weight": tensors[HEAD_TENSOR]})
     except Exception as error:  # an error of safetensors, KeyError, or RuntimeError for another shape
-        raise CheckpointError(str(head_path), f"not a type head for this encoder ({error})") from error
-    if character is None:
-        return PearlNetwork(encoder, head, pooling=pooling)
-    n = len(CHARACTER_TENSORS)
-    own = {name[n:]: tensor for name, tensor in tensors.items() if name.startswith(CHARACTER_TENSORS)}
-    branch = load_character_encoder(folder, character, char_dim, own)
+        raise CheckpointError(str(checkpoint.head_path), f"not a type head for this encoder ({error})") from error
+    branch = None
+    if config.character is not None:
+        prefix = CHARACTER_TENSORS
+        own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        branch = load_character_encoder(folder, config.character, config.char_dim, own)
     return PearlNetwork(encoder, head, pooling=pooling, character_encoder=branch)
 
 
 def load_character_encoder(
     folder: Path, config: CharacterConfig, char_dim: int, tensors: Mapping[str, Tensor]
 ) -> CharacterEncoder:
-    """Load a character encoder from its weights. Raises CheckpointError if the tokenizer or the weights belong to
-    another model.
-
-    Args:
-        folder: Folder of the tokenizer.json that defines its characters.
-        config: Widths of the encoder.
-        char_dim: Width of its part of the embedding.
-        tensors: Weights by name in torch.
+    """Load a character encoder from its weights by name, and the folder of the tokenizer that defines its characters.
+    Raises CheckpointError if the tokenizer or the weights belong to another model.
     """
     table = read_character_table(folder / "tokenizer.json")
     check_alphabet(folder, config, table)
-    expected = tensor_shapes(config, char_dim=char_dim, n_tokens=len(table.special))
-    for name in sorted({*tensors, *expected}):
-        found = tuple(tensors[name].shape) if name in tensors else None
-        if found != expected.get(name):
-            raise CheckpointError(
-                str(folder),
-                f"no weights of its character encoder (tensor {name} has shape {found}, {expected.get(name)} expected)",
-            )
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    check_tensors(str(folder), shapes, config, char_dim=char_dim, n_tokens=len(table.special))
     encoder = CharacterEncoder(table, config, char_dim)
     encoder.load_state_dict(dict(tensors))
     return encoder.eval()
@@ -205,3 +156,65 @@ def _width(encoder: nn.Module) -> int:
     """Width of the last layer of a transformer."""
     config: Any = encoder.config
     return int(config.hidden_size)
+
+
+_MAX_LAYERS = 1000
+"""Encoders have up to 48 layers. A damaged config with more would build them all before any weight is read."""
+
+
+def load_transformer(folder: Path) -> nn.Module:
+    """Load the transformer of a folder from its safetensors alone, in float32 on the CPU, without a pooler. Raises
+    CheckpointError if weights are missing (they would be random) or do not match; ModelError if it has a decoder.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        with _quiet_transformers():
+            safe = {"trust_remote_code": False, "local_files_only": True}
+            config: Any = AutoConfig.from_pretrained(folder, **safe)
+            if config.is_encoder_decoder:
+                raise ModelError(f"{folder}: {config.model_type} has a decoder; only encoders are supported.")
+            n_layers = getattr(config, "num_hidden_layers", 0)
+            if isinstance(n_layers, int) and n_layers > _MAX_LAYERS:
+                raise CheckpointError(
+                    str(folder / "config.json"), f"num_hidden_layers is {n_layers:,}; at most {_MAX_LAYERS:,} are built"
+                )
+            model, report = AutoModel.from_pretrained(
+                folder, config=config, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **safe
+            )
+    except ModelError:
+        raise
+    except Exception as error:  # a damaged file can raise almost anything in transformers and safetensors
+        reason = first_line(error)
+        if "ignore_mismatched_sizes" in reason:  # the names of the tensors are in a report that is printed
+            reason = "config.json describes other shapes than the weights have"
+        raise CheckpointError(str(folder), f"transformers cannot load it ({reason}). Fetch it again") from error
+    missing = sorted(str(key) for key in report["missing_keys"] if "pooler" not in str(key))
+    wrong = sorted(str(key) for key in report.get("mismatched_keys", ()))
+    if missing or wrong:
+        raise CheckpointError(
+            str(folder), f"its weights do not match the model: {len(missing)} missing {missing[:3]}, wrong {wrong[:3]}"
+        )
+    # A layer on the first token, trained for another task; not used here.
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    network: nn.Module = model.eval()
+    return network
+
+
+@contextlib.contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Suppress reports about an unused pooler or language-model head, which users cannot act on."""
+    from transformers.utils import logging as transformers_logging
+
+    bars: Any = transformers_logging
+    logger = logging.getLogger("transformers")
+    before, shown = logger.level, bars.is_progress_bar_enabled()
+    logger.setLevel(logging.ERROR)
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        if shown:
+            bars.enable_progress_bar()

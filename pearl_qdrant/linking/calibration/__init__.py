@@ -12,14 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["CollectionFit", "Label", "adapt_collection", "calibrate_collection", "choose_to_label", "read_pairs"]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "CollectionFit": "pearl_qdrant.linking.calibration.calibrate",
-        "Label": "pearl_qdrant.linking.calibration.labels",
-        "adapt_collection": "pearl_qdrant.linking.calibration.calibrate",
-        "calibrate_collection": "pearl_qdrant.linking.calibration.calibrate",
-        "choose_to_label": "pearl_qdrant.linking.calibration.labels",
-        "read_pairs": "pearl_qdrant.linking.calibration.labels",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)

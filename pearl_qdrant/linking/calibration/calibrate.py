@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -43,31 +44,23 @@ from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import LinkCalibration
 
-ALLOWED_FALL = 0.02
-"""Share of the mentions by which right minus wrong links may fall."""
-
-ERRORS = 2.0
-"""Standard errors of that difference by which it may fall, too: what thirty mentions do not tell from nothing."""
-
-SourceOfLabels = Literal["pairs", "names"]
+ALLOWED_FALL, ERRORS = 0.02, 2.0
+"""Share of the mentions by which right minus wrong links may fall, and standard errors of that difference by which it
+may fall, too: what thirty mentions do not tell from nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionFit:
-    """A calibration fitted to a collection.
+    """A calibration fitted to a collection for a target precision, with what becomes of each kind of mention.
 
     Attributes:
-        fit: The fitted parameters with their figures.
-        source: The kind of labels.
-        precision: The target precision, or None.
-        changes: What becomes of each kind of mention, before and after.
         is_worse: Whether the change is a loss: an exact name is lost, or there are fewer right minus wrong links
             although the links before were precise enough.
         replaced: The previous calibration of the collection.
     """
 
     fit: Fit
-    source: SourceOfLabels
+    source: Literal["pairs", "names"]
     precision: float | None
     changes: tuple[KindChange, ...] = ()
     is_worse: bool = False
@@ -109,22 +102,18 @@ def calibrate_collection(
     """Fit a calibration and store it in the collection, as `pearl-qdrant calibrate` does.
 
     Args:
-        collection: Name of the collection.
         labels: Mentions with their entities, or a file of them (`labels.read_pairs`); None for mentions made from the
             names of the base.
-        store: A store, a folder or a URL; by default from the environment, as in `EntityLinker.open`.
+        store, device: As in `EntityLinker.open`.
         model: Replaces the model that the collection names, for example if its folder moved.
-        device: auto, cpu, cuda or cuda:N.
         precision, nil_share, seed: As for `calibrate`.
         dry_run: Whether to skip storing.
         force: Whether to store a calibration that makes it worse, too.
         learned: Whether mentions that the collection learned or accepted are labels, too.
 
     Raises:
-        CollectionNotFoundError: If the collection does not exist.
-        FormatError: If the file of pairs cannot be read.
-        WorseCalibrationError: If the calibration makes it worse, and neither `dry_run` nor `force` is set. Nothing is
-            stored then.
+        CollectionNotFoundError, FormatError: If the collection does not exist, or the file cannot be read.
+        WorseCalibrationError: If it makes it worse, and neither `dry_run` nor `force` is set. Nothing is stored then.
         CalibrationError, ValueError: As for `calibrate`.
     """
     given = read_pairs(Path(labels)) if isinstance(labels, (str, os.PathLike)) else labels
@@ -158,14 +147,11 @@ def adapt_collection(
     The bias of NIL is stored in the collection, on top of the calibration that it has: every later link uses it.
 
     Args:
-        collection: Name of the collection.
         mentions: The strings of one source, or a file of them, one a line; see `linking.adaptation`.
-        store, model, device: As for `calibrate_collection`.
-        dry_run: Whether to skip storing.
+        store, model, device, dry_run: As for `calibrate_collection`.
 
     Raises:
-        CollectionNotFoundError: If the collection does not exist.
-        FormatError: If the file cannot be read.
+        CollectionNotFoundError, FormatError: If the collection does not exist, or the file cannot be read.
         CalibrationError: If there are fewer than 200 distinct mentions.
     """
     if isinstance(mentions, (str, os.PathLike)):
@@ -196,11 +182,9 @@ def adapt_collection(
 
 
 def reset_calibration(collection: str, *, store: StoreLike = None) -> LinkCalibration | None:
-    """Remove the calibration of a collection, as `pearl-qdrant calibrate --reset` does: the defaults count again.
-    Returns the calibration that it had, or None. Raises CollectionNotFoundError if the collection does not exist.
+    """Remove the calibration of a collection and return it, as `pearl-qdrant calibrate --reset` does.
 
-    Args:
-        store: As for `calibrate_collection`.
+    Raises CollectionNotFoundError if the collection does not exist.
     """
     with use_store(store) as opened:
         target = opened.open(collection)
@@ -211,11 +195,7 @@ def reset_calibration(collection: str, *, store: StoreLike = None) -> LinkCalibr
 
 
 class WorseCalibrationError(CalibrationError):
-    """A calibration was not stored, because it makes it worse.
-
-    Attributes:
-        found: The calibration, with what it changes.
-    """
+    """A calibration, `found`, was not stored, because it makes it worse."""
 
     def __init__(self, found: CollectionFit) -> None:
         if loses_exact_names(found.changes):
@@ -245,14 +225,11 @@ def calibrate(
     `nil_share` is out of range.
 
     Args:
-        store: The store of the collection.
-        encoder: The model that encoded it.
         labels: Mentions with their entities; None for mentions made from the names of the base.
         precision: Target precision of links, in (0, 1). None: the default threshold of the fitted probabilities, which
             answers most mentions rightly; for mentions made from the base 0.95, of which most are easy.
         nil_share: Expected share of NIL mentions, in [0, 1). By default the share in the labels, or 0.2 if they have
             none.
-        seed: Seed of all random choices.
     """
     wanted = DEFAULT_PRECISION if precision is None and labels is None else precision
     _check_arguments(collection, wanted, nil_share)
@@ -265,7 +242,11 @@ def calibrate(
     samples = _score(store, collection, encoder, known, shipped)
     if nil_share is not None:
         samples = samples.with_nil_share(nil_share)
-    before, model_before = _previous(collection)
+    stored = collection.manifest.calibration
+    before, model_before = Calibration(), cast("RankingModel | None", None)
+    if stored is not None:
+        with suppress(CalibrationError):  # another version stored it
+            before, model_before = calibration_of(stored), model_of(stored)
     fitted = fit(
         samples,
         precision=wanted,
@@ -278,15 +259,17 @@ def calibrate(
     thresholds = {"threshold_before": before.threshold, "threshold_after": fitted.calibration.threshold}
     changes = changes_by_kind(known.kinds, fitted.answers_before, fitted.answers_after, **thresholds)
     if labels is not None:
+        # What a fit to labelled pairs changes for mentions made from the base, which it did not see.
         of_control = _score(store, collection, encoder, control, shipped)
-        changes += _changes_of_control(of_control, control, before, model_before, fitted)
-    return CollectionFit(
-        fitted,
-        "names" if labels is None else "pairs",
-        wanted,
-        changes,
-        _is_worse(changes, fitted, wanted),
-    )
+        old = of_control if model_before is None else of_control.scored_by(model_before)
+        new = of_control if fitted.model is None else of_control.scored_by(fitted.model)
+        answers = new.answers(fitted.calibration)
+        changes += changes_by_kind(control.kinds, old.answers(before), answers, **thresholds)
+    # Right minus wrong links may not fall if the links before were precise enough.
+    gain, error = _gain(fitted)
+    was_precise = wanted is None or fitted.before.precision >= wanted
+    is_worse = loses_exact_names(changes) or (was_precise and gain < -max(ALLOWED_FALL, ERRORS * error))
+    return CollectionFit(fitted, "names" if labels is None else "pairs", wanted, changes, is_worse)
 
 
 def _score(
@@ -294,28 +277,6 @@ def _score(
 ) -> Samples:
     scored = score_held_out(store, collection, encoder, known.mentions, model=shipped)
     return replace(collect(scored, known.right_ids), weights=np.array(known.weights))
-
-
-def _changes_of_control(
-    samples: Samples, control: KnownMentions, before: Calibration, model_before: RankingModel | None, fitted: Fit
-) -> tuple[KindChange, ...]:
-    """What a fit to labelled pairs changes for mentions made from the base, which it did not see."""
-    old = samples if model_before is None else samples.scored_by(model_before)
-    new = samples if fitted.model is None else samples.scored_by(fitted.model)
-    return changes_by_kind(
-        control.kinds,
-        old.answers(before),
-        new.answers(fitted.calibration),
-        threshold_before=before.threshold,
-        threshold_after=fitted.calibration.threshold,
-    )
-
-
-def _is_worse(changes: Sequence[KindChange], fitted: Fit, precision: float | None) -> bool:
-    """Whether exact names are lost, or right minus wrong links fall although the precision was high enough before."""
-    gain, error = _gain(fitted)
-    was_precise = precision is None or fitted.before.precision >= precision
-    return loses_exact_names(changes) or (was_precise and gain < -max(ALLOWED_FALL, ERRORS * error))
 
 
 def _gain(fitted: Fit) -> tuple[float, float]:
@@ -337,16 +298,7 @@ def _check_arguments(collection: Collection, precision: float | None, nil_share:
 
 def _groups(labels: Sequence[Label]) -> IntArray:
     """A group number for each label, (n,): one per entity, or per mention without an entity."""
-    # Not with numpy strings: an array of them reserves the length of the longest string for each.
+    # Not with numpy strings, each of which reserves the length of the longest one.
     keys = [label.entity_id or f"\0{label.mention}" for label in labels]
     numbers = {key: number for number, key in enumerate(sorted(set(keys)))}
     return np.array([numbers[key] for key in keys], dtype=np.int64)
-
-
-def _previous(collection: Collection) -> tuple[Calibration, RankingModel | None]:
-    """The stored calibration; the default one if there is none, or another version stored it."""
-    stored = collection.manifest.calibration
-    try:
-        return (Calibration(), None) if stored is None else (calibration_of(stored), model_of(stored))
-    except CalibrationError:
-        return Calibration(), None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,21 +26,12 @@ from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
 
-Excludes = Callable[[NamePoint], bool]
-"""Whether to treat a point as if it were not in the base."""
 
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """A mention, and the part of the base that it must not find.
-
-    Attributes:
-        mention: Any string.
-        excludes: Returns whether to exclude a point for this mention; None excludes nothing.
-    """
+class HeldOut(NamedTuple):
+    """A mention, and whether a point is one that it must not find; None excludes nothing."""
 
     mention: str
-    excludes: Excludes | None = None
+    excludes: Callable[[NamePoint], bool] | None = None
 
 
 def score_held_out(
@@ -51,14 +43,9 @@ def score_held_out(
     limit: int = DEFAULT_LIMIT,
     model: RankingModel | None = None,
 ) -> Iterator[ScoredMention]:
-    """Yield scored mentions, in order.
+    """Yield scored mentions, in order; see `EntityLinker.score_batch`. The store stays open.
 
-    Args:
-        store: The store of the collection; stays open.
-        encoder: The model that encoded it.
-        mentions: Mentions with the points to exclude for each.
-        limit: Entities per mention, as in `EntityLinker.score_batch`.
-        model: Coefficients of the ranking; by default those of the collection, or of the package.
+    `model` has coefficients of the ranking; by default those of the collection, or of the package, count.
     """
     held_out = list(mentions)
 
@@ -85,8 +72,7 @@ class Samples:
         nil_logits: Logits of NIL, (n,).
         is_right: Whether a candidate is the right entity, (n, k).
         n_tied: Number of tied first candidates, (n,); 1 for a single best one, 0 without candidates.
-        is_nil: Whether the base has no entity for the mention, (n,).
-        weights: Weight of each mention, (n,).
+        is_nil, weights: Whether the base has no entity for the mention, and its weight, (n,).
         features: Features of the candidates, (n, k, len(FEATURES)); 0 where a mention has fewer.
         nil_features: Features of NIL, (n, len(NIL_FEATURES)).
         offsets: What rules add to the logits, (n, k); included in `logits`.
@@ -137,24 +123,22 @@ class Samples:
     def joined(cls, parts: Sequence[Samples]) -> Samples:
         """Several samples, concatenated; at least one."""
         width = max(part.logits.shape[1] for part in parts)
-        wide = [part._widened(width) for part in parts]
+        wide = []
+        for part in parts:
+            more = ((0, 0), (0, width - part.logits.shape[1]))
+            wide.append(
+                replace(
+                    part,
+                    logits=np.pad(part.logits, more, constant_values=-np.inf),
+                    features=np.pad(part.features, (*more, (0, 0))),
+                    offsets=np.pad(part.offsets, more),
+                    is_right=np.pad(part.is_right, more, constant_values=False),
+                )
+            )
         return cls(*(np.concatenate([getattr(part, field.name) for part in wide]) for field in fields(cls)))
 
-    def _widened(self, width: int) -> Samples:
-        """A copy padded to this number of candidates."""
-        more = ((0, 0), (0, width - self.logits.shape[1]))
-        return replace(
-            self,
-            logits=np.pad(self.logits, more, constant_values=-np.inf),
-            features=np.pad(self.features, (*more, (0, 0))),
-            offsets=np.pad(self.offsets, more),
-            is_right=np.pad(self.is_right, more, constant_values=False),
-        )
-
     def with_nil_share(self, share: float) -> Samples:
-        """A copy with weights such that NIL mentions have this share. Raises ValueError if the share is not in [0, 1),
-        or there are no mentions of a kind that the share needs.
-        """
+        """A copy with weights such that NIL mentions have this share. Raises ValueError if that is not possible."""
         if not 0 <= share < 1:
             raise ValueError(f"the share of NIL mentions must be in [0, 1), not {share}")
         n_nil = int(self.is_nil.sum())
@@ -214,31 +198,30 @@ def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> 
     """Samples of scored mentions and their right entity ids; an empty set means NIL. Raises ValueError if there are no
     mentions, or the two lengths differ.
     """
-    logits, nil, right, tied, found_features, nil_features = [], [], [], [], [], []
-    certainty, found_offsets = [], []
+    rows = []
     for one, ids in zip(scored, gold, strict=True):
         found = one.found[:MAX_CANDIDATES]
-        logits.append([entity.logit for entity in found])
-        right.append([entity.point.entity_id in ids for entity in found])
-        nil.append(one.nil_logit)
-        certainty.append(one.certainty)
-        found_offsets.append([entity.offset for entity in found])
-        found_features.append(np.array([entity.features for entity in found]).reshape(-1, len(FEATURES)))
-        nil_features.append(one.nil_features)
-        tied.append(min(len(found), max(1, sum(entity.tie for entity in found))))
-    if not logits:
+        n_tied = min(len(found), max(1, sum(entity.tie for entity in found)))
+        # Without the points, which take most memory.
+        values = [(entity.logit, entity.offset, entity.point.entity_id in ids, entity.features) for entity in found]
+        rows.append((values, n_tied, one.nil_logit, one.nil_features, one.certainty))
+    if not rows:
         raise ValueError("no mentions to calibrate on")
-    width = max(1, *map(len, logits))
-    padded, is_right = np.full((len(logits), width), -np.inf), np.zeros((len(logits), width), dtype=np.bool_)
-    features = np.zeros((len(logits), width, len(FEATURES)), dtype=np.float32)
-    offsets = np.zeros((len(logits), width))
-    for i, (row, hits, values, more) in enumerate(zip(logits, right, found_features, found_offsets, strict=True)):
-        padded[i, : len(row)], is_right[i, : len(hits)] = row, hits
-        features[i, : len(values)] = values
-        offsets[i, : len(more)] = more
-    is_nil = np.array([not ids for ids in gold])
-    of_nil = np.array(nil_features).reshape(-1, len(NIL_FEATURES))
-    weights = np.ones(len(logits))
+    n, width = len(rows), max(1, *(len(values) for values, *_ in rows))
+    logits, offsets = np.full((n, width), -np.inf), np.zeros((n, width))
+    features, is_right = np.zeros((n, width, len(FEATURES)), dtype=np.float32), np.zeros((n, width), dtype=np.bool_)
+    for i, (values, *_) in enumerate(rows):
+        for k, row in enumerate(values):
+            logits[i, k], offsets[i, k], is_right[i, k], features[i, k] = row
     return Samples(
-        padded, np.array(nil), is_right, np.array(tied), is_nil, weights, features, of_nil, offsets, np.array(certainty)
+        logits=logits,
+        nil_logits=np.array([row[2] for row in rows]),
+        is_right=is_right,
+        n_tied=np.array([row[1] for row in rows]),
+        is_nil=np.array([not ids for ids in gold]),
+        weights=np.ones(n),
+        features=features,
+        nil_features=np.array([row[3] for row in rows]).reshape(-1, len(NIL_FEATURES)),
+        offsets=offsets,
+        certainty=np.array([row[4] for row in rows]),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,28 +29,16 @@ from pearl_qdrant.settings import DEFAULT_NIL_SHARE
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
-_SHOWN = 80  # characters of an id in an error
 
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A mention with its right entity.
-
-    Attributes:
-        mention: The string.
-        entity_id: The entity, or None if the base does not have it.
-    """
+class Label(NamedTuple):
+    """A mention with its right entity, or None if the base does not have it."""
 
     mention: str
     entity_id: str | None
 
 
 def read_pairs(path: Path) -> list[Label]:
-    """Read pairs of mention and entity id from a file, as `learned.learning` describes; repeated pairs count once.
-
-    Raises:
-        FormatError: If the file cannot be read or is not UTF-8, or a line is too long or has another form.
-    """
+    """Pairs of mention and entity id from a file; each counts once. Format and errors as for `read_labelled`."""
     return list(dict.fromkeys(Label(one.mention, one.entity_id) for one in read_labelled(path)))
 
 
@@ -62,21 +51,18 @@ def with_learned(collection: Collection, labels: Sequence[Label]) -> list[Label]
 
 
 def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
-    """Check that the collection has every entity id. Raises CalibrationError if it does not; with the number of unknown
-    ids and three of them.
-    """
+    """Raise a CalibrationError, with three of the ids, unless the collection has every entity id."""
     wanted = {label.entity_id for label in labels if label.entity_id is not None}
     unknown = sorted(unknown_ids(collection, wanted))
     if unknown:
-        shown = ", ".join(key[:_SHOWN] for key in unknown[:3])
+        shown = ", ".join(key[:80] for key in unknown[:3])
         raise CalibrationError(
             f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', e.g. {shown}. "
             f"Are they ids of this base? Use NIL for a mention without an entity."
         )
 
 
-MAX_ENTITIES = 5000
-"""Size of the random sample of entities that mentions are made from."""
+MAX_ENTITIES = 5000  # size of the random sample of entities that mentions are made from
 
 
 def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[list[NamedEntity], NameOwners]:
@@ -110,30 +96,14 @@ def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[l
     return entities, owners
 
 
-MIN_MENTIONS = 50
-"""Fewer made mentions cannot show a precision of 95 %."""
-
-MIN_PAIRS = 30
-"""Labelled pairs from which the fit helped on every curated set."""
-
-PER_KIND = 200
-"""Mentions of each kind that are made from the base."""
-
-LABELLED = "labelled"
-"""The kind of mentions that come from labelled pairs."""
+MIN_MENTIONS = 50  # fewer made mentions cannot show a precision of 95 %
+MIN_PAIRS = 30  # labelled pairs with which the fit helped on every curated set
+PER_KIND = 200  # mentions of each kind that are made from the base
 
 
 @dataclass(frozen=True, slots=True)
 class KnownMentions:
-    """Mentions with right answers, n of each.
-
-    Attributes:
-        labels: The labels.
-        mentions: Their mentions, with the points to exclude for each.
-        right_ids: Right entity ids of each; empty for NIL.
-        kinds: The kind of each.
-        weights: The weight of each.
-    """
+    """Mentions with right answers, n of each: right ids are empty for NIL; kinds are `KINDS`, or "labelled"."""
 
     labels: list[Label]
     mentions: list[HeldOut]
@@ -152,7 +122,7 @@ def from_names(collection: Collection, rng: np.random.Generator) -> KnownMention
     return KnownMentions(
         [Label(one.mention, one.entity_id) for one in made],
         [HeldOut(one.mention, partial(_excludes, one)) for one in made],
-        [frozenset[str]() if one.entity_id is None else frozenset((one.entity_id,)) for one in made],
+        [_right_ids(one.entity_id) for one in made],
         [one.kind for one in made],
         [shares[one.kind] / counts[one.kind] / mean for one in made],
     )
@@ -162,42 +132,38 @@ def _excludes(made: MadeMention, point: NamePoint) -> bool:
     return made.excludes(point.entity_id, point.name)
 
 
+def _is_one_of(hashed_ids: frozenset[int], point: NamePoint) -> bool:
+    return hash(point.entity_id) in hashed_ids
+
+
+def _right_ids(entity_id: str | None) -> frozenset[str]:
+    return frozenset() if entity_id is None else frozenset((entity_id,))
+
+
 def from_labels(
     collection: Collection, labels: Sequence[Label], nil_share: float | None, rng: np.random.Generator
 ) -> KnownMentions:
     """The labelled mentions; some become NIL if none is."""
     given = list(labels)
-    _check_enough(given)
+    n_known = sum(label.entity_id is not None for label in given)
+    if len(given) < MIN_PAIRS or n_known < MIN_PAIRS // 2:
+        raise CalibrationError(
+            f"There are {len(given):,} pairs, {n_known:,} of them with an entity. At least {MIN_PAIRS} are needed, "
+            f"{MIN_PAIRS // 2} of them with an entity; a thousand are better."
+        )
     check_ids(collection, given)
     mentions = [HeldOut(label.mention) for label in given]
-    is_nil = [label.entity_id is None for label in given]
-    if not any(is_nil) and nil_share != 0:
+    right_ids = [_right_ids(label.entity_id) for label in given]
+    if n_known == len(given) and nil_share != 0:
+        # A random share becomes NIL: its entities are excluded, with all that share their names.
         share = DEFAULT_NIL_SHARE if nil_share is None else nil_share
-        for i, mention in _exclude_entities(given, collection, share, rng).items():
-            mentions[i], is_nil[i] = mention, True
-    right_ids = [
-        frozenset[str]() if nil else frozenset((str(label.entity_id),))
-        for label, nil in zip(given, is_nil, strict=True)
-    ]
-    return KnownMentions(given, mentions, right_ids, [LABELLED] * len(given), [1.0] * len(given))
-
-
-def _exclude_entities(
-    labels: Sequence[Label], collection: Collection, share: float, rng: np.random.Generator
-) -> dict[int, HeldOut]:
-    """A random share of the labels as NIL mentions, by row: their entities are excluded."""
-    n_excluded = max(1, round(share * len(labels)))
-    chosen = sorted(rng.permutation(len(labels))[:n_excluded].tolist())
-    owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
-    found = {}
-    for i in chosen:
-        ids = owners.sharing_names_with(str(labels[i].entity_id))
-        found[i] = HeldOut(labels[i].mention, partial(_is_one_of, ids))
-    return found
-
-
-def _is_one_of(hashed_ids: frozenset[int], point: NamePoint) -> bool:
-    return hash(point.entity_id) in hashed_ids
+        chosen = sorted(rng.permutation(len(given))[: max(1, round(share * len(given)))].tolist())
+        owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
+        for i in chosen:
+            ids = owners.sharing_names_with(str(given[i].entity_id))
+            mentions[i] = HeldOut(given[i].mention, partial(_is_one_of, ids))
+            right_ids[i] = frozenset()
+    return KnownMentions(given, mentions, right_ids, ["labelled"] * len(given), [1.0] * len(given))
 
 
 def check_made(collection: Collection, made: KnownMentions) -> None:
@@ -210,36 +176,17 @@ def check_made(collection: Collection, made: KnownMentions) -> None:
         )
 
 
-def _check_enough(labels: Sequence[Label]) -> None:
-    """Raise a CalibrationError if there are too few labels."""
-    n_known = sum(label.entity_id is not None for label in labels)
-    if len(labels) < MIN_PAIRS or n_known < MIN_PAIRS // 2:
-        raise CalibrationError(
-            f"There are {len(labels):,} pairs, {n_known:,} of them with an entity. At least {MIN_PAIRS} are needed, "
-            f"{MIN_PAIRS // 2} of them with an entity; a thousand are better."
-        )
-
-
-READ = 20_000
-"""Distinct mentions that are linked; of more, the first."""
-
-SPREAD = 3
-"""The mentions that are asked are every third of so many times as many that are nearest to the threshold."""
+READ, SPREAD = 20_000, 3
+"""Distinct mentions that are linked, of more the first; those that are asked are every third of three times as many
+that are nearest to the threshold."""
 
 
 def choose_to_label(
     linker: EntityLinker, mentions: Iterable[str], n: int, options: LinkOptions | None = None
 ) -> list[Link]:
-    """The links whose right answers would tell a calibration most, the least certain first.
+    """The n links of the mentions of one source whose right answers would help a calibration most, least certain first.
 
-    Args:
-        linker: An open linker.
-        mentions: The strings of one source; each distinct one counts once.
-        n: How many, at least 1; fewer come if there are fewer that no rule decides.
-        options: As for `link`.
-
-    Raises:
-        ValueError: If `n` is less than 1.
+    Fewer come if there are fewer that no rule decides. Raises ValueError if n is less than 1.
     """
     if n < 1:
         raise ValueError(f"at least one mention can be asked, not {n}")

@@ -3,9 +3,7 @@
 The answer for a mention is the most probable among its candidates and NIL. It is right if it is the right entity, or
 NIL if the base does not have the entity. A link is an answer that the linker gives: its first candidate, if that is not
 tied and reaches the threshold. All figures weight the mentions, so that the share of NIL mentions can differ from the
-share among the labelled ones.
-
-What a calibration changes, by kind of mention: right links, wrong links and NIL before and after.
+share among the labelled ones. What a calibration changes is reported by kind of mention.
 """
 
 from __future__ import annotations
@@ -19,8 +17,7 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-N_BINS = 15
-N_RESAMPLES = 500
+N_BINS, N_RESAMPLES = 15, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,6 @@ class Reliability:
     """Figures of a set of answers, all of them shares.
 
     Attributes:
-        n: Number of mentions.
         first_accuracy: Share of mentions with an entity whose first candidate is right; NaN if there are none.
         ece: Expected calibration error of the answers, with 15 bins of equal mass.
         ece_interval: Its 95 % bootstrap interval.
@@ -97,7 +93,7 @@ class Reliability:
 def measure(
     answers: Answers, threshold: float, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> Reliability:
-    """Compute all figures. Raises ValueError if there are no answers, or all weights are 0."""
+    """All figures. Raises ValueError if there are no answers, or all weights are 0."""
     if not len(answers) or not answers.weights.sum() > 0:
         raise ValueError("no mention with a positive weight to measure")
     coverage, precision = coverage_and_precision(answers, threshold)
@@ -129,8 +125,9 @@ def calibration_error(answers: Answers, *, n_bins: int = N_BINS) -> float:
 
 
 def bins(answers: Answers, *, n_bins: int = N_BINS) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bins of equal mass, sorted by probability; empty bins are omitted. Returns share of mentions, mean probability
-    and share right of each bin, (b,) each; b is at most `n_bins`.
+    """Bins of equal mass, sorted by probability: share of mentions, mean probability and share right of each, (b,).
+
+    Empty bins are omitted, so that b is at most `n_bins`.
     """
     values, row = np.unique(answers.probability, return_inverse=True)
     # Equal probabilities are merged first, so that the order of the answers does not matter.
@@ -195,12 +192,8 @@ def is_linked(answers: Answers, threshold: float) -> BoolArray:
 def threshold_for_precision(answers: Answers, precision: float, *, highest: float = 1.0) -> float | None:
     """The threshold with the most right minus wrong links, among those at which this share of links is right.
 
-    One extra link counts as wrong, so that a few right links are not enough: 19 of 19 right ones count as 95 %. Returns
-    the threshold; None if none reaches the precision.
-
-    Args:
-        precision: Share of links that shall be right.
-        highest: The highest threshold that is allowed.
+    One extra link counts as wrong, so that a few right links are not enough: 19 of 19 right ones count as 95 %. None if
+    no threshold up to `highest` reaches the precision.
 
     Source:
         The correction of conformal risk control, Angelopoulos et al. 2024, Eq. 4.
@@ -227,9 +220,8 @@ def best_precision(answers: Answers, *, highest: float = 1.0) -> float:
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if threshold_for_precision(answers, middle, highest=highest) is not None else (low, middle)
-        )
+        is_reached = threshold_for_precision(answers, middle, highest=highest) is not None
+        low, high = (middle, high) if is_reached else (low, middle)
     return low
 
 
@@ -247,19 +239,12 @@ def bootstrap_interval(
     return max(0.0, float(low)), float(high)
 
 
-EXACT_KIND = "exact"
-"""Kind of the mentions that are a name of one entity; a calibration must not lose any of them."""
+EXACT_KIND = "exact"  # kind of the mentions that are a name of one entity; a calibration must not lose any of them
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of some mentions, as shares of their weight.
-
-    Attributes:
-        right: Linked to the right entity.
-        wrong: Linked to another one, or to any if the base has none.
-        nil: Not linked.
-    """
+    """What becomes of some mentions, as shares of their weight: linked rightly, linked wrongly, or NIL."""
 
     right: float
     wrong: float
@@ -268,14 +253,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class KindChange:
-    """The change for one kind of mention.
-
-    Attributes:
-        kind: Name of the kind (`linking.mention_kinds.KINDS`), or "labelled".
-        n: Number of mentions.
-        weight: Their weight in the whole.
-        before, after: What becomes of them.
-    """
+    """What becomes of n mentions of a kind (`linking.mention_kinds.KINDS`, or "labelled"), with their weight."""
 
     kind: str
     n: int
@@ -287,25 +265,12 @@ class KindChange:
 def changes_by_kind(
     kinds: Sequence[str], before: Answers, after: Answers, *, threshold_before: float, threshold_after: float
 ) -> tuple[KindChange, ...]:
-    """The changes for each kind, in the order of their first mentions.
-
-    Args:
-        kinds: Kind of each of n mentions.
-        before, after: Answers for the same n mentions.
-        threshold_before, threshold_after: Minimum probabilities of a link.
-    """
+    """The changes for each kind, in the order of their first mentions, by the answers for the same n mentions."""
     changes = []
     for kind in dict.fromkeys(kinds):
         rows = np.array([i for i, one in enumerate(kinds) if one == kind], dtype=np.int64)
-        changes.append(
-            KindChange(
-                kind,
-                len(rows),
-                float(before.weights[rows].sum()),
-                _outcome(before.take(rows), threshold_before),
-                _outcome(after.take(rows), threshold_after),
-            )
-        )
+        outcomes = _outcome(before.take(rows), threshold_before), _outcome(after.take(rows), threshold_after)
+        changes.append(KindChange(kind, len(rows), float(before.weights[rows].sum()), *outcomes))
     return tuple(changes)
 
 

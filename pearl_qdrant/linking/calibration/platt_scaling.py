@@ -1,26 +1,7 @@
-"""The fits of a calibration: coefficients of the ranking, slope and NIL bias, and the threshold.
-
-Projected Newton steps for the few parameters that are fitted here, each within bounds.
-
-Each step solves information * step = gradient for the free parameters, where the Fisher information stands for the
-Hessian: it is always positive definite, so the step goes downhill. The step is halved until the loss falls, and clipped
-to the bounds.
-
-Fits the coefficients of the ranking to one base: two logistic regressions with a strong prior.
-
-    ranking     over the candidates of mentions whose entity is among them: which one is right
-    decision    over all mentions, by the features of the first candidate: is the entity among the candidates
-    loss        - sum over mentions of weight * log P(right answer)  +  PRIOR * |scale * (coefficient - shipped)|^2
-
-The prior keeps the default coefficients where a base has no evidence: a hundred mentions move them little. Features are
-scaled by their standard deviation among the candidates. A coefficient keeps the sign that its feature's meaning
-requires, or becomes 0.
-
-Fits a calibration: slope and NIL bias by maximum likelihood, and the threshold for a target precision.
+"""Fits a calibration: slope and NIL bias, or on labelled pairs the coefficients of the ranking; and the threshold.
 
 The threshold is below the precision of exact names (`ranking.rules`), so that a calibration never loses them; among
 the thresholds that reach the precision it is the one with the most right minus wrong links.
-On labelled pairs the coefficients are fitted instead of slope and bias: the bias is one of them.
 
     loss = - mean of log P(first candidate is right or not) + log P(mention is NIL or not)
            + ((slope - 1)^2 / 0.5^2 + nil_bias^2 / 2^2) / (2 n)
@@ -29,6 +10,16 @@ The likelihood is that of two outcomes, because these two probabilities are what
 an entity that the base has but the search did not find: the likelihood of the one right answer would give its share to
 NIL (measured: calibration error 0.19 and 0.26 instead of 0.06, at one fifth NIL). The second line is a prior around the
 defaults; it decides if there are few mentions, and hardly matters with thousands.
+
+The coefficients are those of two logistic regressions with a strong prior; the NIL bias is one of them.
+
+    ranking     over the candidates of mentions whose entity is among them: which one is right
+    decision    over all mentions, by the features of the first candidate: is the entity among the candidates
+    loss        - sum over mentions of weight * log P(right answer)  +  PRIOR * |scale * (coefficient - shipped)|^2
+
+The prior keeps the default coefficients where a base has no evidence: a hundred mentions move them little. Features are
+scaled by their standard deviation among the candidates. A coefficient keeps the sign that its feature's meaning
+requires, or becomes 0.
 
 No reported figure is measured on mentions that it was fitted on: there are five folds, and the threshold for each fold
 comes from the others. Slope and bias of made mentions stay 1 and 0 if fitted ones do no better.
@@ -61,21 +52,17 @@ from pearl_qdrant.settings import DEFAULT_THRESHOLD
 Loss = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
 """Maps parameters, (p,), to a loss, its gradient, (p,), and its Fisher information, (p, p), positive definite."""
 
-_STEPS = 50
-_SMALLEST_STEP = 1e-6
-
 
 def minimise(loss: Loss, start: FloatArray, *, lowest: FloatArray, highest: FloatArray, tolerance: float) -> FloatArray:
-    """The parameters with the smallest loss, (p,).
+    """The parameters with the smallest loss, (p,), by projected Newton steps within bounds, (p,); equal bounds fix one.
 
-    Args:
-        start: (p,), within the bounds.
-        lowest, highest: Bounds, (p,); equal bounds fix a parameter.
-        tolerance: Stop after a step that lowers the loss by less.
+    Each step solves information * step = gradient for the free parameters, where the Fisher information stands for the
+    Hessian: it is always positive definite, so the step goes downhill. The step is halved until the loss falls, and
+    clipped to the bounds. The last step is one that lowers the loss by less than `tolerance`.
     """
     at = start
     value, gradient, information = loss(at)
-    for _ in range(_STEPS):
+    for _ in range(50):
         # A parameter at a bound stays there while the gradient pushes it outwards. It must be taken out of the
         # equations too, or the step of the others would count on a movement that the bound then prevents.
         is_fixed = (lowest == highest) | ((at <= lowest) & (gradient > 0)) | ((at >= highest) & (gradient < 0))
@@ -83,7 +70,7 @@ def minimise(loss: Loss, start: FloatArray, *, lowest: FloatArray, highest: Floa
         step = np.zeros_like(at)
         step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
         size = 1.0
-        while size > _SMALLEST_STEP:
+        while size > 1e-6:
             candidate = np.clip(at - size * step, lowest, highest)
             result = loss(candidate)
             if result[0] < value:
@@ -98,33 +85,27 @@ def minimise(loss: Loss, start: FloatArray, *, lowest: FloatArray, highest: Floa
     return at
 
 
-PRIOR = 8.0
-"""Chosen with 30, 50 and 700 mentions of the four curated sets; values from 4 to 16 differ little."""
-
-_LEAST_SCALE = 0.05
-"""Scale of a feature that is nearly constant among the candidates of this base."""
-
-_COEFFICIENTS_TOLERANCE = 1e-7  # per unit of weight
+PRIOR = 8.0  # chosen with 30, 50 and 700 mentions of the four curated sets; values from 4 to 16 differ little
 
 
 def fit_coefficients(samples: Samples, shipped: RankingModel, *, keeps_ranking: bool = False) -> RankingModel:
-    """The most likely coefficients (maximum a posteriori).
+    """The most likely coefficients (maximum a posteriori), by weighted mentions that no rule decides.
 
-    Args:
-        samples: Weighted mentions with their right answers. Those that a rule decides do not count.
-        shipped: Default coefficients, the centre of the prior.
-        keeps_ranking: Whether those of the ranking stay as they are.
+    `shipped` has the default ones, the centre of the prior; `keeps_ranking`: those of the ranking stay as they are.
     """
     samples = samples.undecided()
     if not len(samples):
         return shipped
     present = np.isfinite(samples.logits)
-    scale = np.maximum(samples.features[present].std(axis=0), _LEAST_SCALE) if present.any() else np.ones(len(FEATURES))
+    # The least scale is that of a feature which is nearly constant among the candidates of this base.
+    scale = np.maximum(samples.features[present].std(axis=0), 0.05) if present.any() else np.ones(len(FEATURES))
     ranking = shipped.features
-    if not keeps_ranking:
-        ranking = _fit(_ranking_choices(samples, present), ranking, scale)
-    choices = _decision_choices(samples, present, ranking)
+    if not keeps_ranking:  # the candidates of the mentions whose entity is among them
+        keep = samples.is_found
+        rows = np.where(present[keep][:, :, None], samples.features[keep], 0.0)
+        ranking = _fit(_Choices(rows, present[keep], samples.is_right[keep], samples.weights[keep]), ranking, scale)
     centre = np.concatenate([shipped.decision, -shipped.nil_features])
+    choices = _decision_choices(samples, present, ranking)
     fitted = _fit(choices, centre, np.concatenate([scale, np.ones(len(NIL_FEATURES))]))
     n = len(FEATURES)
     return RankingModel(ranking, fitted[:n], -fitted[n:])
@@ -132,25 +113,12 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, keeps_ranking: 
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """Mentions with the features of their choices.
-
-    Attributes:
-        rows: (m, k, p).
-        present, is_right: (m, k); at least one choice of each mention is right.
-        weights: (m,).
-    """
+    """Mentions with the features of their choices, (m, k, p), of which at least one of each mention is right."""
 
     rows: FloatArray
     present: npt.NDArray[np.bool_]
     is_right: npt.NDArray[np.bool_]
     weights: FloatArray
-
-
-def _ranking_choices(samples: Samples, present: npt.NDArray[np.bool_]) -> _Choices:
-    """The candidates of the mentions whose entity is among them."""
-    keep = samples.is_found
-    rows = np.where(present[keep][:, :, None], samples.features[keep], 0.0)
-    return _Choices(rows, present[keep], samples.is_right[keep], samples.weights[keep])
 
 
 def _decision_choices(samples: Samples, present: npt.NDArray[np.bool_], ranking: FloatArray) -> _Choices:
@@ -185,7 +153,7 @@ def _fit(choices: _Choices, centre: FloatArray, scale: FloatArray) -> FloatArray
         np.clip(centre * scale, lowest, highest),
         lowest=lowest,
         highest=highest,
-        tolerance=_COEFFICIENTS_TOLERANCE * float(choices.weights.sum()),
+        tolerance=1e-7 * float(choices.weights.sum()),
     )
     return fitted / scale
 
@@ -217,14 +185,8 @@ def _coefficients_loss(choices: _Choices, at: FloatArray, centre: FloatArray) ->
     return loss, gradient, information
 
 
-SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0
-"""Standard deviations of the prior on slope and bias."""
-
+SLOPE_SPREAD, BIAS_SPREAD = 0.5, 2.0  # standard deviations of the prior on slope and bias
 N_FOLDS = 5
-
-_MIN_SLOPE = 0.05
-_TOLERANCE = 1e-9  # per unit of weight
-_TINY = 1e-12  # probabilities are clipped by this, so that logarithms are finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +194,10 @@ class Fit:
     """A fitted calibration with its figures.
 
     Attributes:
-        calibration: Fitted on all mentions.
-        model: Coefficients fitted on all mentions; None if only slope and bias were fitted.
+        calibration, model: Fitted on all mentions; no model if only slope and bias were fitted.
         before, after: Figures of the previous calibration, and of the new one, cross-fitted.
         answers_before, answers_after: The answers that they were measured on.
-        n_nil: Number of NIL mentions.
-        n_found: Number of mentions whose entity was among the candidates.
+        n_nil, n_found: Number of NIL mentions, and of those whose entity was among the candidates.
         nil_share: Share of NIL mentions, by weight.
     """
 
@@ -268,10 +228,8 @@ def fit(
     Args:
         samples: Weighted mentions with their right answers, scored by the default coefficients.
         precision: Target precision of links, in (0, 1); None: the default threshold of what is fitted.
-        before: The previous calibration, to compare with.
+        before, model_before: The previous calibration, and coefficients if they were not the default ones.
         groups: Group of each mention, (n,). Mentions of one group, such as one entity, stay in one fold.
-        rng: Assigns groups to folds, and draws resamples.
-        model_before: The previous coefficients, if they were not the default ones.
         shipped: Default coefficients to start from; None to fit slope and bias, and leave the coefficients alone.
     """
     numbers, group = np.unique(groups, return_inverse=True)
@@ -291,12 +249,7 @@ def fit(
         if loses_first := _first_right(answers) < _first_right(by_default):
             answers = _answers_by_coefficients(samples, folds, shipped, keeps_ranking=True)
         model = fit_coefficients(samples, shipped, keeps_ranking=loses_first)
-    if precision is None:
-        threshold: float | None = DEFAULT_THRESHOLD
-    else:
-        threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
-    if threshold is None:
-        raise _unreachable(precision or 0.0, answers)
+    threshold = DEFAULT_THRESHOLD if precision is None else _threshold(answers, precision)
     after = measure(answers, threshold, rng=rng)
     if precision is not None:
         coverage, reached = _coverage_cross_fitted(answers, folds, precision)
@@ -314,13 +267,16 @@ def fit(
     )
 
 
-def _unreachable(precision: float, answers: Answers) -> CalibrationError:
-    best = best_precision(answers, highest=HIGHEST_THRESHOLD)
-    return CalibrationError(
-        f"No threshold gives links of precision {precision:g} on these {len(answers):,} mentions; the best one gives "
-        f"{best:.3f}. Use a lower precision, or more pairs.",
-        option="precision",
-    )
+def _threshold(answers: Answers, precision: float) -> float:
+    threshold = threshold_for_precision(answers, precision, highest=HIGHEST_THRESHOLD)
+    if threshold is None:
+        best = best_precision(answers, highest=HIGHEST_THRESHOLD)
+        raise CalibrationError(
+            f"No threshold gives links of precision {precision:g} on these {len(answers):,} mentions; the best one "
+            f"gives {best:.3f}. Use a lower precision, or more pairs.",
+            option="precision",
+        )
+    return threshold
 
 
 def fit_slope_and_bias(samples: Samples) -> Calibration:
@@ -334,9 +290,9 @@ def fit_slope_and_bias(samples: Samples) -> Calibration:
     at = minimise(
         lambda at: _loss(samples, at),
         np.array([1.0, 0.0]),
-        lowest=np.array([_MIN_SLOPE, -np.inf]),
+        lowest=np.array([0.05, -np.inf]),
         highest=np.array([np.inf, np.inf]),
-        tolerance=_TOLERANCE * float(samples.weights.sum()),
+        tolerance=1e-9 * float(samples.weights.sum()),
     )
     return Calibration(float(at[0]), float(at[1]))
 
@@ -362,7 +318,7 @@ def _loss(samples: Samples, at: FloatArray) -> tuple[float, FloatArray, FloatArr
         (first, first_slopes, samples.first_is_right),
         (nil, nil_slopes, samples.is_nil.astype(np.float64)),
     ):
-        p = np.clip(probability, _TINY, 1 - _TINY)
+        p = np.clip(probability, 1e-12, 1 - 1e-12)  # finite logarithms
         loss -= float(samples.weights @ (outcome * np.log(p) + (1 - outcome) * np.log1p(-p)))
         gradient = gradient + (samples.weights * (p - outcome) / (p * (1 - p))) @ slopes
         information = information + (slopes * (samples.weights / (p * (1 - p)))[:, None]).T @ slopes

@@ -1,27 +1,19 @@
-"""The features of a document, one family after the other; `resolve` sets them in order.
+"""The features of a document that `model.py` lists, one family after the other; `linking.set_features` orders them.
 
-Coherence: entities of the other mentions of a document that are the same as a candidate, or linked to it.
+Coherence: links are those of the base itself: ids joined by | in the field `links_to` of a point. Each other string
+stands for its most probable entity, with probability p; l is 1/2 for a link one way, and 3/2 for links both ways:
 
-Links are those of the base itself: ids, joined by |, in the field `links_to` of a point (a column of a table of names).
-Each other string of the document stands for its most probable entity. Only mentions that names leave open get these
-features, and only their best candidates.
-
-    same_entity     the highest probability with which another string means the candidate
-    linked          sqrt(sum of p * l / (1/2 + sum of p)) over the other strings: p is the probability of the entity,
-                    l is 1/2 for a link to or from the candidate, and 3/2 for both
+    same_entity     the highest p with which another string means the candidate
+    linked          sqrt(sum of p * l / (1/2 + sum of p))
     shared_links    the same, with the cosine of the two sets of links for l
 
-The features depend on the probabilities of the other mentions, and so on theirs: they are set twice.
+They depend on the probabilities of the other mentions, and so on theirs: they are set twice. Coherence and passages are
+set only for mentions that names leave open, and for their best candidates; to the others a passage says the mean.
 
-Learned names in documents: how often a mention meant each entity in labelled text, and how often none.
+Learned names: n counts 0.3 for each use of another form. So one use says something, and many say more. Rejections count
+after the document.
 
-    log(1 + n / 0.3)        n: uses of the very same string, and 0.3 for each use of another form of it
-
-It is 0 for an entity that the mention never meant. So one use says something, and many say more. Where the base has no
-popularity, counts change the probabilities of names before (`linking.learned.counts`). Rejections count after the
-document.
-
-Partial names: a mention whose words are a part of a longer mention of the same document takes its entities.
+Partial names: a mention whose words are a part of a longer mention takes its entities, with their probabilities there.
 
     Bill Clinton ... Clinton                        the surname of a person, or the first name
     University of Cambridge ... the University      a part of any other name
@@ -29,32 +21,20 @@ Partial names: a mention whose words are a part of a longer mention of the same 
     Israel ... Israeli                              another form of its last word
 
 Only mentions whose last word begins with a capital are parts or forms of others: `cancer` after `breast cancer` may be
-any cancer. Of several longer mentions with the words (of another form: of several mentions), the nearest one before the
-mention counts, else the first one after it. Its entities become candidates of the mention, each with the probability
-that it has for the other one.
+any cancer. Of several longer mentions (of another form: of several mentions) the nearest one before counts, else the
+first one after.
 
-Similarity of the passage around a mention to the canonical name of each entity, and to the descriptions of namesakes.
-
-Only mentions that names leave open get the feature, and only their best candidates; the others get the mean, so that it
-says nothing of them.
-
-Popularity between entities of different names: log(1 + popularity), where the base has it.
-
-An entity whose popularity is unknown counts as the least popular candidate of the mention.
-
-Types of entities that the words around a mention suggest: a city after `the mayor of`, a person before `was born`.
-
-The feature is the log probability of the type of the entity, the most probable one of several, less that of the most
-probable type; in [-inf, 0]. An entity whose types words cannot tell gets the expected value.
+A popularity that is unknown counts as the least of the mention; an entity whose types words cannot tell gets the
+expected value of that feature.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from itertools import takewhile
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -62,7 +42,6 @@ from pearl_qdrant.linking.documents.mentions import (
     DocumentMention,
     EntityKey,
     best_of_open,
-    log_popularity,
     log_sum_exp,
 )
 from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel, FloatArray
@@ -71,29 +50,13 @@ from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.records import LINKS_FIELD
 from pearl_qdrant.store.schema import NamePoint
 
-PASSES = 2
-"""How often the features are set; the second time by the probabilities of the first."""
-
-LEAST_PROBABILITY = 0.1
-"""Entities of other mentions less probable than this do not count."""
-
-LEAST_STRINGS = 3
-"""Distinct strings of a document from which on coherence counts."""
-
-LEAST_LINKS = 3
-"""Entities with fewer links share none."""
+LEAST_PROBABILITY = 0.1  # entities of other mentions less probable than this do not count
+LEAST_STRINGS, LEAST_LINKS = 3, 3
+"""Distinct strings of a document from which on coherence counts; entities with fewer links share none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """The most probable entity of a string of the document.
-
-    Attributes:
-        words: The folded words of the string.
-        key: The entity.
-        probability: Of it, in (0, 1].
-        links: The ids that it is linked to.
-    """
+class Anchor(NamedTuple):
+    """The folded words of a string of the document, its most probable entity with its probability, and its links."""
 
     words: tuple[str, ...]
     key: EntityKey
@@ -128,18 +91,21 @@ def is_coherent(mentions: Sequence[DocumentMention]) -> bool:
 
 
 def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> None:
-    """Set the features of coherence for the best candidates of open mentions.
-
-    Args:
-        mentions: The mentions of a document.
-        model: Gives the probabilities of all entities.
-    """
+    """Set the features of coherence for the best candidates of open mentions of a document."""
     # What was open at first is set in each pass; the features of the passes before must not close it.
     open_rows: list[list[int]] | None = None
     relations: Relations = {}
-    for _ in range(PASSES):
+    for _ in range(2):  # the second time by the probabilities of the first
         probabilities = [model.probabilities(mention.values, mention.of_decision) for mention in mentions]
-        anchors = _anchors(mentions, probabilities)
+        by_words: dict[tuple[str, ...], Anchor] = {}  # one for each distinct string, by its first mention
+        for mention, p in zip(mentions, probabilities, strict=True):
+            if mention.words not in by_words and mention.entities:
+                at = 0 if mention.is_id else int(p.argmax())
+                probability = 1.0 if mention.is_id else float(p[at])
+                if probability >= LEAST_PROBABILITY:
+                    entity = mention.entities[at]
+                    by_words[mention.words] = Anchor(mention.words, entity.key, probability, links_of(entity.point))
+        anchors = list(by_words.values())
         if len(anchors) < 2:
             return
         if open_rows is None:
@@ -148,29 +114,26 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
         for mention, rows in zip(mentions, open_rows, strict=True):
             for row in rows:
                 entity = mention.entities[row]
-                at = mention.words, entity.key
-                if at not in known:
-                    known[at] = coherence(entity.point, mention.words, anchors, relations)
-                mention.values[row, _COLUMNS] = known[at]
+                one = mention.words, entity.key
+                if one not in known:
+                    known[one] = coherence(entity.point, mention.words, anchors, relations)
+                mention.values[row, _COLUMNS] = known[one]
             if rows:
                 first = mention.values[int((mention.values @ model.features).argmax())]
                 mention.of_decision[_NIL_COLUMNS] = first[_COLUMNS]
 
 
 _NAMES = ("same_entity", "linked", "shared_links")
-_COLUMNS = [COLUMN[name] for name in _NAMES]
-_NIL_COLUMNS = [NIL_COLUMN[name] for name in _NAMES]
+_COLUMNS, _NIL_COLUMNS = [COLUMN[name] for name in _NAMES], [NIL_COLUMN[name] for name in _NAMES]
 
 
 def coherence(
     point: NamePoint, words: tuple[str, ...], anchors: Sequence[Anchor], known: Relations
 ) -> tuple[float, float, float]:
-    """The features `same_entity`, `linked` and `shared_links` of an entity.
+    """The features `same_entity`, `linked` and `shared_links` of the entity of a point.
 
     Args:
-        point: One of its names.
         words: Folded words of the mention; the anchor of the same words does not count.
-        anchors: The entities of the document.
         known: What two entities have in common, as far as it was computed for this document.
     """
     same = linked = shared = 0.0
@@ -184,11 +147,11 @@ def coherence(
         if anchor.key == key:
             same = max(same, anchor.probability)
             continue
-        relation = of_key.get(anchor.key)
-        if relation is None:
-            relation = of_key[anchor.key] = _relation(key, links, anchor)
-        linked += anchor.probability * relation[0]
-        shared += anchor.probability * relation[1]
+        if anchor.key not in of_key:
+            of_key[anchor.key] = _relation(key, links, anchor)
+        link_weight, cosine = of_key[anchor.key]
+        linked += anchor.probability * link_weight
+        shared += anchor.probability * cosine
     return same, math.sqrt(linked / total), math.sqrt(shared / total)
 
 
@@ -200,36 +163,15 @@ def _relation(key: EntityKey, links: frozenset[str], anchor: Anchor) -> tuple[fl
     cosine = 0.0
     if len(links) >= LEAST_LINKS and len(anchor.links) >= LEAST_LINKS:
         cosine = len(links & anchor.links) / math.sqrt(len(links) * len(anchor.links))
-    return _LINK_WEIGHT[n_links], cosine
+    return (0.0, 0.5, 1.5)[n_links], cosine
 
 
-_LINK_WEIGHT = (0.0, 0.5, 1.5)
-"""For no link, a link one way, and links both ways."""
-
-
-def _anchors(mentions: Sequence[DocumentMention], probabilities: Sequence[FloatArray]) -> list[Anchor]:
-    """One anchor for each distinct string, by its first mention."""
-    found: dict[tuple[str, ...], Anchor] = {}
-    for mention, p in zip(mentions, probabilities, strict=True):
-        if mention.words in found or not len(mention.entities):
-            continue
-        at = 0 if mention.is_id else int(p.argmax())
-        probability = 1.0 if mention.is_id else float(p[at])
-        if probability >= LEAST_PROBABILITY:
-            entity = mention.entities[at]
-            found[mention.words] = Anchor(mention.words, entity.key, probability, links_of(entity.point))
-    return list(found.values())
-
-
-OTHER_FORMS = 0.3
-"""Uses that one use of another form of the name is worth."""
-
-HALF = 0.3
-"""The n of the formula by which counts are divided."""
+OTHER_FORMS, HALF = 0.3, 0.3
+"""Uses that one use of another form of the name is worth, and the number by which uses are divided."""
 
 
 def set_learned_names(mention: DocumentMention) -> None:
-    """Set the feature of the candidates, and those of the decision."""
+    """Set what was learned of a mention, for its candidates and for the decision."""
     known = nil = 0.0
     for count in mention.learned:
         n = count.as_written + OTHER_FORMS * count.other_forms
@@ -242,11 +184,6 @@ def set_learned_names(mention: DocumentMention) -> None:
     mention.of_decision[NIL_COLUMN["learned_nil"]] = math.log1p(nil / HALF)
 
 
-def learned_share(mentions: Sequence[DocumentMention]) -> float:
-    """The share of the mentions of a document of which something was learned, in [0, 1]."""
-    return sum(bool(mention.learned) for mention in mentions) / max(1, len(mentions))
-
-
 Part = Literal["start", "middle", "end", "acronym", "form"]
 
 MOST_ENTITIES, LEAST_OF_A_PART = 3, 0.05
@@ -254,18 +191,12 @@ MOST_ENTITIES, LEAST_OF_A_PART = 3, 0.05
 
 _SMALL_WORDS = frozenset("of the and for in de du la".split())
 _ACRONYM_LETTERS = range(2, 7)
-
 STEM_LETTERS, STEM_SHARE = 4, 0.6
 """Letters that two forms of a word have in common at their start, at least, and their share of the longer one."""
 
 
 def set_partial_names(mentions: Sequence[DocumentMention], model: DocumentModel) -> None:
-    """Set the features of partial names, from the longest mention to the shortest, so that they can be chains.
-
-    Args:
-        mentions: The mentions of a document, in its order.
-        model: Gives the probabilities of the longer mentions.
-    """
+    """Set the features of partial names, from the longest mention to the shortest, so that they can be chains."""
     with_word: dict[str, list[int]] = {}
     for number, mention in enumerate(mentions):
         if len(mention.words) > 1:
@@ -277,11 +208,12 @@ def set_partial_names(mentions: Sequence[DocumentMention], model: DocumentModel)
             continue
         longer: tuple[int, Part] | None = None
         for other in with_word.get(mention.words[0], ()):
-            part = part_of(mention, mentions[other])
-            if part is not None and (longer is None or other < number):
-                longer = other, part
+            found = part_of(mention, mentions[other])
+            if found is not None and (longer is None or other < number):
+                longer = other, found
         if longer is not None:
-            _take_entities(mention, mentions[longer[0]], longer[1], model)
+            other_mention, part = mentions[longer[0]], longer[1]
+            _take(mention, other_mention, part, _probabilities(other_mention, model))
     _set_other_forms(mentions, model)
 
 
@@ -314,11 +246,8 @@ def _set_other_forms(mentions: Sequence[DocumentMention], model: DocumentModel) 
             mention = mentions[number]
             if mention.is_id or mention.of_decision[NIL_COLUMN["part"]] or not _is_capitalised(mention):
                 continue
-            others = [
-                i
-                for i in numbers
-                if is_other_form(mention.words[-1], mentions[i].words[-1]) and _is_capitalised(mentions[i])
-            ]
+            word = mention.words[-1]
+            others = [i for i in numbers if is_other_form(word, mentions[i].words[-1]) and _is_capitalised(mentions[i])]
             if others:
                 before = [i for i in others if i < number]
                 taken.append((mention, mentions[before[-1] if before else others[0]]))
@@ -328,11 +257,7 @@ def _set_other_forms(mentions: Sequence[DocumentMention], model: DocumentModel) 
 
 def is_other_form(word: str, other: str) -> bool:
     """Whether two different words begin with the same letters, most of both."""
-    n = 0
-    for a, b in zip(word, other, strict=False):
-        if a != b:
-            break
-        n += 1
+    n = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False)))
     return word != other and n >= max(STEM_LETTERS, STEM_SHARE * max(len(word), len(other)))
 
 
@@ -344,17 +269,12 @@ def _initials(words: Sequence[str]) -> set[str]:
 def _probabilities(mention: DocumentMention, model: DocumentModel) -> FloatArray:
     """The probabilities of the entities of a mention so far."""
     if mention.is_id:
-        only: FloatArray = np.eye(1, len(mention.entities))[0]
-        return only
+        return cast("FloatArray", np.eye(1, len(mention.entities))[0])
     return model.probabilities(mention.values, mention.of_decision)
 
 
-def _take_entities(mention: DocumentMention, other: DocumentMention, part: Part, model: DocumentModel) -> None:
-    """Give the most probable entities of another mention to a mention."""
-    _take(mention, other, part, _probabilities(other, model))
-
-
 def _take(mention: DocumentMention, other: DocumentMention, part: Part, probabilities: FloatArray) -> None:
+    """Give the most probable entities of another mention to a mention."""
     total = 0.0
     for at in np.argsort(-probabilities, kind="stable")[:MOST_ENTITIES].tolist():
         probability = float(probabilities[at])
@@ -362,21 +282,18 @@ def _take(mention: DocumentMention, other: DocumentMention, part: Part, probabil
             entity = other.entities[at]
             row = mention.add(entity)
             is_person = "PERSON" in (entity.point.types or (entity.point.predicted_type,))
-            mention.values[row, COLUMN[_feature(part, is_person=is_person)]] = probability
+            feature = _FEATURE[part] if part in ("acronym", "form") or is_person else "part_of_name"
+            mention.values[row, COLUMN[feature]] = probability
             mention.values[row, COLUMN["popularity"]] = other.values[at, COLUMN["popularity"]]
             total += probability
     mention.of_decision[NIL_COLUMN["part"]] = total
     mention.of_decision[NIL_COLUMN["part_of_nil"]] = 1.0 - total
 
 
-_PERSON: Mapping[Part, str] = {"start": "first_name", "middle": "surname", "end": "surname"}
-
-
-def _feature(part: Part, *, is_person: bool) -> str:
-    """The feature that a part of the name of an entity sets."""
-    if part in ("acronym", "form"):
-        return "acronym" if part == "acronym" else "other_form"
-    return _PERSON[part] if is_person else "part_of_name"
+_FEATURE: Mapping[Part, str] = {
+    "start": "first_name", "middle": "surname", "end": "surname", "acronym": "acronym", "form": "other_form",
+}  # fmt: skip
+"""The feature that a part of the name of a person sets; that of another name is `part_of_name`."""
 
 
 def _is_capitalised(mention: DocumentMention) -> bool:
@@ -390,13 +307,7 @@ Compare = Callable[[Sequence[tuple[int, Sequence[NamePoint]]]], Sequence[FloatAr
 
 
 def set_passages(mentions: Sequence[DocumentMention], model: DocumentModel, compare: Compare) -> None:
-    """Set the feature for the best candidates of open mentions.
-
-    Args:
-        mentions: The mentions of a document.
-        model: Gives the probabilities so far.
-        compare: Compares passages with entities.
-    """
+    """Set the feature of passages for the best candidates of open mentions."""
     chosen: list[tuple[DocumentMention, list[int]]] = []
     for mention in mentions:
         if not mention.is_compared or len(mention.entities) < 2:
@@ -416,10 +327,8 @@ def set_popularity(mention: DocumentMention) -> None:
     """Set the feature `popularity` of all candidates; 0 for all if the base has none."""
     known = [e.point.popularity for e in mention.entities if e.point.popularity is not None]
     if known:
-        least = log_popularity(min(known))
-        mention.values[:, COLUMN["popularity"]] = [
-            least if e.point.popularity is None else log_popularity(e.point.popularity) for e in mention.entities
-        ]
+        popularity = [min(known) if e.point.popularity is None else e.point.popularity for e in mention.entities]
+        mention.values[:, COLUMN["popularity"]] = [math.log1p(one) for one in popularity]
 
 
 _NUMBER = {name: i for i, name in enumerate(TYPES)}

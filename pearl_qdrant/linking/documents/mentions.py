@@ -1,13 +1,9 @@
-"""The mentions of a document, and files of documents with the places of their mentions: JSON Lines.
+"""The mentions of a document with their candidates and features so far; and files of documents, as JSON Lines.
 
     {"id": "report-7", "text": "She left NYC.", "mentions": [{"start": 9, "end": 12}]}
 
-The id may be missing. Offsets count characters from 0. Further keys are ignored, so that a file of labelled documents
-(`learned.learning`) can be linked too.
-
-The mentions of a document: where they are, and by which string each is looked up.
-
-A mention of a document: its candidates, and what the features say of them so far. No computation of features.
+The id may be missing, offsets count characters from 0, and further keys are ignored, so that a file of labelled
+documents (`learned.learning`) can be linked too.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -34,24 +30,15 @@ from pearl_qdrant.records import LearnedCount
 
 
 def read_document_lines(file: BinaryIO, name: str) -> Iterator[Passage]:
-    """Yield the documents of a file, each with its `ents`; blank lines yield nothing. Raises FormatError at a line that
-    is not UTF-8, too long, no JSON, or has another form.
-    """
+    """Yield the documents of a file, each with its `ents`. Raises FormatError as `read_passages`."""
     for passage in read_passages(file, name, "jsonl", spans_key="mentions"):
         if passage.ents is None:
             raise FormatError(name, passage.line, "not an object with a text and mentions, which may be []")
         yield passage
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentSpan:
-    """The place of a mention in a document.
-
-    Attributes:
-        start, end: Offsets in characters.
-        query: The string that is linked: the mention with single spaces, or the long form of an abbreviation.
-        long_form: The long form, if the text defines the mention as an abbreviation of it; else None.
-    """
+class DocumentSpan(NamedTuple):
+    """The place of a mention in a document, in characters, and what is linked for it: maybe its long form."""
 
     start: int
     end: int
@@ -60,9 +47,7 @@ class DocumentSpan:
 
 
 def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
-    """The mentions of a text, in the order of the spans; abbreviations that the text defines are expanded. Raises
-    ValueError if a span is empty or outside the text, or of an unknown kind.
-    """
+    """The mentions of a text, in the order of the spans. Raises ValueError as `read_spans`."""
     uses = find_uses(text, find_abbreviations(text))
     found = []
     for span in read_spans(text, spans):
@@ -72,19 +57,11 @@ def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
     return found
 
 
-MOST_CERTAIN = 6.0
-"""Logits beyond which the decision of the ranking model counts for no more."""
+MOST_CERTAIN = 6.0  # logits beyond which the decision of the ranking model counts for no more
+BEST, OPEN = 10, 0.95
+"""Candidates that passages and coherence can help; a first candidate more probable than `OPEN` needs no help."""
 
-BEST = 10
-"""Candidates that passages and coherence can help."""
-
-OPEN = 0.95
-"""A first candidate more probable than this needs no help."""
-
-_ARTICLES = frozenset(("the", "a", "an"))
-
-EntityKey = tuple[str, str]
-"""Base and id of an entity."""
+EntityKey = tuple[str, str]  # base and id of an entity
 
 
 @dataclass(slots=True)
@@ -98,7 +75,6 @@ class DocumentMention:
         entities: The candidates, and those that a longer mention of the document added.
         values: Their features, (k, len(FEATURES)).
         of_decision: Features of the decision, (len(NIL_FEATURES),).
-        row: The row of each entity.
         learned: How often it meant what in labelled text.
         type_scores: (len(word_types.TYPES),), log probabilities of its type by the words around it; None if unknown.
         is_compared: Whether its passage is compared with its candidates.
@@ -111,11 +87,14 @@ class DocumentMention:
     entities: list[ScoredEntity]
     values: FloatArray
     of_decision: FloatArray
-    row: dict[EntityKey, int] = field(default_factory=dict)
+    row: dict[EntityKey, int] = field(init=False)
     learned: tuple[LearnedCount, ...] = ()
     type_scores: FloatArray | None = None
     is_compared: bool = True
     is_id: bool = False
+
+    def __post_init__(self) -> None:
+        self.row = {entity.key: i for i, entity in enumerate(self.entities)}
 
     def add(self, entity: ScoredEntity) -> int:
         """The row of an entity, which becomes a candidate if it is none yet."""
@@ -142,19 +121,17 @@ def document_mention(
     """A mention with the features that the ranking model and its rules give.
 
     Args:
-        scored: The mention with its candidates.
         start: Offset of its first character in the document.
         has_popularity: Whether popularity counts; else the base is taken for one without it.
         learned: What was learned of the mention. Where the base has popularity, counts are features; else they have
             changed the probabilities of names already.
-        type_scores: See `DocumentMention`.
     """
     is_popular = has_popularity and any(entity.point.popularity is not None for entity in scored.found)
     is_id = scored.rule == "entity id"
     if learned is not None and not is_popular and not is_id:
         scored = learned.scored
     words = fold_name(clean_mention(scored.mention)).split()
-    while len(words) > 1 and words[0] in _ARTICLES:
+    while len(words) > 1 and words[0] in ("the", "a", "an"):
         del words[0]
     found = scored.found
     values = np.zeros((len(found), len(FEATURES)))
@@ -177,9 +154,8 @@ def document_mention(
         else:
             decided = log_sum_exp(raw) - scored.nil_logit
             of_decision[NIL_COLUMN["names"]] = max(-MOST_CERTAIN, min(MOST_CERTAIN, decided))
-    row = {entity.key: i for i, entity in enumerate(found)}
     mention = DocumentMention(
-        start, scored, tuple(words), list(found), values, of_decision, row, type_scores=type_scores, is_id=is_id
+        start, scored, tuple(words), list(found), values, of_decision, type_scores=type_scores, is_id=is_id
     )
     if learned is not None and is_popular and not is_id:
         mention.learned = learned.counts
@@ -201,8 +177,3 @@ def log_sum_exp(logits: FloatArray) -> float:
     """log(sum(exp(logits))) of at least one logit."""
     highest = float(logits.max())
     return highest + math.log(float(np.exp(logits - highest).sum()))
-
-
-def log_popularity(popularity: float | None) -> float:
-    """log(1 + popularity); 0 if it is unknown."""
-    return 0.0 if popularity is None else math.log1p(popularity)

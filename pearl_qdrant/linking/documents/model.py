@@ -52,36 +52,13 @@ from pearl_qdrant.linking.ranking.model import in_order
 FloatArray = npt.NDArray[np.float64]
 
 FEATURES = (
-    "names",
-    "popularity",
-    "rules",
-    "learned",
-    "word_type",
-    "passage",
-    "surname",
-    "first_name",
-    "part_of_name",
-    "acronym",
-    "other_form",
-    "same_entity",
-    "linked",
-    "shared_links",
-)
-
+    "names", "popularity", "rules", "learned", "word_type", "passage", "surname", "first_name", "part_of_name",
+    "acronym", "other_form", "same_entity", "linked", "shared_links",
+)  # fmt: skip
 NIL_FEATURES = (
-    "bias",
-    "names",
-    "exact_name",
-    "popular_name",
-    "rules",
-    "learned",
-    "learned_nil",
-    "part",
-    "part_of_nil",
-    "same_entity",
-    "linked",
-    "shared_links",
-)
+    "bias", "names", "exact_name", "popular_name", "rules", "learned", "learned_nil", "part", "part_of_nil",
+    "same_entity", "linked", "shared_links",
+)  # fmt: skip
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "partial names": ("surname", "first_name", "part_of_name", "acronym", "other_form"),
@@ -106,12 +83,7 @@ NIL_COLUMN = {name: i for i, name in enumerate(NIL_FEATURES)}
 
 @dataclass(frozen=True, slots=True)
 class DocumentModel:
-    """The coefficients of the model.
-
-    Attributes:
-        features: Of the candidates, (len(FEATURES),).
-        decision: Of the decision, (len(NIL_FEATURES),).
-    """
+    """The coefficients of the candidates, (len(FEATURES),), and of the decision, (len(NIL_FEATURES),)."""
 
     features: FloatArray
     decision: FloatArray
@@ -130,11 +102,9 @@ class DocumentModel:
         }
 
     def probabilities(self, values: FloatArray, of_mention: FloatArray) -> FloatArray:
-        """Probabilities of the candidates; 1 minus their sum is that of NIL. Returns (k,).
+        """Probabilities of candidates, (k,), by their features, (k, len(FEATURES)), and those of the decision.
 
-        Args:
-            values: Of the candidates, (k, len(FEATURES)).
-            of_mention: Of the decision, (len(NIL_FEATURES),).
+        1 minus their sum is the probability of NIL.
         """
         if not len(values):
             return np.zeros(0)
@@ -156,10 +126,9 @@ def shipped_document_model(setting: Setting = "coherence", *, learned_share: flo
     """The coefficients that come with this package.
 
     Args:
-        setting: What they were fitted for.
-        learned_share: The share of the mentions of the document of which something was learned, in [0, 1]. There are
-            coefficients for documents without learned names and for documents with them; those of a document lie
-            between the two. Counts themselves have one coefficient.
+        learned_share: The share of the mentions of the document of which something was learned, in [0, 1]. The
+            coefficients lie between those for documents without learned names and with them. Counts themselves have
+            one coefficient.
     """
     without = _shipped(setting)
     if setting == "context":

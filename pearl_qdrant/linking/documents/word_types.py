@@ -1,4 +1,4 @@
-"""Types of entities that the words around a mention suggest: `the mayor of _`, `_ beat`, `_ was born in`.
+"""Types of entities that the words around a mention suggest, and passages around mentions compared with entities.
 
     log p(type | words)  ~  bias + sum over words of weight[slot of the word, word]
 
@@ -6,8 +6,6 @@ A word has a slot by its place: the two before the mention, the two after it, an
 Words are those of `lexical/english_words.txt`, punctuation, and marks for other capitalised words, numbers, any other
 and the edge of the text. `word_types.npz` has the weights; `runs/word_types.py` fits them on names of known type in
 English Wikipedia.
-
-Vectors of the passages of a document, compared with those of entities.
 
 A passage is a mention with the words around it; mentions near each other share one. The value of an entity is the
 cosine of its name to the passage, and to the nearest piece of it without the mention. The mean vector of `TYPICAL` is
@@ -24,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +35,8 @@ TYPES = ("PERSON", "ORG", "GPE", "LOC", "FAC", "NORP", "EVENT", "WORK_OF_ART", "
 """Coarse types that words tell apart."""
 
 FILE = "word_types.npz"
-
-NEAR = 10
-"""Words on each side that count."""
-
+NEAR = 10  # words on each side that count
 SLOTS = 5
-
 _PUNCTUATION = ",.;:()'\"-–?!&/"
 _MARKS = ("<capital>", "<number>", "<other>", "<edge>", *_PUNCTUATION)
 _TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|[^\w\s]")
@@ -50,12 +44,7 @@ _TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class WordTypes:
-    """The weights.
-
-    Attributes:
-        weights: (SLOTS * number of words and marks, len(TYPES)).
-        bias: (len(TYPES),).
-    """
+    """The weights, (SLOTS * number of words and marks, len(TYPES)), and the bias, (len(TYPES),)."""
 
     weights: npt.NDArray[np.float32]
     bias: npt.NDArray[np.float32]
@@ -69,18 +58,13 @@ class WordTypes:
 
 
 class Words:
-    """A text cut into words, with their numbers.
-
-    Attributes:
-        numbers: The number of each word.
-        starts, ends: Its offsets in characters.
-    """
+    """A text cut into words."""
 
     def __init__(self, text: str) -> None:
         found = split(text)
         self.starts = [start for start, _, _ in found]
         self.ends = [end for _, end, _ in found]
-        self.numbers = numbers_of([word for _, _, word in found])
+        self.numbers = [number(word) for _, _, word in found]
 
     def rows_around(self, start: int, end: int) -> list[int]:
         """The rows of the weights for the words around a mention, given by its offsets in characters."""
@@ -116,11 +100,6 @@ def split(text: str) -> list[tuple[int, int, str]]:
     return [(one.start(), one.end(), one.group()) for one in _TOKEN.finditer(text)]
 
 
-def numbers_of(words: Sequence[str]) -> list[int]:
-    """The numbers of words."""
-    return [_number(word) for word in words]
-
-
 @lru_cache(maxsize=1)
 def _counts() -> tuple[int, int, int]:
     """The number of words, of words and marks, and the number of the mark for the edge."""
@@ -133,26 +112,15 @@ def _vocabulary() -> dict[str, int]:
     return {word: i for i, word in enumerate((*english_words(), *_MARKS))}
 
 
-def _number(word: str) -> int:
+def number(word: str) -> int:
     """The number of a word or a mark."""
     known = _vocabulary()
-    found = known.get(word.lower())
-    if found is not None:
-        return found
-    if word[0].isdigit():
-        return known["<number>"]
-    return known["<capital>" if word[0].isupper() else "<other>"]
+    mark = "<number>" if word[0].isdigit() else "<capital>" if word[0].isupper() else "<other>"
+    return known.get(word.lower(), known[mark])
 
 
-WORDS = 20
-"""Words on each side of a mention."""
-
-SHARED = 10
-"""A mention at most this many words after the one in the middle of a passage shares the passage."""
-
-PIECE = 4
-"""Words of a piece of a passage."""
-
+WORDS, PIECE = 20, 4  # words of a passage on each side of a mention, and words of a piece of a passage
+SHARED = 10  # a mention at most this many words after the one in the middle of a passage shares the passage
 TYPICAL = (
     "In this part we describe how the work was done and what came out of it, and compare it with what was known.",
     "It was the first of several that were made in the following years, and it is still in use today.",
@@ -160,11 +128,9 @@ TYPICAL = (
 )
 """Sentences about nothing in particular."""
 
-_MOST_DESCRIBED = 150
-"""Characters of a description that are read: a definition says at its beginning what a thing is."""
+_MOST_DESCRIBED = 150  # characters of a description that are read: a definition says at its beginning what a thing is
 
-Vectors = Callable[[Sequence[str]], FloatArray]
-"""Vectors of texts, (n, dim), L2-normalised or zero."""
+Vectors = Callable[[Sequence[str]], FloatArray]  # vectors of texts, (n, dim), L2-normalised or zero
 
 NameVectors = Callable[[Sequence[NamePoint]], FloatArray]
 """Vectors of the canonical names of entities, as they are stored: (n, dim), L2-normalised or zero."""
@@ -184,22 +150,13 @@ def _pieces(words: Sequence[str]) -> list[str]:
 
 
 class Passages:
-    """The passages of one text.
-
-    Attributes:
-        encode: Encodes passages and descriptions.
-        name_vectors: Reads the vectors of canonical names.
-        typical: As `typical_vectors` gives them.
-    """
+    """The passages of one text; `typical` is what `typical_vectors` gives."""
 
     def __init__(self, text: str, encode: Vectors, name_vectors: NameVectors, typical: FloatArray) -> None:
         self._text = text
-        words = [(found.start(), found.end()) for found in _WORD.finditer(text)]
-        self._starts = [start for start, _ in words]
-        self._ends = [end for _, end in words]
-        self.encode = encode
-        self.name_vectors = name_vectors
-        self.typical = typical
+        words = list(_WORD.finditer(text))
+        self._starts, self._ends = [one.start() for one in words], [one.end() for one in words]
+        self.encode, self.name_vectors, self.typical = encode, name_vectors, typical
         self._known: dict[str, FloatArray] = {}  # mentions of one context are compared one by one
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
@@ -214,20 +171,21 @@ class Passages:
         for start, _ in requests:
             word = max(0, bisect_right(self._starts, start) - 1)
             if at is None or not 0 <= word - at <= SHARED:
-                passage, at = self._around(word), word
+                first, end = max(0, word - WORDS), min(len(self._starts), word + WORDS + 1)
+                passage, at = self._words(first, end) if self._starts else self._text, word
             of_request.append(passage)
             beside.append(self._beside(word))
         described = [dict(_descriptions(candidates)) for _, candidates in requests]
         points = {_key(point): point for _, candidates in requests for point in candidates}
-        told_texts = [text for told in described for text in told.values()]
-        of_text, texts = self._known, [*of_request, *told_texts, *(piece for pieces in beside for piece in pieces)]
+        of_text = self._known
+        texts = [*of_request, *chain.from_iterable(one.values() for one in described), *chain.from_iterable(beside)]
         if new := [text for text in dict.fromkeys(texts) if text not in of_text]:
             of_text |= zip(new, self.encode(new), strict=True)
         of_name = dict(zip(points, self.name_vectors(list(points.values())), strict=True))
         found = []
-        for passage, pieces, told, (_, candidates) in zip(of_request, beside, described, requests, strict=True):
+        for passage, pieces, own, (_, candidates) in zip(of_request, beside, described, requests, strict=True):
             keys = [_key(point) for point in candidates]
-            vectors = np.array([of_text[told[key]] if key in told else of_name[key] for key in keys])
+            vectors = np.array([of_text[own[key]] if key in own else of_name[key] for key in keys])
             cosines = vectors @ _normalised(of_text[passage] - self.typical[0])
             if pieces:
                 parts = [_normalised(of_text[piece] - self.typical[1]) for piece in pieces]
@@ -244,12 +202,6 @@ class Passages:
 
     def _words(self, first: int, end: int) -> str:
         return " ".join(self._text[self._starts[first] : self._ends[end - 1]].split())
-
-    def _around(self, word: int) -> str:
-        """The words around one of them."""
-        if not self._starts:
-            return self._text
-        return self._words(max(0, word - WORDS), min(len(self._starts), word + WORDS + 1))
 
 
 def _normalised(vector: FloatArray) -> FloatArray:

@@ -8,38 +8,28 @@ made again gets them again (`sync_aliases`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import attrgetter
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.editing import encoded_points, names_by_entity, store_counts
 from pearl_qdrant.linking.learned.counts import Counts, spelling_key
-from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, read_ledger
+from pearl_qdrant.linking.learned.ledger import LearnedRow, read_ledger
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint, point_id
 
-MARK = "learned_in"
-"""Extra payload field of a learned alias: the key of the batch that added it."""
-
+MARK = "learned_in"  # extra payload field of a learned alias: the key of the batch that added it
 _BATCH = 1024  # names encoded and written at once
 
 
-@dataclass(frozen=True, slots=True)
-class AliasChanges:
-    """What `sync_aliases` did, in names."""
-
-    added: int = 0
-    removed: int = 0
-
-
 def choose_aliases(collection: Collection, counts: Counts, at_least: int) -> list[tuple[str, str]]:
-    """Pairs of name and entity id that deserve to be names of the base, sorted. Returns the most frequent form of each
-    such name, unless the entity has a name of the same spelling key.
+    """Pairs of name and entity id that deserve to be names of the base, sorted.
 
-    Args:
-        at_least: How often the name must have meant the entity; it must have meant it more often than anything else.
+    That is the most frequent form of a name that meant the entity so often, and more often than anything else, unless
+    the entity has a name of its spelling key.
     """
     chosen = [pair for rows in counts.rows() if (pair := _clear_winner(rows, at_least)) is not None]
     known = names_by_entity(collection, {entity_id for _, entity_id in chosen})
@@ -67,24 +57,18 @@ def _clear_winner(rows: Sequence[LearnedRow], at_least: int) -> tuple[str, str] 
 
 def alias_point_ids(collection: Collection) -> frozenset[str]:
     """Ids of the points of all learned aliases; most collections have none."""
-    ledger = read_ledger(collection)
-    return frozenset(_point_id(collection, pair) for pair in ledger.aliases())
+    return frozenset(_point_id(collection, pair) for pair in read_ledger(collection).aliases())
 
 
-def sync_aliases(collection: Collection, encoder: Encoder, ledger: Ledger | None = None) -> AliasChanges:
+def sync_aliases(collection: Collection, encoder: Encoder) -> None:
     """Make the learned aliases in a collection those that its ledger has: add, refresh and remove points.
 
-    It is called after each edit of the ledger, and after each load. It does nothing where no alias was ever learned.
-    Raises StoreError if the collection cannot be read or written.
-
-    Args:
-        encoder: The model that encoded it.
-        ledger: Its ledger, if it was read already.
+    It is called after each edit of the ledger, and after each load. Raises StoreError as the collection does.
     """
-    ledger = read_ledger(collection) if ledger is None else ledger
+    ledger = read_ledger(collection)
     ever = {pair for batch in ledger.batches for pair in batch.aliases}
     if not ever:
-        return AliasChanges()
+        return
     wanted = ledger.aliases()
     entities = {
         entity_id: entity_from_points(own)
@@ -102,31 +86,20 @@ def sync_aliases(collection: Collection, encoder: Encoder, ledger: Ledger | None
                 retired.add(point.id)
         elif point is None or (MARK in point.extra and _is_outdated(point, entity)):
             added.append((entity, pair[0]))
-    _write(collection, encoder, added, wanted)
+    for start in range(0, len(added), _BATCH):
+        points, vectors, encodable = encoded_points(collection, encoder, added[start : start + _BATCH])
+        marked = [replace(one, extra={**one.extra, MARK: wanted[one.name, one.entity_id]}) for one in points]
+        collection.upsert(marked, vectors, encodable)
     collection.delete_points(retired)
     if added or retired:
         store_counts(collection)
-    return AliasChanges(len(added), len(retired))
 
 
 def _point_id(collection: Collection, pair: tuple[str, str]) -> str:
-    name, entity_id = pair
-    return point_id(collection.manifest.kb, entity_id, name)
+    return point_id(collection.manifest.kb, pair[1], pair[0])
 
 
 def _is_outdated(point: NamePoint, entity: Entity) -> bool:
     """Whether the entity of a learned alias has changed since it was written."""
-    theirs = (entity.canonical_name, entity.kb_types, entity.types, entity.description, entity.popularity)
-    ours = (point.canonical_name, point.kb_types, point.types, point.description, point.popularity)
-    return theirs != ours
-
-
-def _write(
-    collection: Collection, encoder: Encoder, added: Sequence[tuple[Entity, str]], keys: Mapping[tuple[str, str], str]
-) -> None:
-    """Encode and write names of entities, marked with the keys of their batches."""
-    for start in range(0, len(added), _BATCH):
-        part = added[start : start + _BATCH]
-        points, vectors, encodable = encoded_points(collection, encoder, part)
-        marked = [replace(point, extra={**point.extra, MARK: keys[point.name, point.entity_id]}) for point in points]
-        collection.upsert(marked, vectors, encodable)
+    fields = attrgetter("canonical_name", "kb_types", "types", "description", "popularity")
+    return bool(fields(point) != fields(entity))

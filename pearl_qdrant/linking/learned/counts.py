@@ -1,6 +1,4 @@
-"""What a ledger says of a name: counts, and the probabilities that follow.
-
-From the ledger to counts: which entities a name meant, how often, as it was written and in other spellings.
+"""From the ledger to counts of what a name meant, and to the probabilities that follow.
 
 Names are looked up by their spelling key (`lexical.keys`), so that `U.S.` knows of `US`. What was seen of the very same
 string is kept apart from what was seen of other forms, and not every form speaks for another: letter case does.
@@ -9,9 +7,7 @@ string is kept apart from what was seen of other forms, and not every form speak
     one in capitals, five at most         `US`       does not count what was seen of `us`, a word
     any other, several words too          `Us`       counts what was seen of all
 
-The counts of a million distinct pairs take 290 MB.
-
-From counts to probabilities: what was learned of a name goes before what the model says of it.
+The counts of a million distinct pairs take 290 MB. What was learned goes before what the model says:
 
     p(e | name) = (n(name, e) + K * p_model(e)) / (n(name) + K),   and the same for NIL
 
@@ -27,32 +23,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pearl_qdrant.lexical.keys import joined
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.learned.ledger import LearnedRow
 from pearl_qdrant.linking.mentions import clean_mention
 
-MAX_ACRONYM = 5
-"""Letters of a string in capitals that is an acronym rather than a name in a headline."""
-
 
 @dataclass(slots=True)
 class Seen:
-    """How often a string meant what.
-
-    Attributes:
-        links: How often it meant each entity, by id; None is NIL.
-        rejections: How often it was not the entity, by id.
-    """
+    """How often a string meant each entity, by id, or None, which is NIL; and how often it was not the entity."""
 
     links: dict[str | None, int] = field(default_factory=dict)
     rejections: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        """All counts."""
-        return sum(self.links.values()) + sum(self.rejections.values())
 
     def add(self, row: LearnedRow) -> None:
         """Add a row; its count is negative for a rejection."""
@@ -62,14 +46,8 @@ class Seen:
             self.rejections[row.entity_id] = self.rejections.get(row.entity_id, 0) - row.count
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What was learned of one mention; at least one count.
-
-    Attributes:
-        as_written: Counts of the very same string.
-        other_forms: Counts of other strings of the same spelling key.
-    """
+class Evidence(NamedTuple):
+    """What was learned of one mention: counts of the very same string, and of others of the same spelling key."""
 
     as_written: Seen
     other_forms: Seen
@@ -81,10 +59,6 @@ class Evidence:
     def rejections_only(self) -> Evidence:
         """The rejections alone."""
         return Evidence(Seen({}, self.as_written.rejections), Seen({}, self.other_forms.rejections))
-
-    def entity_ids(self) -> list[str]:
-        """The entities that it meant, at least once."""
-        return [key for key in {**self.as_written.links, **self.other_forms.links} if key is not None]
 
 
 def name_of(mention: object) -> str:
@@ -101,15 +75,15 @@ def letter_case(name: str) -> str:
     """The letter case: "small" for one word without capitals, "acronym" for a short name in capitals, else "name"."""
     if name == name.lower() and " " not in name:
         return "small"
-    return "acronym" if name == name.upper() and sum(map(str.isalpha, name)) <= MAX_ACRONYM else "name"
+    return "acronym" if name == name.upper() and sum(map(str.isalpha, name)) <= 5 else "name"
 
 
-_HEARS: Mapping[str, frozenset[str]] = {
+_COUNTED: Mapping[str, frozenset[str]] = {
     "small": frozenset(("small",)),
     "acronym": frozenset(("acronym", "name")),
     "name": frozenset(("small", "acronym", "name")),
 }
-"""Which forms tell something of a mention, by their letter case."""
+"""Letter cases of the forms that count for a mention, by its own."""
 
 
 class Counts:
@@ -143,14 +117,14 @@ class Counts:
         known = self._rows.get(spelling_key(name))
         if known is None:
             return None
-        heard = _HEARS[letter_case(name)]
+        counted = _COUNTED[letter_case(name)]
         own, others = Seen(), Seen()
         for row in known if isinstance(known, list) else (known,):
             if row.mention == name:
                 own.add(row)
-            elif letter_case(row.mention) in heard:
+            elif letter_case(row.mention) in counted:
                 others.add(row)
-        return Evidence(own, others) if own.total or others.total else None
+        return Evidence(own, others) if any((own.links, own.rejections, others.links, others.rejections)) else None
 
 
 def _merged(rows: list[LearnedRow], added: LearnedRow) -> list[LearnedRow]:
@@ -164,22 +138,14 @@ def _merged(rows: list[LearnedRow], added: LearnedRow) -> list[LearnedRow]:
     return rows
 
 
-PRIOR_WEIGHT = 0.5
-"""K: observations that the model's probabilities are worth."""
+PRIOR_WEIGHT = 0.5  # K: observations that the model's probabilities are worth
 
-Outcome = tuple[str, str] | None
-"""What a mention may mean: base and id of an entity, or None for NIL."""
+Outcome = tuple[str, str] | None  # what a mention may mean: base and id of an entity, or None for NIL
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something seen several times.
-
-    Attributes:
-        count: How often.
-        outcome: What the mention meant, if `excludes` is None.
-        excludes: Which outcomes it did not mean; None if it is known what it meant.
-    """
+    """Something seen several times: what the mention meant; or, with `excludes`, which outcomes it did not mean."""
 
     count: int
     outcome: Outcome = None
@@ -187,10 +153,9 @@ class Observation:
 
 
 def observations(seen: Seen, kb: str, *, is_only_base: bool, counts: Callable[[str], bool]) -> list[Observation]:
-    """The observations that counts of a name are.
+    """The observations that counts of a name in a base are.
 
     Args:
-        kb: The base that they are of.
         is_only_base: Whether no other base is searched: then a mention without an entity there is NIL.
         counts: Returns whether an entity counts: it exists, and passes the type filter.
     """
@@ -211,11 +176,7 @@ def observations(seen: Seen, kb: str, *, is_only_base: bool, counts: Callable[[s
 
 
 def posterior(prior: Mapping[Outcome, float], seen: Iterable[Observation]) -> dict[Outcome, float]:
-    """Probabilities of all outcomes after observations; the module has the formula.
-
-    Args:
-        prior: Probabilities of the outcomes, NIL among them; they sum to 1. Observed entities must be among them.
-    """
+    """Probabilities of all outcomes after observations; those before sum to 1, with NIL and all observed entities."""
     mass = dict.fromkeys(prior, 0.0)
     total = 0
     for one in seen:

@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError, FormatError, LearningError, StoreError
@@ -35,22 +35,11 @@ from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection
 
 NIL = "NIL"
-
-_HEADERS = ("entity_id", "id")
-_JSONL_ENDINGS = (".jsonl", ".ndjson")
 _SHOWN = 80  # characters of a value in an error
-_EXAMPLE = '{"text": "She left NYC.", "mentions": [{"start": 9, "end": 12, "id": "Q60"}]}'
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledMention:
-    """A mention with its right entity, and where it was read.
-
-    Attributes:
-        mention: The string as it is in the file.
-        entity_id: The entity, or None for NIL.
-        line: Number of its line, from 1.
-    """
+class LabelledMention(NamedTuple):
+    """A mention as it is in a file, with its right entity, None for NIL, and the number of its line, from 1."""
 
     mention: str
     entity_id: str | None
@@ -58,29 +47,31 @@ class LabelledMention:
 
 
 def read_labelled(path: Path) -> Iterator[LabelledMention]:
-    """Yield the labelled mentions of a file, repeated ones too; blank lines yield nothing. Raises FormatError if the
-    file cannot be read or is not UTF-8, or a line is too long or has another form.
-
-    Args:
-        path: JSON Lines if its name ends in .jsonl or .ndjson, else tab-separated pairs.
+    """Yield the labelled mentions of a file, repeated ones too: JSON Lines if its name ends in .jsonl or .ndjson, else
+    pairs. Raises FormatError if it cannot be read or is not UTF-8, or a line is too long or has another form.
     """
-    parse = _of_json if path.name.lower().endswith(_JSONL_ENDINGS) else _of_pair
+    is_json = path.name.lower().endswith((".jsonl", ".ndjson"))
+    example = '{"text": "She left NYC.", "mentions": [{"start": 9, "end": 12, "id": "Q60"}]}' if is_json else "NYC\tQ60"
     try:
         with path.open("rb") as file:
             for number, line in read_text_lines(file, str(path)):
-                if line.strip():
-                    yield from parse(line, str(path), number)
+                try:
+                    found = list(_of_json(line) if is_json else _of_pair(line, number)) if line.strip() else []
+                except (ValueError, RecursionError) as error:
+                    message = f"{error}. A line looks like this: {example}"
+                    raise FormatError(str(path), number, message) from error
+                yield from (LabelledMention(mention, entity_id, number) for mention, entity_id in found)
     except OSError as error:
         raise FormatError(str(path), None, f"cannot be read ({error.strerror or error}).") from error
 
 
-def _of_pair(line: str, path: str, number: int) -> Iterator[LabelledMention]:
+def _of_pair(line: str, number: int) -> Iterator[tuple[str, str | None]]:
     fields = line.split("\t")
-    if number == 1 and len(fields) > 1 and fields[1].strip().casefold() in _HEADERS:
+    if number == 1 and len(fields) > 1 and fields[1].strip().casefold() in ("entity_id", "id"):
         return
     if len(fields) < 2 or not fields[0].strip():
-        raise FormatError(path, number, "expected a mention, a tab and an entity id, or NIL for no entity.")
-    yield LabelledMention(fields[0], as_id(fields[1]), number)
+        raise ValueError("expected a mention, a tab and an entity id, or NIL for no entity")
+    yield fields[0], as_id(fields[1])
 
 
 def as_id(text: str) -> str | None:
@@ -89,48 +80,36 @@ def as_id(text: str) -> str | None:
     return None if key in ("", NIL) else key
 
 
-def _of_json(line: str, path: str, number: int) -> Iterator[LabelledMention]:
+def _of_json(line: str) -> Iterator[tuple[str, str | None]]:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(path, number, f"not JSON ({error}). A line looks like this: {_EXAMPLE}") from error
-    if isinstance(row, dict) and isinstance(row.get("text"), str) and isinstance(row.get("mentions"), list):
-        try:
-            spans = read_spans(row["text"], row["mentions"])
-        except ValueError as error:
-            raise FormatError(path, number, f"{error}. A line looks like this: {_EXAMPLE}") from error
-        for given, span in zip(row["mentions"], spans, strict=True):
-            mention = row["text"][span.start : span.end]
-            if not mention.strip():
-                raise FormatError(path, number, f"the mention from {span.start} to {span.end} is white space.")
-            yield LabelledMention(mention, _id_of(given, path, number), number)
-    elif isinstance(row, dict) and isinstance(row.get("mention"), str) and row["mention"].strip():
-        yield LabelledMention(row["mention"], _id_of(row, path, number), number)
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error})") from error
+    row = row if isinstance(row, dict) else {}
+    text, mentions = row.get("text"), row.get("mentions")
+    if isinstance(text, str) and isinstance(mentions, list):
+        pairs = [(text[s.start : s.end], given) for s, given in zip(read_spans(text, mentions), mentions, strict=True)]
+    elif isinstance(row.get("mention"), str) and row["mention"].strip():
+        pairs = [(row["mention"], row)]
     else:
-        raise FormatError(
-            path, number, f"neither a text with mentions nor a mention. A line looks like this: {_EXAMPLE}"
-        )
+        raise ValueError("neither a text with mentions nor a mention")
+    for mention, given in pairs:
+        if not mention.strip():
+            raise ValueError(f"the mention {mention!r} is white space")
+        yield mention, _id_of(given)
 
 
-def _id_of(row: object, path: str, number: int) -> str | None:
+def _id_of(row: object) -> str | None:
     """The entity id of a mention; a number is taken as text, since many bases have such ids."""
     for name in ("id", "entity_id"):
         if isinstance(row, dict) and name in row:
             value = row[name]
-            if value is None:
-                return None
-            if isinstance(value, str):
-                return as_id(value)
+            if isinstance(value, str) or value is None:
+                return as_id(value or "")
             if isinstance(value, int) and not isinstance(value, bool):
                 return str(value)
-            raise FormatError(path, number, f"the id is {_shown(value)}. Give a string, or null for no entity.")
-    raise FormatError(
-        path, number, f"a mention without id. Give null for no entity. A line looks like this: {_EXAMPLE}"
-    )
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value)[:_SHOWN]
+            raise ValueError(f"the id is {json.dumps(value)[:_SHOWN]}. Give a string, or null for no entity")
+    raise ValueError("a mention without id. Give null for no entity")
 
 
 Labelled = str | os.PathLike[str] | Iterable[tuple[str, str | None]]
@@ -139,12 +118,8 @@ Labelled = str | os.PathLike[str] | Iterable[tuple[str, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What `learn` did.
-
-    Attributes:
-        batch: The batch that was appended.
-        skipped: Mentions that were not learned, because the collection does not have their entity.
-        unknown_ids: Their entity ids, sorted.
+    """What `learn` did: the batch that was appended; how many mentions were skipped, because the collection does not
+    have their entities; and the ids of these, sorted.
     """
 
     batch: LearnedBatch
@@ -165,20 +140,35 @@ def learn(
     """Learn labelled mentions. See `EntityLinker.learn`, which calls this."""
     if add_aliases is not None and add_aliases < 1:
         raise ValueError(f"add_aliases is a number of mentions of at least 1, not {add_aliases}")
-    source = _source_of(labelled) if source is None else source
+    if source is None:
+        source = Path(labelled).name if isinstance(labelled, (str, os.PathLike)) else ""
     mentions = _read(labelled)
     ledger = read_ledger(collection)
     unknown = unknown_ids(collection, {one.entity_id for one in mentions if one.entity_id is not None})
     if unknown and not skip_unknown:
-        raise _unknown_error(collection, mentions, frozenset(unknown), source)
+        bad = [one for one in mentions if one.entity_id in unknown]
+        place = f"{source}:{bad[0].line}" if source else f"Labelled mention {bad[0].line}"
+        raise LearningError(
+            f"{place}: entity id '{str(bad[0].entity_id)[:_SHOWN]}' is not in collection '{collection.name}' "
+            f"({len(unknown):,} unknown ids in {len(bad):,} of {len(mentions):,} mentions). Nothing was learned. Are "
+            f"they ids of this base? Use NIL for a mention without an entity, or leave out the mentions with unknown "
+            f"ids.",
+            option="skip_unknown",
+        )
     kept = [one for one in mentions if one.entity_id not in unknown]
     if not kept:
         raise LearningError(f"{source or 'The input'} has no labelled mention of an entity of '{collection.name}'.")
     counted = Counter((_name(one, source), one.entity_id) for one in kept)
     rows = [LearnedRow(name, entity_id, n) for (name, entity_id), n in counted.items()]
     digest = _digest(rows)
-    if not again:
-        _check_is_new(ledger, digest, collection)
+    learned = next((one for one in ledger.batches if one.is_effective and one.digest == digest), None)
+    if learned is not None and not again:  # learned twice, they would outweigh others
+        of_source = f" from {learned.source}" if learned.source else ""
+        raise LearningError(
+            f"Collection '{collection.name}' learned these very mentions already: batch {learned.number}{of_source}, "
+            f"at {learned.time}. Nothing was learned. Undo that batch first, or learn them a second time.",
+            option="again",
+        )
     aliases = []
     if add_aliases is not None:
         counts = counts_of(ledger)
@@ -186,12 +176,12 @@ def learn(
         aliases = choose_aliases(collection, counts, add_aliases)
     batch = append_batch(collection, ledger.next_number, "learn", rows, source=source, digest=digest, aliases=aliases)
     if aliases:
-        _sync_or_undo(collection, encoder, batch)
+        try:
+            sync_aliases(collection, encoder)
+        except StoreError:  # so that they can be learned again
+            append_batch(collection, batch.number + 1, "undo", source="its aliases could not be written", undoes=batch)
+            raise
     return Learned(batch, len(mentions) - len(kept), tuple(sorted(unknown)))
-
-
-def _source_of(labelled: Labelled) -> str:
-    return Path(labelled).name if isinstance(labelled, (str, os.PathLike)) else ""
 
 
 def _read(labelled: Labelled) -> list[LabelledMention]:
@@ -225,20 +215,6 @@ def unknown_ids(collection: Collection, entity_ids: Iterable[str]) -> set[str]:
     return wanted - names_by_entity(collection, wanted).keys()
 
 
-def _unknown_error(
-    collection: Collection, mentions: Sequence[LabelledMention], unknown: frozenset[str], source: str
-) -> LearningError:
-    bad = [one for one in mentions if one.entity_id in unknown]
-    first = bad[0]
-    place = f"{source}:{first.line}" if source else f"Labelled mention {first.line}"
-    return LearningError(
-        f"{place}: entity id '{str(first.entity_id)[:_SHOWN]}' is not in collection '{collection.name}' "
-        f"({len(unknown):,} unknown ids in {len(bad):,} of {len(mentions):,} mentions). Nothing was learned. Are they "
-        f"ids of this base? Use NIL for a mention without an entity, or leave out the mentions with unknown ids.",
-        option="skip_unknown",
-    )
-
-
 def _digest(rows: Iterable[LearnedRow]) -> str:
     """The same for the same counts, in any order."""
     total = 0
@@ -246,18 +222,6 @@ def _digest(rows: Iterable[LearnedRow]) -> str:
         key = f"{row.mention}\0{row.entity_id or ''}\0{row.count}".encode()
         total ^= int.from_bytes(blake2b(key, digest_size=8).digest(), "big")
     return f"{total:016x}"
-
-
-def _check_is_new(ledger: Ledger, digest: str, collection: Collection) -> None:
-    """Refuse rows that count already: learned twice, they would outweigh others."""
-    for batch in ledger.batches:
-        if batch.is_effective and batch.digest == digest:
-            source = f" from {batch.source}" if batch.source else ""
-            raise LearningError(
-                f"Collection '{collection.name}' learned these very mentions already: batch {batch.number}{source}, at "
-                f"{batch.time}. Nothing was learned. Undo that batch first, or learn them a second time.",
-                option="again",
-            )
 
 
 def counts_of(ledger: Ledger) -> Counts:
@@ -268,19 +232,10 @@ def counts_of(ledger: Ledger) -> Counts:
     return counts
 
 
-def _sync_or_undo(collection: Collection, encoder: Encoder, batch: LearnedBatch) -> None:
-    """Write the aliases of a batch; if that fails, undo the batch, so that it can be learned again."""
-    try:
-        sync_aliases(collection, encoder)
-    except StoreError:
-        append_batch(collection, batch.number + 1, "undo", source="its aliases could not be written", undoes=batch)
-        raise
-
-
 def learn_one(
     collection: Collection, mention: str, entity_id: str | None, kind: BatchKind, number: int
 ) -> tuple[LearnedBatch, list[LearnedRow]]:
-    """Accept or reject an entity for a mention. See `EntityLinker.accept` and `reject`, which call this."""
+    """Accept or reject an entity for a mention; see `EntityLinker.accept` and `reject`."""
     name = name_of(mention)
     if not name:
         raise LearningError(f"The mention {mention!r:.80} cannot be learned: it is no valid text, empty or too long.")
@@ -308,13 +263,8 @@ def undo(collection: Collection, encoder: Encoder, batch: int | str) -> LearnedB
 def learned_batches(collection: str, *, store: StoreLike = None) -> tuple[LearnedBatch, ...]:
     """The batches that a collection learned, by number, undone ones included; needs no model.
 
-    Args:
-        collection: Name of the collection.
-        store: A store, a folder or a URL; by default from the environment, as in `EntityLinker.open`.
-
-    Raises:
-        CollectionNotFoundError: If the collection does not exist.
-        LearningError: If a later version of this package wrote the ledger.
+    The store is as in `EntityLinker.open`. Raises CollectionNotFoundError, or LearningError if a later version of this
+    package wrote the ledger.
     """
     with use_store(store) as opened, closing(opened.open(collection, read_only=True)) as target:
         return read_ledger(target).batches
@@ -322,11 +272,5 @@ def learned_batches(collection: str, *, store: StoreLike = None) -> tuple[Learne
 
 def learned_pairs(collection: Collection) -> list[tuple[str, str | None]]:
     """Distinct pairs of mention and entity id that a collection learned or accepted, for a calibration."""
-    return list(
-        dict.fromkeys(
-            (row.mention, row.entity_id)
-            for batch, rows in read_ledger(collection).effective()
-            if batch.kind != "reject"
-            for row in rows
-        )
-    )
+    kept = (rows for batch, rows in read_ledger(collection).effective() if batch.kind != "reject")
+    return list(dict.fromkeys((row.mention, row.entity_id) for rows in kept for row in rows))

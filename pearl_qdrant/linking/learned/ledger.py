@@ -26,21 +26,14 @@ from pearl_qdrant.errors import LearningError, StoreError
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.resources import resource_error
 
-FORMAT = 1
-"""Version of the lines. A program refuses those of a later one."""
+FORMAT = 1  # version of the lines. A program refuses those of a later one.
 
 BatchKind = Literal["learn", "accept", "reject", "undo"]
 """What made a batch: labelled mentions, `accept`, `reject`, or an undo of another batch."""
 
 
 class LearnedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How often a mention meant an entity.
-
-    Attributes:
-        mention: The cleaned mention.
-        entity_id: The entity; None if the base has none for it.
-        count: How often, at least 1. In a batch of kind "reject": how often it was not this entity.
-    """
+    """How often, at least once, a cleaned mention meant an entity, or None; in a batch of kind "reject" it did not."""
 
     mention: str
     entity_id: str | None
@@ -53,19 +46,13 @@ class LearnedBatch:
 
     Attributes:
         number: Its number, from 1, in the order of the calls.
-        kind: What made it.
         time: When, in UTC, as in "2025-01-31T12:00:00Z".
         source: The file, or what the caller said; may be empty.
-        mentions: Mentions in it, repeated ones included.
-        names: Distinct pairs of mention and entity.
-        nil_mentions: Mentions without an entity.
+        mentions, names: Mentions in it, repeated ones included, and distinct pairs of mention and entity.
         aliases: Pairs of name and entity id that were added as names of the base.
         undoes: Number of the batch that it undoes; None for other kinds.
         is_effective: Whether it counts: it was not undone, and its base is the one of the collection.
-        kb: Short name of its base.
-        key: Tells apart batches of one number.
-        digest: Digest of its rows.
-        undoes_key: Key of the batch that it undoes; None for other kinds.
+        key, digest: Of the batch, which tells apart batches of one number, and of its rows.
     """
 
     number: int
@@ -111,10 +98,7 @@ class _Format(msgspec.Struct):
     format: int
 
 
-_read_head = msgspec.json.Decoder(_Head).decode
-_read_row = msgspec.json.Decoder(LearnedRow).decode
-_read_end = msgspec.json.Decoder(_End).decode
-_read_format = msgspec.json.Decoder(_Format).decode
+_read_row, _read_end = msgspec.json.Decoder(LearnedRow).decode, msgspec.json.Decoder(_End).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +106,6 @@ class Ledger:
     """All complete batches of a ledger, in its order, with the rows of those that are effective.
 
     Attributes:
-        batches: The batches.
         rows: Rows of effective batches by the key of their batch.
         n_unreadable: Lines that belong to no complete batch.
         first_damaged: Number of the first line that is damaged, from 1; None if all that is unreadable are batches
@@ -173,8 +156,8 @@ class Ledger:
 
 
 def read_ledger(collection: Collection) -> Ledger:
-    """Read the ledger of a collection; an empty one if nothing was learned. Raises LearningError if a later version of
-    this package wrote it; StoreError if it cannot be read, or memory runs out.
+    """The ledger of a collection; an empty one if nothing was learned. Raises LearningError if a later version of this
+    package wrote it; StoreError if it cannot be read, or memory runs out.
     """
     try:
         return parse_ledger(collection.read_ledger(), collection.name, collection.manifest.kb)
@@ -184,13 +167,7 @@ def read_ledger(collection: Collection) -> Ledger:
 
 
 def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:
-    """Read the lines of a ledger; see `read_ledger`.
-
-    Args:
-        lines: The lines, without line ends.
-        collection: Name of the collection, for errors.
-        kb: Short name of its base: batches of another base have no effect.
-    """
+    """The ledger of some lines, as `read_ledger`; batches of another base than `kb` have no effect."""
     complete: list[tuple[_Head, list[LearnedRow], _End]] = []
     head: _Head | None = None
     rows: list[LearnedRow] = []
@@ -216,8 +193,13 @@ def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:
                     damaged.append(number)
                 head, rows = None, []
                 continue
-            _check_format(line, collection)
-            started = _read_head(line)
+            version = msgspec.json.decode(line, type=_Format).format
+            if version > FORMAT:
+                raise LearningError(
+                    f"Collection '{collection}' learned names with a later version of pearl-qdrant (format {version}, "
+                    f"this program knows {FORMAT}). Update pearl-qdrant: pip install --upgrade pearl-qdrant"
+                )
+            started = msgspec.json.decode(line, type=_Head)
         except msgspec.MsgspecError:
             n_unreadable += 1
             torn = number
@@ -226,16 +208,6 @@ def parse_ledger(lines: Iterable[bytes], collection: str, kb: str) -> Ledger:
         head, rows = started, []
     n_unreadable += len(rows) + (head is not None)
     return replace(_with_effects(complete, kb), n_unreadable=n_unreadable, first_damaged=min(damaged, default=None))
-
-
-def _check_format(line: bytes, collection: str) -> None:
-    """Refuse the head of a batch that a later version wrote."""
-    found = _read_format(line).format
-    if found > FORMAT:
-        raise LearningError(
-            f"Collection '{collection}' learned names with a later version of pearl-qdrant (format {found}, this "
-            f"program knows {FORMAT}). Update pearl-qdrant: pip install --upgrade pearl-qdrant"
-        )
 
 
 def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: str) -> Ledger:

@@ -31,30 +31,22 @@ from pearl_qdrant.store.schema import NamePoint
 
 log = logging.getLogger(__name__)
 
-_LEAST = 1e-9
-"""The least probability of a candidate that gets a logit again."""
-
-_SAME = 1e-9
-"""Probabilities this close are equal: sums of counts are exact, products with the prior are not."""
+_LEAST = _SAME = 1e-9
+"""The least probability of a candidate that gets a logit again; and a difference between equal ones: sums of counts are
+exact, products with the prior are not."""
 
 _generations: defaultdict[tuple[str, str], int] = defaultdict(int)
 """How often each collection, by store and name, learned something in this process: other linkers read it again then."""
 
-_warned: set[tuple[str, str, int, int | None]] = set()
-"""What was said of ledgers in this process."""
-
+_warned: set[tuple[str, str, int, int | None]] = set()  # what was said of ledgers in this process
 _learning = threading.Lock()
 """Held while a ledger is read and appended to, so that threads do not choose the same number for a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedMention:
-    """What was learned of a mention, before its document counts.
-
-    Attributes:
-        scored: The mention with learned entities among its candidates, and logits of the probabilities that links
-            which were learned give.
-        counts: The counts, rejections too, which count after the document (`LearnedNames.decide_in_document`).
+    """What was learned of a mention before its document counts: the mention with learned entities among its candidates
+    and logits of the probabilities that learned links give; and all counts, of which rejections count afterwards.
     """
 
     scored: ScoredMention
@@ -63,48 +55,18 @@ class LearnedMention:
 
 @dataclass(slots=True)
 class _Known:
-    """What one collection learned.
-
-    Attributes:
-        generation: As in `_generations` when it was read.
-        ledger: Its batches, without rows.
-        counts: Their counts.
-        points: Canonical points of learned entities that were looked up; None for one that the collection lacks.
-    """
+    """What one collection learned: its batches, without rows, and their counts, of a generation of `_generations`."""
 
     generation: int
     ledger: Ledger
     counts: Counts
+    # Canonical points of learned entities that were looked up; None for one that the collection lacks.
     points: dict[str, NamePoint | None] = field(default_factory=dict)
 
 
-def _warn_once(location: str, name: str, ledger: Ledger) -> None:
-    """Say what of a ledger does not count, once in a process: damage with its place, or what a killed writer left."""
-    said = (location, name, ledger.n_unreadable, ledger.first_damaged)
-    if not ledger.n_unreadable or said in _warned:
-        return
-    _warned.add(said)
-    n_lines = f"{ledger.n_unreadable:,}"
-    if ledger.first_damaged is None:
-        message = "Collection '%s': %s lines of a batch of learned names whose writer died do not count: learn it again"
-        log.warning(message, name, n_lines)
-        return
-    log.warning(
-        "Collection '%s': its learned names are damaged from line %s of the ledger (learned.jsonl) on, so %s lines do "
-        "not count, their whole batches included. Restore the ledger from a copy, or learn these batches again",
-        name,
-        f"{ledger.first_damaged:,}",
-        n_lines,
-    )
-
-
 class LearnedNames:
-    """What the collections of a linker learned. Safe to use from several threads. Raises LearningError if a later
-    version of this package wrote a ledger; StoreError if a ledger cannot be read.
-
-    Args:
-        location: The store of the collections.
-        collections: Open collections.
+    """What the collections of a linker in one store learned. Safe to use from several threads. Raises LearningError if
+    a later version of this package wrote a ledger; StoreError if a ledger cannot be read.
     """
 
     def __init__(self, location: str, collections: Sequence[Collection]) -> None:
@@ -116,12 +78,10 @@ class LearnedNames:
     def decide(self, scored: ScoredMention, calibration: Calibration, options: LinkOptions, threshold: float) -> Link:
         """The link of a scored mention; as `decision.decide`, with what was learned of it."""
         found = self._evidence(scored.mention)
-        if found:
-            changed = self._apply(scored, calibration, found, options)
-            if changed is not None:
-                scored, probabilities, learned = changed
-                link = decide(scored, calibration, options.most_candidates, threshold, options.on_tie, probabilities)
-                return replace(link, learned=learned)
+        if found and (changed := self._apply(scored, calibration, found, options)) is not None:
+            scored, probabilities, learned = changed
+            link = decide(scored, calibration, options.most_candidates, threshold, options.on_tie, probabilities)
+            return replace(link, learned=learned)
         has_types = bool(options.types) and options.type_mode != "off"
         return decide(scored, calibration, options.most_candidates, threshold, options.on_tie, has_types=has_types)
 
@@ -205,7 +165,18 @@ class LearnedNames:
     def _read(self, collection: Collection) -> _Known:
         generation = _generations[self._location, collection.name]
         ledger = read_ledger(collection)
-        _warn_once(self._location, collection.name, ledger)
+        said = (self._location, collection.name, ledger.n_unreadable, ledger.first_damaged)
+        if ledger.n_unreadable and said not in _warned:
+            _warned.add(said)
+            n = f"{ledger.n_unreadable:,}"
+            what = f"{n} lines of a batch of learned names whose writer died do not count: learn it again"
+            if ledger.first_damaged is not None:
+                what = (
+                    f"its learned names are damaged from line {ledger.first_damaged:,} of the ledger (learned.jsonl) "
+                    f"on, so {n} lines do not count, their whole batches included. Restore the ledger from a copy, or "
+                    f"learn these batches again"
+                )
+            log.warning("Collection '%s': %s", collection.name, what)
         return _Known(generation, replace(ledger, rows={}), learning.counts_of(ledger))
 
     def _current(self, at: int) -> _Known:
@@ -272,7 +243,8 @@ class LearnedNames:
             is_only = len(self._collections) == 1
             steps[0].extend(observations(evidence.other_forms, kb, is_only_base=is_only, counts=counts))
             steps[1].extend(observations(evidence.as_written, kb, is_only_base=is_only, counts=counts))
-            seen.update((kb, entity_id) for entity_id in evidence.entity_ids())
+            links = {**evidence.as_written.links, **evidence.other_forms.links}
+            seen.update((kb, entity_id) for entity_id in links if entity_id is not None)
             learned += _learned_counts(evidence, kb, by_key)
         if not any(steps):
             return None
@@ -285,30 +257,20 @@ class LearnedNames:
         """The canonical point of a learned entity, or another one of it; None if the collection lacks it."""
         points = self._known[at].points
         if entity_id not in points:
-            own = self._collections[at].find(entity_ids=[entity_id], limit=_NAMES)
+            own = self._collections[at].find(entity_ids=[entity_id], limit=100)  # of its names
             points[entity_id] = min(own, key=lambda point: not point.is_canonical, default=None)
         return points[entity_id]
-
-
-_NAMES = 100
-"""Names read of a learned entity to find its canonical one."""
 
 
 def _learned_counts(evidence: Evidence, kb: str, by_key: dict[Outcome, ScoredEntity]) -> list[LearnedCount]:
     """The public records of the counts that apply, most frequent first."""
     own, others = evidence.as_written, evidence.other_forms
     keys = [*own.links, *others.links, *own.rejections, *others.rejections]
-    counts = [
-        LearnedCount(
-            key,
-            kb,
-            own.links.get(key, 0),
-            others.links.get(key, 0),
-            0 if key is None else own.rejections.get(key, 0) + others.rejections.get(key, 0),
-        )
-        for key in dict.fromkeys(keys)
-        if key is None or (kb, key) in by_key
-    ]
+    counts = []
+    for key in dict.fromkeys(keys):
+        if key is None or (kb, key) in by_key:
+            rejected = 0 if key is None else own.rejections.get(key, 0) + others.rejections.get(key, 0)
+            counts.append(LearnedCount(key, kb, own.links.get(key, 0), others.links.get(key, 0), rejected))
     return sorted(counts, key=lambda one: (-one.as_written, -one.other_forms, one.rejected, one.entity_id or ""))
 
 

@@ -13,15 +13,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from pearl_qdrant.lexical.word_rarity import is_common
 
-MIN_CHARACTERS, MAX_CHARACTERS = 2, 10
-MAX_SHORT_WORDS = 2
 LONGEST = 300  # characters read before and inside the brackets
-
 _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
 _SENTENCE_END = re.compile(r"[.!?;:]\s+(?=\S)|\n\s*\n|\r\n\s*\r\n|[()\[\]（）]")
 _INSIDE_END = re.compile(r"[;,；，]")
@@ -29,20 +26,11 @@ _WORD = re.compile(r"\S+")
 _PLAIN_WORD = re.compile(r"[^\W_]+")
 _SMALL_WORDS = frozenset("of the and in for to a an on with by from de la du".split())
 _JOINING = "-/'’"  # signs between parts of one word
-_USE = re.compile(r"(?<!\w)[^\W_]")
-_IN_WORD = re.compile(r"\w")
+_USE, _IN_WORD = re.compile(r"(?<!\w)[^\W_]"), re.compile(r"\w")
 
 
-@dataclass(frozen=True, slots=True)
-class Abbreviation:
-    """A short form that a passage defines.
-
-    Attributes:
-        short: The short form, as written.
-        long: The long form, as written.
-        short_start: Offset of the short form in the definition.
-        long_start: Offset of the long form there.
-    """
+class Abbreviation(NamedTuple):
+    """A short form that a passage defines, its long form, both as written, and where they start in the definition."""
 
     short: str
     long: str
@@ -59,7 +47,9 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
     """The definition at a pair of brackets, if there is one."""
     before_start = max(0, brackets.start() - LONGEST)
     for end in _SENTENCE_END.finditer(text, before_start, brackets.start()):
-        if not _is_after_initial(text, end.start()):
+        stop = end.start()
+        is_initial = text[stop] == "." and text[max(0, stop - 1) : stop].isupper()  # E. coli
+        if not is_initial or text[max(0, stop - 2) : stop - 1].isalnum():
             before_start = end.end()
     before = text[before_start : brackets.start()].rstrip()
     if not before or (len(text[before_start : brackets.start()]) - len(before)) > 2:
@@ -72,10 +62,8 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
         n_words = min(len(inside) + 5, 2 * len(inside))
         words = list(_WORD.finditer(before))[-n_words:]
         window = words[0].start()
-        start = _match_initials(inside, before[window:])
-        if start is None:
-            start = _match_backwards(inside, before[window:])
-        if start is not None:
+        starts = (match(inside, before[window:]) for match in (_match_initials, _match_backwards))
+        if (start := next((one for one in starts if one is not None), None)) is not None:
             start += window
             return Abbreviation(inside, before[start:], inside_start, before_start + start)
     last = list(_WORD.finditer(before))[-1]
@@ -86,25 +74,15 @@ def _definition(text: str, brackets: re.Match[str]) -> Abbreviation | None:
     return None
 
 
-def _is_after_initial(text: str, stop: int) -> bool:
-    """Whether a full stop follows an initial: `E. coli`."""
-    return (
-        text[stop] == "." and stop > 0 and text[stop - 1].isupper() and not text[max(0, stop - 2) : stop - 1].isalnum()
-    )
-
-
 def _is_short(form: str) -> bool:
-    """Whether a string looks like an abbreviation: 2 to 10 characters, 1 or 2 words, with a letter.
-
-    It starts with a letter or digit, and has a capital or a digit unless it is at most 4 characters long.
-    """
+    """Whether a string looks like an abbreviation, which has a capital or a digit if it is longer than 4 characters."""
     return (
-        MIN_CHARACTERS <= len(form) <= MAX_CHARACTERS
-        and len(form.split()) <= MAX_SHORT_WORDS
+        2 <= len(form) <= 10
+        and len(form.split()) <= 2
         and form[0].isalnum()
         and any(c.isalpha() for c in form)
         and (any(c.isupper() or c.isdigit() for c in form) or len(form) <= 4)
-        and not (" " in form and all(is_common(word.lower()) for word in form.split()))  # SEE BELOW
+        and not (" " in form and all(is_common(word.lower()) for word in form.split()))
     )
 
 
@@ -142,13 +120,11 @@ def _match_backwards(short: str, before: str) -> int | None:
     while at > 0 and not text[at - 1].isspace() and (text[at - 1] in _JOINING or text[at - 1].isalnum()):
         at -= 1
     long = before[at:]
-    is_longer = len(long) > len(short)
     repeats_itself = any(word.strip(".,").lower() == short for word in long.lower().split())
-    return at if is_longer and not repeats_itself else None
+    return at if len(long) > len(short) and not repeats_itself else None
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """A place where a short form is used, and its definition there."""
 
     start: int
@@ -174,12 +150,15 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
         if start < at:
             continue
         # A dictionary lookup per length, not one pattern of all short forms: a passage may define thousands.
-        ends = (_ends_of_use(text, start, start + n, meanings) for n in lengths)
-        short_end, at = next(filter(None, ends), (start, start))
-        if short_end == start:
+        for n in lengths:
+            short = text[start : start + n]
+            at = start + n + text.startswith("s", start + n)
+            if len(short) == n and short in meanings and not _IN_WORD.match(text, at):
+                break
+        else:
+            at = start
             continue
-        short = text[start:short_end]
-        if at > short_end and not (short[-1].isupper() or short[-1].isdigit()):
+        if at > start + n and not (short[-1].isupper() or short[-1].isdigit()):
             continue  # not a plural
         if unicodedata.category(text[at : at + 1] or " ").startswith("M"):
             continue  # a combining accent continues the word
@@ -189,21 +168,13 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
     return uses
 
 
-def _ends_of_use(text: str, start: int, end: int, known: Container[str]) -> tuple[int, int] | None:
-    """End of a short form, and end of its use with the plural `s`; None if it is not a short form, or continues."""
-    if end > len(text) or text[start:end] not in known:
-        return None
-    after = end + text.startswith("s", end)
-    return None if _IN_WORD.match(text, after) else (end, after)
-
-
 def expand(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, bool]:
     """A stretch of text with its short forms replaced by their long forms, and whether there were any.
 
     A stretch that contains the definition of a short form keeps that short form.
     """
     parts, at = [], start
-    for i in range(bisect_left(uses, start, key=lambda u: u.start), len(uses)):
+    for i in range(bisect_left(uses, start, key=lambda use: use.start), len(uses)):
         use = uses[i]
         if use.end > end:
             break

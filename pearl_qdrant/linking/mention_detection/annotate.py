@@ -7,11 +7,11 @@ probable spans are kept (`selection.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
@@ -19,14 +19,15 @@ from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenS
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.selection import (
+    LOWEST,
     Choose,
     ContextChooser,
     SpanCandidate,
     as_nil,
     break_by_case,
-    can_reach,
     decide_namesakes,
     is_name,
+    probability_of,
     select,
     select_nil,
     span_probability,
@@ -42,11 +43,8 @@ if TYPE_CHECKING:
 
     from pearl_qdrant.linking.options import AnnotateKeywords
 
-PASSAGES_AT_ONCE = 32
-"""Passages whose spans are linked together: a few thousand strings, enough to fill the encoder's batches."""
-
-CHARACTERS_AT_ONCE = 20_000
-"""The same where passages are long."""
+PASSAGES_AT_ONCE, CHARACTERS_AT_ONCE = 32, 20_000
+"""Passages, or long ones' characters, linked together: a few thousand strings, enough to fill the encoder's batches."""
 
 MAX_EXPANDED = 500
 """Characters of a span with its short forms expanded. A longer one is not a name, but many definitions in a row."""
@@ -57,13 +55,10 @@ class BatchLinker(Protocol):
 
     def link_batch(
         self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = ..., threshold: float | None = None
-    ) -> Iterator[Link]:
-        """Yield the links of mentions, in order; see `EntityLinker.link_batch`."""
-        ...
+    ) -> Iterator[Link]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Lookup:
+class _Lookup(NamedTuple):
     """A span and the string that is linked for it."""
 
     span: Span
@@ -71,25 +66,16 @@ class _Lookup:
     is_abbreviated: bool
 
 
-_Key = tuple[tuple[str, ...], str]
-"""The types that a string is linked to, and the string."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Passage:
+class _Passage(NamedTuple):
     """A block of a text, the lookups of its spans, and the places of short forms that the text defines."""
 
     block: Block
     lookups: list[_Lookup]
-    uses: Sequence[Use] = ()
+    uses: Sequence[Use]
 
     @property
     def text(self) -> str:
         return self.block.text
-
-    @property
-    def is_given(self) -> bool:
-        return self.block.spans is not None
 
 
 def annotate(
@@ -104,13 +90,11 @@ def annotate(
     """Find the mentions of a passage and link them.
 
     Args:
-        linker: Links the candidate spans.
         text: The passage, or a spaCy `Doc`; the entities recognised in a `Doc` are the spans.
-        options: How to annotate; the defaults of `AnnotateOptions` if None.
+        options: How to annotate, by default as `AnnotateOptions` is; each keyword replaces a field.
         spans: The places of the mentions if the caller knows them: (start, end) in characters, objects with
             `start_char` and `end_char`, or mappings with `start` and `end`. All are used, overlapping ones too.
         encoder: Encodes the context; by default `linker.encoder`.
-        keywords: Fields of `AnnotateOptions`; each replaces that field of `options`.
 
     Returns:
         Annotations in the order of the text. With `spans` and `include_nil`, but not `assertions`: one for each span,
@@ -128,7 +112,12 @@ def annotate_blocks(
     linker: BatchLinker, blocks: Iterable[Block], options: AnnotateOptions, *, encoder: Encoder | None = None
 ) -> Iterator[list[Annotation]]:
     """The annotations of blocks of texts, in order; a few are linked together."""
-    choose = _tie_breaker(linker, options, encoder)
+    choose: Choose | None = None
+    if options.context is not None:
+        encoder = encoder or getattr(linker, "encoder", None)
+        if encoder is None:
+            raise ValueError(f"a context needs an encoder, and {type(linker).__name__} has none: pass one as encoder=")
+        choose = ContextChooser(options.context, encoder)
 
     def stream() -> Iterator[list[Annotation]]:
         remaining = iter(blocks)
@@ -148,21 +137,12 @@ def _take(blocks: Iterator[Block]) -> Iterator[Block]:
             return
 
 
-def _tie_breaker(linker: BatchLinker, options: AnnotateOptions, encoder: Encoder | None) -> Choose | None:
-    """The function that chooses between entities of one name by the context; None without a context."""
-    if options.context is None:
-        return None
-    encoder = encoder or getattr(linker, "encoder", None)
-    if encoder is None:
-        raise ValueError(f"a context needs an encoder, and {type(linker).__name__} has none: pass one as encoder=")
-    return ContextChooser(options.context, encoder)
-
-
 def _prepare(block: Block) -> _Passage:
     """The spans of a block and the strings to look them up by."""
     text, uses = block.text, find_uses(block.text, block.abbreviations)
     lookups = []
-    for span in _candidate_spans(text, block.abbreviations, uses) if block.spans is None else block.spans:
+    spans = _candidate_spans(text, block.abbreviations, uses) if block.spans is None else block.spans
+    for span in spans:
         expanded, is_abbreviated = expand(text, span.start, span.end, uses)
         if block.spans is None and len(expanded) > MAX_EXPANDED:
             continue
@@ -194,66 +174,60 @@ def _annotate_group(
     linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions, choose: Choose | None
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
-    _drop_impossible(linker, passages, options)
-    _add_name_windows(linker, passages, options)
+    # A linker that does not say how its base writes names: as proper names or in small letters.
+    case: NameCase = getattr(linker, "name_case", NameCase)()
+    is_open = [passage for passage in passages if passage.block.spans is None]
+    _drop_impossible(linker, is_open, options)
+    _add_name_windows(linker, is_open, options, case)
     queries: dict[tuple[str, ...], dict[str, None]] = {}
     for passage in passages:
         for lookup in passage.lookups:
             queries.setdefault(options.types_of(lookup.span.label), {})[lookup.query] = None
-    # Without a threshold: it applies to spans, whose probability also depends on their shape.
     least = 0.0 if options.include_nil else options.least_probability
-    link_of = {
-        (types, query): _without_unused(link, least)
-        for types, some in queries.items()
-        for query, link in zip(
-            some, linker.link_batch(list(some), types=types, limit=DEFAULT_LIMIT, threshold=0.0), strict=True
-        )
-    }
-    case = _name_case(linker)
+    link_of: dict[tuple[tuple[str, ...], str], Link] = {}
+    for types, some in queries.items():
+        # Without a threshold: it applies to spans, whose probability also depends on their shape.
+        links = linker.link_batch(list(some), types=types, limit=DEFAULT_LIMIT, threshold=0.0)
+        for query, link in zip(some, links, strict=True):
+            # Candidates of a link with which no span can reach the threshold would fill memory: most cannot.
+            is_used = max(probability_of(link), LOWEST) >= least or is_name(link)
+            link_of[types, query] = link if is_used else replace(link, candidates=())
     decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:
-        kept = _select_spans(passage, _span_candidates(passage, link_of, case, options), options)
-        resolved = [replace(c, link=decide(c.link)) for c in kept]
-        found = [
-            Annotation(passage.text[c.span.start : c.span.end], c.span.start, c.span.end, c.link, c.long_form)
-            for c in resolved
-            if options.include_nil or c.link.entity_id is not None
-        ]
+        found = []
+        for one in _select_spans(passage, _span_candidates(passage, link_of, case, options), options):
+            link, start, end = decide(one.link), one.span.start, one.span.end
+            if options.include_nil or link.entity_id is not None:
+                found.append(Annotation(passage.text[start:end], start, end, link, one.long_form))
         yield finished(passage.block, found, options)
 
 
-def _name_case(linker: BatchLinker) -> NameCase:
-    """How the linker's base writes its names; of a linker that does not say, as proper names or in small letters."""
-    measured: Callable[[], NameCase] | None = getattr(linker, "name_case", None)
-    return NameCase() if measured is None else measured()
-
-
-def _drop_impossible(linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions) -> None:
+def _drop_impossible(linker: BatchLinker, is_open: Sequence[_Passage], options: AnnotateOptions) -> None:
     """Drop what cannot be a name of the base, if the linker can say so: most of a text, which is not linked then."""
     possible_names = getattr(linker, "possible_names", None)
     if possible_names is None or options.include_nil or options.common_words == "all":
         return
-    is_open = [passage for passage in passages if not passage.is_given]
     written = {one.query for passage in is_open for one in passage.lookups if one.span.shape is not Shape.DEFINED}
     possible = possible_names(written, types=options.types)
     for passage in is_open:
-        kept = [one for one in passage.lookups if one.span.shape is Shape.DEFINED or one.query in possible]
-        passage.lookups[:] = kept
+        passage.lookups[:] = [
+            one for one in passage.lookups if one.span.shape is Shape.DEFINED or one.query in possible
+        ]
 
 
-def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions) -> None:
+def _add_name_windows(
+    linker: BatchLinker, is_open: Sequence[_Passage], options: AnnotateOptions, case: NameCase
+) -> None:
     """Add the spans that are names of the base as written, if the linker can look names up."""
     known_names = getattr(linker, "known_names", None)
     if known_names is None:
         return
     known_spellings = getattr(linker, "known_spellings", None)
-    is_open = [passage for passage in passages if not passage.is_given]
-    places = [{(lookup.span.start, lookup.span.end) for lookup in passage.lookups} for passage in is_open]
     windows = find_name_windows(
         [passage.text for passage in is_open],
         partial(known_names, types=options.types),
-        without=places,
-        case=_name_case(linker),
+        without=[{(lookup.span.start, lookup.span.end) for lookup in passage.lookups} for passage in is_open],
+        case=case,
         known_spellings=partial(known_spellings, types=options.types) if known_spellings is not None else None,
     )
     for passage, spans in zip(is_open, windows, strict=True):
@@ -264,20 +238,10 @@ def _add_name_windows(linker: BatchLinker, passages: Sequence[_Passage], options
                 passage.lookups.append(_Lookup(span, query, is_abbreviated=False))
 
 
-def _without_unused(link: Link, threshold: float) -> Link:
-    """A link without its candidates if no span with it can reach the threshold; most cannot, and would fill memory."""
-    return link if can_reach(link, threshold) or is_name(link) else replace(link, candidates=())
-
-
 def _span_candidates(
-    passage: _Passage, link_of: Mapping[_Key, Link], case: NameCase, options: AnnotateOptions
+    passage: _Passage, link_of: Mapping[tuple[tuple[str, ...], str], Link], case: NameCase, options: AnnotateOptions
 ) -> list[SpanCandidate]:
-    """The spans of a passage, each with its link and its probability of being a mention.
-
-    Args:
-        link_of: The link of each string, under some types.
-        case: How the base writes its names.
-    """
+    """The spans of a passage, each with its link, by types and string, and its probability of being a mention."""
     candidates = []
     for lookup in passage.lookups:
         span, link = lookup.span, link_of[options.types_of(lookup.span.label), lookup.query]
@@ -302,7 +266,7 @@ def _select_spans(
 ) -> list[SpanCandidate]:
     """The spans to return, in the order of the text; of given spans all, in the caller's order."""
     threshold = options.least_probability
-    if passage.is_given:
+    if passage.block.spans is not None:
         return [c if c.probability >= threshold else replace(c, link=as_nil(c.link)) for c in candidates]
     kept = select(candidates, threshold=threshold, nested=options.nested)
     if options.include_nil:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.records import Annotation, Assertion
@@ -41,105 +42,96 @@ _TRIGGER_TOKEN = re.compile(r"\{\w+\}|" + _TOKEN.pattern)
 _YEAR = re.compile(r"(19|20)\d\d")
 
 
-@dataclass(frozen=True, slots=True)
-class _Trigger:
-    """A trigger as the table has it: its tokens, how many of them are consumed, and what it says where."""
+class _Rule(NamedTuple):
+    """What a trigger says where, and how many of its tokens are consumed."""
 
-    tokens: tuple[str, ...]
     length: int
     kind: str
     direction: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """A trigger in a text: first token, the token after it, and the rules of that string of words."""
 
     first: int
     end: int
-    rules: tuple[_Trigger, ...]
+    rules: list[_Rule]
+
+
+class _Words(NamedTuple):
+    """The tokens of a text, in lower case, with the sentence of each and whether it is in a mention."""
+
+    matches: list[re.Match[str]]
+    words: list[str]
+    sentence_of: list[int]
+    is_mention: list[bool]
 
 
 class Triggers:
-    """A table of triggers, ready to be found.
-
-    Args:
-        rows: Of assertion, direction and trigger.
-    """
+    """A table of triggers, rows of assertion, direction and trigger, ready to be found."""
 
     def __init__(self, rows: Sequence[tuple[str, str, str]]) -> None:
         classes = {name: words.split("|") for kind, name, words in rows if kind == "class"}
-        self._by_first: dict[str, dict[tuple[str, ...], list[_Trigger]]] = {}
+        self._by_first: dict[str, dict[tuple[str, ...], list[_Rule]]] = {}
         for kind, direction, text in rows:
             if kind != "class":
                 for form in _forms(text, classes):
                     consumed, _, _ = form.partition("|")
                     tokens = tuple(_tokens(form.replace("|", " ")))
-                    trigger = _Trigger(tokens, len(_tokens(consumed)), kind, direction)
-                    self._by_first.setdefault(tokens[0], {}).setdefault(tokens, []).append(trigger)
+                    rule = _Rule(len(_tokens(consumed)), kind, direction)
+                    self._by_first.setdefault(tokens[0], {}).setdefault(tokens, []).append(rule)
         self._longest = max((len(t) for some in self._by_first.values() for t in some), default=0)
 
     def assertions(self, text: str, places: Sequence[tuple[int, int]]) -> list[tuple[Assertion, str | None]]:
-        """What a text says of its mentions. Returns n pairs of an assertion and the trigger as it is written; None for
-        affirmed mentions.
-
-        Args:
-            places: n pairs (start, end) of offsets in characters; they may be in any order and overlap.
+        """What a text says of n mentions at (start, end), in characters, in any order: n pairs of an assertion and the
+        trigger as it is written; None for affirmed ones.
         """
         if not places:
             return []
         matches = list(_TOKEN.finditer(text))
         starts = [match.start() for match in matches]
-        words = [match.group().lower().replace("’", "'") for match in matches]
-        sentence_of = _sentence_numbers(text, starts)
-        is_mention = [False] * len(words)
+        ends = [match.end() for match in SENTENCE_END.finditer(text)]
+        is_mention = [False] * len(matches)
         spans = []
         for start, end in places:
             first = max(0, bisect_right(starts, start) - 1)
             after = max(first + 1, bisect_right(starts, end - 1))
             spans.append((first, after))
-            is_mention[first:after] = [True] * (len(words[first:after]))
-        found = list(self._find(words, is_mention, sentence_of))
-        return [self._of_mention(text, matches, words, sentence_of, found, *span) for span in spans]
+            is_mention[first:after] = [True] * len(matches[first:after])
+        words = [match.group().lower().replace("’", "'") for match in matches]
+        tokens = _Words(matches, words, [bisect_right(ends, start) for start in starts], is_mention)
+        found = list(self._find(tokens))
+        return [_of_mention(text, tokens, found, *span) for span in spans]
 
-    def _find(self, words: list[str], is_mention: list[bool], sentence_of: list[int]) -> Iterator[_Found]:
+    def _find(self, tokens: _Words) -> Iterator[_Found]:
         """The triggers of a text, none within a mention; the longest at each place."""
         i = 0
-        while i < len(words):
-            rules = None if is_mention[i] else self._at(words, is_mention, sentence_of, i)
-            if rules is None:
-                i += 1
-            else:
+        while i < len(tokens.words):
+            rules = [] if tokens.is_mention[i] else self._at(tokens, i)
+            if rules:
                 yield _Found(i, i + rules[0].length, rules)
-                i += rules[0].length
+            i += rules[0].length if rules else 1
 
-    def _at(
-        self, words: list[str], is_mention: list[bool], sentence_of: list[int], i: int
-    ) -> tuple[_Trigger, ...] | None:
-        numbers = [_number(word) for word in words[i : i + self._longest]]
-        if words[i] not in self._by_first and numbers[0] not in self._by_first:
-            return None
+    def _at(self, tokens: _Words, i: int) -> list[_Rule]:
+        words = tokens.words[i : i + self._longest]
+        numbers = [_number(word) for word in words]
+        if words[0] not in self._by_first and numbers[0] not in self._by_first:
+            return []
         for n in range(len(numbers), 0, -1):
-            if sentence_of[i + n - 1] != sentence_of[i] or any(is_mention[i : i + n]):
+            if tokens.sentence_of[i + n - 1] != tokens.sentence_of[i] or any(tokens.is_mention[i : i + n]):
                 continue
-            for form in (tuple(words[i : i + n]), tuple(numbers[:n])):
+            for form in (tuple(words[:n]), tuple(numbers[:n])):
                 if rules := self._by_first.get(form[0], {}).get(form):
-                    return tuple(rules)
-        return None
+                    return rules
+        return []
 
-    def _of_mention(
-        self,
-        text: str,
-        matches: list[re.Match[str]],
-        words: list[str],
-        sentence_of: list[int],
-        found: list[_Found],
-        first: int,
-        after: int,
-    ) -> tuple[Assertion, str | None]:
-        """What is said of the mention of some tokens."""
-        if first >= len(words):
-            return "affirmed", None
+
+def _of_mention(
+    text: str, tokens: _Words, found: Sequence[_Found], first: int, after: int
+) -> tuple[Assertion, str | None]:
+    """What is said of the mention of the tokens from `first` to `after`."""
+    matches, words, sentence_of, _ = tokens
+    if first < len(words):
         firsts = [one.first for one in found]
         middle = bisect_right(firsts, first)
         said: dict[str, _Found] = {}
@@ -158,7 +150,7 @@ class Triggers:
             if kind in said:
                 one = said[kind]
                 return kind, text[matches[one.first].start() : matches[one.end - 1].end()]
-        return "affirmed", None
+    return "affirmed", None
 
 
 def _reaches(between: Sequence[str]) -> bool:
@@ -169,12 +161,6 @@ def _reaches(between: Sequence[str]) -> bool:
         if n > REACH:
             return False
     return True
-
-
-def _sentence_numbers(text: str, starts: Sequence[int]) -> list[int]:
-    """The number of the sentence of each token."""
-    ends = [match.end() for match in SENTENCE_END.finditer(text)]
-    return [bisect_right(ends, start) for start in starts]
 
 
 def _tokens(text: str) -> list[str]:
@@ -197,9 +183,7 @@ def _forms(text: str, classes: dict[str, list[str]]) -> Iterator[str]:
 
 
 def read_triggers(path: str | Path) -> Triggers:
-    """A table of triggers, of another language or another use; `assertion_triggers.tsv` describes its columns. Raises
-    InputError if it cannot be read; FormatError at a row that is none.
-    """
+    """A table of triggers as in `assertion_triggers.tsv`. Raises InputError, or FormatError at a row that is none."""
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -232,8 +216,8 @@ def _one_of(words: Sequence[str]) -> str:
 @lru_cache(maxsize=1)
 def english_triggers() -> Triggers:
     """The table that ships."""
-    path = files(__package__).joinpath("assertion_triggers.tsv")
-    return _parse(path.read_text("utf-8").splitlines(), "assertion_triggers.tsv")
+    name = "assertion_triggers.tsv"
+    return _parse(files(__package__).joinpath(name).read_text("utf-8").splitlines(), name)
 
 
 def with_assertions(
@@ -245,10 +229,7 @@ def with_assertions(
 ) -> list[Annotation]:
     """Annotations of a text with what it says of each, its sentence and its section.
 
-    Args:
-        triggers: A table of triggers; None for the English one.
-        wanted: Return only annotations with one of these assertions; all if empty.
-        headings: Offset and text of each heading, in order.
+    `triggers` is None for the English ones, and only annotations with a `wanted` assertion are returned, all if empty.
     """
     said = (triggers or english_triggers()).assertions(text, [(one.start, one.end) for one in found])
     bounds = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]

@@ -1,20 +1,15 @@
 """A text as it is annotated: its blocks, its markup, and the spans that somebody else found.
 
-Reads spans that somebody else found: a start, an end, and maybe a label.
-
-They may be tuples, mappings or objects, of any recogniser. Offsets are `start` and `end`, or `start_char` and
+Given spans may be tuples, mappings or objects, of any recogniser. Offsets are `start` and `end`, or `start_char` and
 `end_char` (spaCy, Stanza). The label is `label` (GLiNER, spaCy), `entity_group` (Transformers), `entity_type`
-(Presidio) or `type` (Stanza). A table from labels to the types of the base (`AnnotateOptions.label_types`) says what a
-span is linked to.
+(Presidio) or `type` (Stanza).
 
-Markup that is no text: HTML and Markdown are covered, and headings begin sections.
+Markup is covered by signs of the same length, so that every offset of what remains is one of the original: line ends
+for a tag that ends a paragraph, else signs without width, which a name may have inside (`H<sub>2</sub>O`). Headings
+begin sections.
 
-A tag is covered by signs of the same length, so that every offset of what remains is one of the original: line ends for
-a tag that ends a paragraph, else signs without width, which a name may have inside (`H<sub>2</sub>O`).
-
-A text as it is annotated: in blocks that take bounded memory and that worker processes share.
-
-A long text is cut between paragraphs or sentences. Each block knows the abbreviations that the whole text defines.
+A long text is cut between paragraphs or sentences into blocks, which take bounded memory and which worker processes
+share. Each block knows the abbreviations that the whole text defines.
 """
 
 from __future__ import annotations
@@ -37,29 +32,6 @@ from pearl_qdrant.linking.options import AnnotateOptions, Markup
 from pearl_qdrant.records import Annotation
 
 
-class RecognisedSpan(Protocol):
-    """A span of a recogniser: offsets in characters, and its type."""
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def end(self) -> int: ...
-
-    @property
-    def label(self) -> str: ...
-
-
-class SpanLike(Protocol):
-    """A span of spaCy or Stanza: offsets in characters."""
-
-    @property
-    def start_char(self) -> int: ...
-
-    @property
-    def end_char(self) -> int: ...
-
-
 @runtime_checkable
 class DocLike(Protocol):
     """A `Doc` of spaCy: a text and its recognised entities."""
@@ -71,17 +43,14 @@ class DocLike(Protocol):
     def ents(self) -> Iterable[GivenSpan] | None: ...
 
 
-GivenSpan = tuple[int, int] | tuple[int, int, str] | RecognisedSpan | SpanLike | Mapping[str, object]
-"""Offsets (start, end), maybe with a label; or an object or a mapping of a recogniser."""
+GivenSpan = tuple[int, int] | tuple[int, int, str] | Mapping[str, object] | object
+"""Offsets (start, end) in characters, maybe with a label; or an object or a mapping of a recogniser."""
 
-_STARTS, _ENDS = ("start_char", "start"), ("end_char", "end")
-_LABELS = ("label_", "label", "entity_group", "entity_type", "type")
+_NAMES = ("start_char", "start"), ("end_char", "end"), ("label_", "label", "entity_group", "entity_type", "type")
 
 
 def read_text(text: str | DocLike) -> tuple[str, list[GivenSpan] | None]:
-    """The text, and the entities of a `Doc` as spans; None if no entity recognition ran. Raises TypeError if `text` is
-    neither a string nor a `Doc`.
-    """
+    """The text, and the entities of a `Doc` as spans; None if nothing recognised them. Raises TypeError for others."""
     if isinstance(text, str):
         return text, None
     if isinstance(text, DocLike):
@@ -93,34 +62,28 @@ def read_text(text: str | DocLike) -> tuple[str, list[GivenSpan] | None]:
 
 
 def read_spans(text: str, spans: Iterable[GivenSpan], in_characters: Callable[[int], int] | None = None) -> list[Span]:
-    """The caller's spans, checked, in the caller's order. Raises ValueError if a span is empty or outside the text, or
-    of an unknown kind.
-
-    Args:
-        spans: Their places.
-        in_characters: Makes an offset of theirs one in characters, which it is if None.
+    """The caller's spans, checked, in the caller's order; `in_characters` makes an offset of theirs one in characters.
+    Raises ValueError if a span is empty or outside the text, or of an unknown kind.
     """
-    return [_read_span(text, number, given, in_characters) for number, given in enumerate(spans)]
-
-
-def _read_span(text: str, number: int, given: GivenSpan, in_characters: Callable[[int], int] | None) -> Span:
-    start, end, label = _parts(given)
-    is_place = all(isinstance(at, SupportsIndex) and not isinstance(at, bool) for at in (start, end))
-    if not is_place:
-        raise ValueError(
-            f"span {number} is {given!r}; pass (start, end), maybe with a label, or an object or a mapping with start "
-            f"and end, or with start_char and end_char"
-        )
-    start, end = index(start), index(end)  # type: ignore[arg-type]
-    if in_characters is not None:
-        start, end = in_characters(start), in_characters(end)
-    if not 0 <= start < end <= len(text):
-        raise ValueError(
-            f"span {number} is from {start} to {end}, but the text has {len(text)} characters; "
-            f"offsets are counted in characters (not bytes), and 0 <= start < end <= {len(text)}"
-        )
-    n_words = max(1, len(text[start:end].split()))
-    return Span(start, end, Shape.GIVEN, n_words, label=label if isinstance(label, str) else "")
+    found = []
+    for number, given in enumerate(spans):
+        start, end, label = _parts(given)
+        if not all(isinstance(at, SupportsIndex) and not isinstance(at, bool) for at in (start, end)):
+            raise ValueError(
+                f"span {number} is {given!r}; pass (start, end), maybe with a label, or an object or a mapping with "
+                f"start and end, or with start_char and end_char"
+            )
+        start, end = index(start), index(end)  # type: ignore[arg-type]
+        if in_characters is not None:
+            start, end = in_characters(start), in_characters(end)
+        if not 0 <= start < end <= len(text):
+            raise ValueError(
+                f"span {number} is from {start} to {end}, but the text has {len(text)} characters; "
+                f"offsets are counted in characters (not bytes), and 0 <= start < end <= {len(text)}"
+            )
+        n_words = max(1, len(text[start:end].split()))
+        found.append(Span(start, end, Shape.GIVEN, n_words, label=label if isinstance(label, str) else ""))
+    return found
 
 
 def _parts(given: GivenSpan) -> tuple[object, object, object]:
@@ -128,25 +91,15 @@ def _parts(given: GivenSpan) -> tuple[object, object, object]:
     if isinstance(given, (tuple, list)):
         return (*given, None)[:3] if len(given) in (2, 3) else (None, None, None)
     get = given.get if isinstance(given, Mapping) else partial(getattr, given)
-    start, end, label = (
-        next((value for name in names if (value := get(name, None)) is not None), None)
-        for names in (_STARTS, _ENDS, _LABELS)
-    )
-    return start, end, label
+    found = (next((v for name in names if (v := get(name, None)) is not None), None) for names in _NAMES)
+    return next(found), next(found), next(found)
 
 
-COVER = "\u2060"
-"""Word joiner: ends a word, but is no gap."""
+COVER = "\u2060"  # word joiner: ends a word, but is no gap
+WITHIN_WORD = "\u00ad"  # soft hyphen: part of the word around it
+HEADING_END = "\x1e"  # ends a heading, and with it a sentence
 
-WITHIN_WORD = "\u00ad"
-"""Soft hyphen: part of the word around it."""
-
-HEADING_END = "\x1e"
-"""Ends a heading, and with it a sentence."""
-
-Heading = tuple[int, str]
-"""Offset of a heading, and its text."""
-
+Heading = tuple[int, str]  # offset of a heading, and its text
 _HIDDEN = frozenset("script style template svg math".split())
 _HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
 _INLINE = frozenset(
@@ -154,7 +107,6 @@ _INLINE = frozenset(
     " sub sup time tt u var wbr".split()
 )
 _BETWEEN_LETTERS = re.compile(rf"(?<=\w){COVER}+(?=\w)")
-
 _MARKDOWN = re.compile(
     r"^ {0,3}(?P<fence>```+|~~~+).*?(?:^ {0,3}(?P=fence)|\Z)"
     r"|(?P<break>^ {0,3}(?:\#{1,6}[ \t]+|[=-]{3,}[ \t\r]*$|[-*+][ \t]+|\d{1,9}[.)][ \t]+))"
@@ -174,9 +126,8 @@ _LABEL = re.compile(
 def cover(text: str, markup: Markup | None) -> tuple[str, list[Heading]]:
     """A text without its markup, of the same length, and its headings.
 
-    Args:
-        markup: How it is written. A plain text has a heading in each line in capitals, and at the start of each line
-            that begins with some words and a colon (`Family history:`).
+    A plain text has a heading in each line in capitals, and at the start of each line that begins with some words and a
+    colon (`Family history:`).
     """
     if markup is None:
         return text, [(found.start(), (found[1] or found[2]).strip()) for found in _LABEL.finditer(text)]
@@ -195,12 +146,7 @@ def cover(text: str, markup: Markup | None) -> tuple[str, list[Heading]]:
 
 
 class _Html(HTMLParser):
-    """What a page shows, with the same offsets.
-
-    Attributes:
-        shown: The characters that are shown; others are covered.
-        headings: Its headings.
-    """
+    """What a page shows, with the same offsets: the characters that are shown, others covered; and its headings."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
@@ -249,9 +195,7 @@ class _Html(HTMLParser):
             self.shown[self._at() : self._at() + 2] = "\n\n"
 
 
-MOST = 10_000
-"""Characters of a block, at most: about 2,000 distinct strings to link."""
-
+MOST = 10_000  # characters of a block, at most: about 2,000 distinct strings to link
 _PARAGRAPH_END = re.compile(r"\n\s*\n|\r\n\s*\r\n")
 _SPACE = re.compile(r"\s+")
 
@@ -267,7 +211,6 @@ class Block:
         abbreviations: Those of the whole text; offsets are relative to this part.
         headings: The last one before it, and its own; likewise.
         spans: The places of its mentions if they are known.
-        is_last: Whether the text ends with it.
     """
 
     text: str
@@ -280,11 +223,7 @@ class Block:
 
 
 class Utf16:
-    """Offsets in UTF-16 code units, as JavaScript, Java and C# count, and in characters.
-
-    Args:
-        text: Offsets are in this text.
-    """
+    """Offsets in a text in UTF-16 code units, as JavaScript, Java and C# count, and in characters."""
 
     def __init__(self, text: str) -> None:
         self._wide = [i for i, character in enumerate(text) if character > "\uffff"]
@@ -302,14 +241,7 @@ class Utf16:
 def read_blocks(
     text: str | DocLike, options: AnnotateOptions, spans: Iterable[GivenSpan] | None = None
 ) -> Iterator[Block]:
-    """The blocks of a text; one if its mentions are known, or linked together. Raises TypeError if the text is none;
-    ValueError if a span is outside the text.
-
-    Args:
-        text: The text, or a spaCy `Doc`, whose offsets count characters.
-        options: How it is written, and what the offsets of `spans` count.
-        spans: The places of its mentions if the caller knows them.
-    """
+    """The blocks of a text; one if its mentions are known, or linked together. Raises as `read_text`, `read_spans`."""
     written, own_spans = read_text(text)
     is_utf16 = options.offsets == "utf-16"
     in_characters = Utf16(written).characters if is_utf16 and spans is not None else None
@@ -328,7 +260,7 @@ def read_blocks(
             part,
             n_units,
             tuple(
-                replace(one, short_start=one.short_start - start, long_start=one.long_start - start)
+                Abbreviation(one.short, one.long, one.short_start - start, one.long_start - start)
                 for one in abbreviations
                 if len(starts) == 1 or one.short in part
             ),
@@ -344,11 +276,9 @@ def _starts(text: str) -> list[int]:
     starts = [0]
     while len(text) - starts[-1] > MOST:
         first, last = starts[-1] + MOST // 2, starts[-1] + MOST
-        ends = (
-            [found.end() for found in pattern.finditer(text, first, last)][-1:]
-            for pattern in (_PARAGRAPH_END, SENTENCE_END, _SPACE)
-        )
-        starts.append(next((some[0] for some in ends if some), last))
+        patterns = (_PARAGRAPH_END, SENTENCE_END, _SPACE)
+        ends = (max((found.end() for found in p.finditer(text, first, last)), default=None) for p in patterns)
+        starts.append(next((end for end in ends if end is not None), last))
     return starts
 
 
@@ -373,12 +303,9 @@ def of_texts(
     annotated: Callable[[Iterable[Block]], Iterable[list[Annotation]]],
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[list[Annotation]]:
-    """The annotations of each text.
+    """The annotations of each text, from the blocks of some texts and what annotates blocks, in order.
 
-    Args:
-        blocks: The blocks of some texts.
-        annotated: Annotates blocks, in order.
-        on_progress: Called after each block with the bytes that are annotated, in UTF-8.
+    `on_progress` is called after each block with the bytes that are annotated, in UTF-8.
     """
     ahead: deque[tuple[bool, int]] = deque()
 

@@ -1,16 +1,15 @@
 """What of a text can be a name: by how the base writes its names, and by the words themselves.
 
-How a base writes its names: as words (`aspirin`, `Diabetes mellitus`), or as proper names (`Leipzig`).
-
-It is measured from a sample of the base when a linker first annotates, not from a passage, for each coarse type:
+How a base writes its names, as words (`aspirin`, `Diabetes mellitus`) or as proper names (`Leipzig`), is measured from
+a sample of the base when a linker first annotates, for each coarse type:
 
 - Persons, places, organisations, works and events have proper names.
-- Other types are written as words if many canonical names have a lower-case word (`Diabetes mellitus`). Where case says
-  nothing (single words, Title Case, all capitals), the types that the model's head predicts for the names decide.
+- Other types are written as words if many canonical names have a lower-case word. Where case says nothing (single
+  words, Title Case, all capitals), the types that the model's head predicts for the names decide.
 - Where canonical names start with small letters too, a capital means something: `Turkey` beside `turkey`; but not
   where those that have one are common words without it: `Pneumonia` beside `migraine`.
 
-Decides whether a span can mention a name at all: by its letter case, by how common its words are, and as a whole.
+Whether a span can mention a name is decided by:
 
 - **Case.** A proper name has its capitals, unless the text has none: `nature` is not the journal, `who` not the WHO.
 - **Common words.** `Reading` is a place within a sentence; at its start, or where a text has no case, it is a word. A
@@ -19,16 +18,14 @@ Decides whether a span can mention a name at all: by its letter case, by how com
   are mentions too (`Paris France`); titles and roles are no part of a name (`German Chancellor Angela Merkel`).
 - **Likeness.** One word that is not a name as it stands must be a form of one: `cardiomyopathies`, not `cup` for a cup
   of coffee.
-
-A linker without workers, for what is itself a part of a batch.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
 
@@ -43,25 +40,21 @@ from pearl_qdrant.lexical.word_rarity import (
     other_spellings,
     word_rarity,
 )
-from pearl_qdrant.linking.mention_detection.spans import Run, Shape, Span
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.linking.ranking.candidate_features import PROPER_TYPES
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 
-SAMPLE = 4_000
-"""Points read of each collection. Their ids are hashes, so the first ones are a random sample."""
-
+SAMPLE = 4_000  # points read of each collection. Their ids are hashes, so the first ones are a random sample.
 _WORDS = 0.3
 """Names are words if this share of them has a lower-case word where proper names have capitals. Of the bases that were
 looked at, those of diseases, anatomy, cells and chemicals have over 0.8, those of places and works below 0.1."""
 
-_SMALL_STARTS = 0.1
-"""Share of canonical names with a small first letter from which a capital one means something."""
-
-_LEAST = 5
-"""Names of a type from which it is judged by itself, and not with all the others."""
+_SMALL_STARTS, _LEAST = 0.1, 5
+"""Share of canonical names with a small first letter from which a capital one means something; and names of a type from
+which it is judged by itself, and not with all the others."""
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 
@@ -104,18 +97,19 @@ class _Counts:
             self.predicted += 1
             self.predicted_proper += point.predicted_type in PROPER_TYPES
 
-    @property
-    def do_capitals_count(self) -> bool:
-        """Whether a capital means something, where names have both kinds of letters."""
+    def writing(self, *, has_case: bool, has_type: bool) -> Writing:
+        """How most names are written; whether names have a type counts where the head predicts nothing."""
+        is_word = 2 * self.predicted_proper < self.predicted if self.predicted else has_type
+        if has_case and (
+            self.small_starts >= _WORDS * self.names > 0
+            or (self.long >= _LEAST and self.with_small_word >= _WORDS * self.long)
+        ):
+            is_word = True
+        # A capital means something where names have both kinds of letters, unless it is that of any word.
         is_any_word = self.common_with_capital > 1 and 2 * self.mostly_names < self.common_with_capital
-        return self.small_starts >= _SMALL_STARTS * self.names > 0 and not is_any_word
-
-    def are_words(self, *, has_case: bool, has_type: bool) -> bool:
-        if has_case and self.small_starts >= _WORDS * self.names > 0:
-            return True
-        if has_case and self.long >= _LEAST and self.with_small_word >= _WORDS * self.long:
-            return True
-        return 2 * self.predicted_proper < self.predicted if self.predicted else has_type
+        if has_case and self.small_starts >= _SMALL_STARTS * self.names > 0 and not is_any_word:
+            return Writing.CAPITAL if is_word else Writing.PROPER
+        return Writing.WORD if is_word else Writing.PROPER
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +117,15 @@ class NameCase:
     """How the names of some collections are written; made by `of_points`.
 
     Attributes:
-        words: The coarse types, "" for none, whose names are written as words.
-        capitals_count: Those of them where a capital means something.
-        known: All types that were seen often enough.
-        others: What holds for the other types: "untyped" and "typed" if such names are words, "capitals count".
+        of_type: How those of each coarse type that was seen often enough are written, "" for none.
+        untyped, typed: How the others are written.
         has_case: Whether some names have capitals and others small letters.
         is_capitals: Whether nearly all names are in capitals.
     """
 
-    words: frozenset[str] = frozenset()
-    capitals_count: frozenset[str] = frozenset()
-    known: frozenset[str] = frozenset()
-    others: frozenset[str] = frozenset()
+    of_type: Mapping[str, Writing] = field(default_factory=dict)
+    untyped: Writing = Writing.PROPER
+    typed: Writing = Writing.PROPER
     has_case: bool = True
     is_capitals: bool = False
 
@@ -152,57 +143,43 @@ class NameCase:
                 everything.add(point)
                 by_type[point.types[0] if point.types else ""].add(point)
         has_case = n_lower >= 0.05 * n_names and n_upper >= 0.02 * n_names  # acronyms and names of people are in all
-        known = {name: counts for name, counts in by_type.items() if counts.names >= _LEAST}
-        words = {n for n, counts in known.items() if counts.are_words(has_case=has_case, has_type=bool(n))}
-        capitals = {n for n, counts in known.items() if has_case and counts.do_capitals_count}
-        kinds = {"untyped": False, "typed": True}
-        others = {n for n, has_type in kinds.items() if everything.are_words(has_case=has_case, has_type=has_type)}
-        if has_case and everything.do_capitals_count:
-            others.add("capitals count")
-        is_capitals = n_names > n_lower < 0.05 * n_names
-        return cls(frozenset(words), frozenset(capitals), frozenset(known), frozenset(others), has_case, is_capitals)
+        of_type = {
+            name: counts.writing(has_case=has_case, has_type=bool(name))
+            for name, counts in by_type.items()
+            if counts.names >= _LEAST
+        }
+        untyped, typed = (everything.writing(has_case=has_case, has_type=has_type) for has_type in (False, True))
+        return cls(of_type, untyped, typed, has_case, is_capitals=n_names > n_lower < 0.05 * n_names)
 
     def writing_of(self, candidate: Candidate) -> Writing:
         """How the name of a candidate is written."""
-        name = candidate.name
-        if self.has_case and name == name.lower():
+        is_small = candidate.name == candidate.name.lower()
+        if self.has_case and is_small:
             return Writing.WORD
         if not PROPER_TYPES.isdisjoint(candidate.types):
             return Writing.PROPER
-        key = candidate.types[0] if candidate.types else ""
-        is_known = key in self.known
-        if not (key in self.words if is_known else ("typed" if key else "untyped") in self.others):
-            return Writing.PROPER
-        counts = key in self.capitals_count if is_known else "capitals count" in self.others
-        return Writing.CAPITAL if counts and name != name.lower() else Writing.WORD
+        others = self.typed if candidate.types and candidate.types[0] else self.untyped
+        writing = self.of_type.get(candidate.types[0] if candidate.types else "", others)
+        return Writing.WORD if writing is Writing.CAPITAL and is_small else writing
 
 
-_SLIP = 0.85
-"""Share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped."""
-
-_ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")
-"""Endings of adjectives of places and persons: Canadian, Argentine."""
-
+_SLIP = 0.85  # share of equal letters of a name and a slip in it: two of nine letters may differ, or be swapped
+_ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")  # endings of adjectives of places and persons: Canadian, Argentine
 _BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
 """Words beside a name that do not make it another one: titles, roles and legal forms."""
 
-_NO_MATTER = _BESIDE | CONNECTORS
-"""Words that a mention may have and its name lack."""
-
+_NO_MATTER = _BESIDE | CONNECTORS  # words that a mention may have and its name lack
 _BETWEEN = frozenset("and or as by from to at on".split())
 """Words between two things, where the base has no name with such a word: neurons and glia, cells from the lens."""
 
 _QUALIFYING = CONNECTORS | {"type", "due", "without", "not"}
 """Words after the noun of a name: diabetes mellitus type 2, disorder of the eye."""
 
-_INITIALS = 5
-"""A word of so many letters is the initials of several words, at most, and those of others too."""
+_INITIALS, _SHORT_CAPITALS = 5, 4
+"""A word of so many letters may be the initials of several words; a common one in capitals is an acronym: US, WHO."""
 
 _SEVERAL = 3
 """Known words from which a phrase is no other form of a name: none was in 40 abstracts and 5,000 words of Wikipedia."""
-
-_SHORT_CAPITALS = 4
-"""A common word of so many letters in capitals is an acronym, and no other name: US, IT, WHO."""
 
 
 def is_as_it_stands(written: str, folded: str) -> bool:
@@ -216,11 +193,7 @@ def is_as_it_stands(written: str, folded: str) -> bool:
 
 
 def can_be_name(folded: str, known: Container[str]) -> bool:
-    """Whether a string can be a name, or a form of one: names have each of its common words, in some spelling.
-
-    Args:
-        known: The words of the names of a base.
-    """
+    """Whether a string can be a name, or a form of one: names have each of its common words, in some spelling."""
     return all(
         word in _NO_MATTER or not is_common(word) or any(form in known for form in other_spellings(word))
         for word in folded.split()
@@ -230,15 +203,7 @@ def can_be_name(folded: str, known: Container[str]) -> bool:
 def may_mention(
     span: Span, written: str, candidate: Candidate, case: NameCase, *, is_exact: bool, common_words: CommonWords
 ) -> bool:
-    """Whether a span can mention a candidate.
-
-    Args:
-        written: Its text, with single spaces.
-        candidate: An entity with the name that is closest to the span.
-        case: How the base writes its names.
-        is_exact: Whether the span is that name, folded.
-        common_words: What counts of common words.
-    """
+    """Whether a span, `written` with single spaces, can mention a candidate; `is_exact`: it is its name, folded."""
     if span.shape is Shape.GIVEN or common_words == "all":
         return True
     lowered, name, writing = written.lower(), candidate.name, case.writing_of(candidate)
@@ -256,31 +221,21 @@ def may_mention(
     ):
         return False
     is_cased = span.shape is not Shape.UNCASED
-    if is_word and is_cased and case.has_case and _is_acronym(name) and not _has_capitals(written):
+    is_acronym = is_word and case.has_case and " " not in name and _has_capitals(name)
+    if is_acronym and is_cased and not _has_capitals(written):
         return not common and (writing is not Writing.PROPER or written != lowered)
-    if not is_cased:
+    if not is_cased or (span.shape is Shape.LOWER and not case.has_case and is_exact):
         return writing is not Writing.PROPER or not common or is_mostly_name(lowered)
-    if span.shape is Shape.LOWER:
-        if not case.has_case and is_exact:
-            return writing is not Writing.PROPER or not common or is_mostly_name(lowered)
-        return _may_be_lower(span, written, name, writing, common=common)
+    if span.shape is Shape.LOWER:  # without capitals, but perhaps that of its sentence
+        if writing is Writing.WORD:
+            return True
+        if span.case_matters:
+            return writing is Writing.CAPITAL and not common
+        if not is_word:
+            return writing is Writing.CAPITAL or written == name
+        return not common or is_mostly_name(lowered)
     is_in_capitals = common and len(written) <= _SHORT_CAPITALS and _has_capitals(written)
     return not is_in_capitals or _has_capitals(name) or not case.has_case
-
-
-def _may_be_lower(span: Span, written: str, name: str, writing: Writing, *, common: bool) -> bool:
-    """Whether a span without capitals, but perhaps that of its sentence, can be a name."""
-    if writing is Writing.WORD:
-        return True
-    if span.case_matters:
-        return writing is Writing.CAPITAL and not common
-    if " " in written:
-        return writing is Writing.CAPITAL or written == name
-    return not common or is_mostly_name(written.lower())
-
-
-def _is_acronym(name: str) -> bool:
-    return " " not in name and _has_capitals(name)
 
 
 def _has_capitals(word: str) -> bool:
@@ -341,23 +296,12 @@ def is_date(lowered: str) -> bool:
 
 
 def is_whole(span: Span, writing: Writing, others: Iterable[Span]) -> bool:
-    """Whether a span is no piece of a longer name.
-
-    Args:
-        span: The span of a mention.
-        writing: How its name is written.
-        others: The spans of all mentions.
-    """
+    """Whether the span of a mention is no piece of a longer name, by the spans of all mentions."""
     run = span.run
     if run is None or (writing is not Writing.PROPER and span.shape is Shape.UNCASED):
         return True
-    counted = [o for o in others if not run.is_linked or (o.start <= span.start and span.end <= o.end)]
-    rest = _uncovered(run, [span, *counted])
+    counted = [span, *(o for o in others if not run.is_linked or (o.start <= span.start and span.end <= o.end))]
+    rest = [word for start, end, word in run.words if not any(o.start <= start and end <= o.end for o in counted)]
     if writing is Writing.PROPER:
         return not rest
     return all(is_common(word) and not begins_names(word) for word in rest)
-
-
-def _uncovered(run: Run, spans: Sequence[Span]) -> list[str]:
-    """The words of a run outside some spans."""
-    return [word for start, end, word in run.words if not any(one.start <= start and end <= one.end for one in spans)]

@@ -28,14 +28,9 @@ from pearl_qdrant.store.search import chunks
 KnownNames = Callable[[Sequence[str]], set[str]]
 """Returns those of some strings that are names of the base, exactly as written."""
 
-MAX_WORDS = 10
-"""Words of a window, small words included."""
-
+MAX_WORDS = 10  # words of a window, small words included
 MAX_TOKENS = 16  # words and joined parts of words, such as the four of "IL-2/IL-3"
-
-WINDOWS_AT_ONCE = 5_000
-"""Windows that the base is asked for at once, a few MB."""
-
+WINDOWS_AT_ONCE = 5_000  # windows that the base is asked for at once, a few MB
 _NO_END = frozenset(
     "a an the and or that this these those which who whom whose what where when why how is are was were be been being"
     " am has have had having do does did me my we us our you your he him his she her it its they them their will"
@@ -48,27 +43,19 @@ _NO_START = _NO_END | frozenset("i of in for to with by on at from as into".spli
 for a name with a rare word where a text has no case: as satwah. It may end with a preposition: susceptibility to."""
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
-_FINAL = ".!?'\u2019%*+"
-"""Signs that may end a name: Yahoo!, Inc., 5'."""
-
+_FINAL = ".!?'\u2019%*+"  # signs that may end a name: Yahoo!, Inc., 5'
 _INITIAL = "([{.#@$'+-"
 """Signs that may start a name: (R)-warfarin, .NET, 'n' Roll."""
 
 _PARAGRAPH = re.compile(r"\n\s*\n|\r(?!\n)\s*\r|[\x00-\x08\x0b\x0c\x0e-\x1f\t]")
 
 
-_NAMES_AT_ONCE = 1000  # about 5 ms in an embedded collection
-_SPELLINGS_AT_ONCE = 256
+_NAMES_AT_ONCE, _SPELLINGS_AT_ONCE = 1000, 256  # the first takes about 5 ms in an embedded collection
 _MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
 
 
 def names_in(collections: Iterable[Collection], names: Sequence[str], types: Sequence[str] = ()) -> set[str]:
-    """Those of some strings that are names in one of the collections, letter for letter.
-
-    Args:
-        collections: Open collections.
-        types: Count only names of entities of one of these types; empty for all.
-    """
+    """Those of some strings that are names in one of the collections, letter for letter, of entities of these types."""
     return {
         point.name
         for collection in collections
@@ -80,22 +67,16 @@ def names_in(collections: Iterable[Collection], names: Sequence[str], types: Seq
 def spelled_in(
     collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = (), *, n_keys: int = 2
 ) -> set[str]:
-    """Those of some strings that share one of the first keys (`lexical.keys`) with a name in one of the collections.
-
-    Args:
-        collections: Open collections.
-        dim: Width of their vectors.
-        types: Count only names of entities of one of these types; empty for all.
-    """
+    """Those of some strings that share one of the first keys (`lexical.keys`) with a name in one of the collections."""
     keys = [name_keys(fold_name(name)) for name in names]
     found: set[str] = set()
     for collection in collections:
         for start in range(0, len(names), _SPELLINGS_AT_ONCE):
             some = keys[start : start + _SPELLINGS_AT_ONCE]
             no_vectors = np.zeros((len(some), dim), np.float32)
-            hits = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
-            for name, key, points in zip(names[start:], some, hits, strict=False):
-                others = (name_keys(fold_name(hit.point.name)) for hit in points)
+            candidates = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
+            for name, key, points in zip(names[start:], some, candidates, strict=False):
+                others = (name_keys(fold_name(one.point.name)) for one in points)
                 if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
                     found.add(name)
     return found
@@ -127,10 +108,8 @@ def find_name_windows(
     nor for those that start with an article. Returns n lists.
 
     Args:
-        texts: n passages.
         known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
         without: For each passage the places (start, end) of spans that are known already.
-        case: How the base writes its names.
         known_spellings: Asks the base for names in any spelling. Where a text has no letter case, a name with capitals
             inside is not known as the text writes it.
     """

@@ -17,18 +17,12 @@ from pearl_qdrant.settings import MAX_PASSAGE_BYTES
 PassageFormat = Literal["lines", "jsonl", "whole"]
 """One passage a line; one JSON object a line, with "text" and maybe "id" and "spans"; the whole file is one passage."""
 
-JSONL_ENDINGS = (".jsonl", ".ndjson")
-
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage of a file.
+    """A passage of a file, with the number of its line, from 1, and the places of its mentions if they are known.
 
-    Attributes:
-        line: The number of its line, from 1.
-        text: The passage. That of a whole file has its line ends as they are, so that offsets match the file.
-        id: Its id, if it has one.
-        ents: The places of its mentions, in characters; None if they are to be found.
+    That of a whole file has its line ends as they are, so that offsets match the file.
     """
 
     line: int
@@ -39,7 +33,7 @@ class Passage:
 
 def format_of(name: str) -> PassageFormat:
     """The format that the ending of a file suggests."""
-    return "jsonl" if name.lower().endswith(JSONL_ENDINGS) else "lines"
+    return "jsonl" if name.lower().endswith((".jsonl", ".ndjson")) else "lines"
 
 
 def read_passages(
@@ -54,15 +48,21 @@ def read_passages(
     a line that is not UTF-8, longer than `MAX_LINE_BYTES`, or not an object with a text; InputError if a whole file is
     not UTF-8, or longer than `MAX_PASSAGE_BYTES`.
 
-    Args:
-        file: An open binary file, UTF-8.
-        kind: Its format; by default `format_of` its path.
-        offsets: What the offsets of spans count.
-        spans_key: The key of a list of the places of mentions: mappings with `start` and `end`, maybe a `label`.
+    The format is by default `format_of` the name. `spans_key` names a list of the places of mentions: mappings with
+    `start` and `end`, as `offsets` counts, and maybe a `label`.
     """
     kind = kind or format_of(name)
     if kind == "whole":
-        yield Passage(1, _read_whole(file, name))
+        content = file.read(MAX_PASSAGE_BYTES + 1)
+        if len(content) > MAX_PASSAGE_BYTES:
+            message = f"longer than {MAX_PASSAGE_BYTES:,} bytes, the maximum for one passage. Split it, as by chapters"
+            raise InputError(name, None, message)
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            message = f"not UTF-8 at byte {error.start}. Convert it, for example with iconv"
+            raise InputError(name, None, message) from error
+        yield Passage(1, text)
         return
     for number, line in read_text_lines(file, name):
         if not line.strip():
@@ -87,9 +87,8 @@ def _parse(line: str, number: int, offsets: OffsetUnit, spans_key: str) -> Passa
     if not isinstance(row, dict) or not isinstance(row.get("text"), str):
         raise ValueError("not an object with a text")  # noqa: TRY004 - of a file, as the others
     key, text, spans = row.get("id"), row["text"], row.get(spans_key)
-    is_key = isinstance(key, (str, int, type(None))) and not isinstance(key, bool)
-    if not is_key:
-        raise ValueError(f"the id is {json.dumps(key)[:50]}. Give a string or an integer, or leave it out")
+    if not isinstance(key, (str, int, type(None))) or isinstance(key, bool):
+        raise ValueError(f"the id is {json.dumps(key)[:50]}. Give a string or an integer, or leave it out")  # noqa: TRY004
     if not isinstance(spans, (list, type(None))):
         raise ValueError(f"not an object with a text and {spans_key}, which are a list")  # noqa: TRY004
     in_characters = Utf16(text).characters if offsets == "utf-16" else None
@@ -97,14 +96,3 @@ def _parse(line: str, number: int, offsets: OffsetUnit, spans_key: str) -> Passa
 
 
 _EXAMPLE = '{"id": "report-7", "text": "She read the NYTimes.", "SPANS": [{"start": 13, "end": 20}]}'
-
-
-def _read_whole(file: BinaryIO, name: str) -> str:
-    content = file.read(MAX_PASSAGE_BYTES + 1)
-    if len(content) > MAX_PASSAGE_BYTES:
-        limit = f"longer than {MAX_PASSAGE_BYTES:,} bytes, the maximum for one passage"
-        raise InputError(name, None, f"{limit}. Split it, for example by chapters, one a line")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(name, None, f"not UTF-8 at byte {error.start}. Convert it, for example with iconv") from error

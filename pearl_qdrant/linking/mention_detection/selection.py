@@ -1,11 +1,4 @@
-"""Which spans of a passage are mentions, and how ties are broken.
-
-Decides between entities with the same name, by what the passage shows.
-
-Two things separate tied candidates: letter case, where the base spells only one of them that way (`turkey` the bird,
-`Turkey` the country), and a context that the caller gives.
-
-Selects mentions among the candidate spans of a passage, by the probability of their links and by their shapes.
+"""Which spans of a passage are mentions, by the probability of their links and their shapes, and how ties are broken.
 
 A linker's probability holds for strings that are worth linking. Most spans of running text are not mentions, and their
 share depends on the shape of the span. So the odds of a link are multiplied by a factor of the shape,
@@ -16,6 +9,9 @@ but for several words that are exactly a name of the base, and for a name in ano
 Among overlapping spans, the set with the highest sum of weights is kept (weighted interval scheduling, by dynamic
 programming over the ends): weight = probability^4 * words. So the longer one of two equally probable spans wins, and
 two probable spans win over a less probable one. A span inside one that is exactly a name does not compete at all.
+
+Two things separate entities with the same name: letter case, where the base spells only one of them that way (`turkey`
+the bird, `Turkey` the country), and a context that the caller gives.
 """
 
 from __future__ import annotations
@@ -34,17 +30,11 @@ from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, 
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.records import Candidate, Link, NilReason
 
-Choose = Callable[[Sequence[Candidate]], Candidate | None]
-"""Chooses one of several tied candidates, or None."""
+Choose = Callable[[Sequence[Candidate]], Candidate | None]  # chooses one of several tied candidates, or None
 
 
 class ContextChooser:
-    """Chooses the candidate whose description and types are closest to a context.
-
-    Args:
-        context: Any text: the passage itself, its title, a topic.
-        encoder: Encodes the context, once, and the descriptions.
-    """
+    """Chooses the candidate whose description and types are closest to a context, which may be any text."""
 
     def __init__(self, context: str, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -57,12 +47,8 @@ class ContextChooser:
             return None
         cosines = self._encoder.encode([_description(c) for c in candidates]).vectors @ self._vector
         order = cosines.argsort()[::-1]
-        if cosines[order[0]] - cosines[order[1]] <= _EQUAL:
-            return None
-        return candidates[int(order[0])]
-
-
-_EQUAL = 1e-6  # two cosines of the same text differ by rounding
+        # Two cosines of the same text differ by rounding.
+        return None if cosines[order[0]] - cosines[order[1]] <= 1e-6 else candidates[int(order[0])]
 
 
 def _description(candidate: Candidate) -> str:
@@ -78,22 +64,16 @@ def namesakes(link: Link) -> list[Candidate]:
     if link.entity_id is None or len(link.candidates) < 2:
         return []
     best, *others = link.candidates
-    if best.name.casefold() == link.mention.casefold():
-        folded = ""  # C++ is not C
-    else:
-        # Folding names takes time, and most links of a passage are not by a rule.
-        folded = fold_name(best.name) if link.rule is not None else ""
     lowered = best.name.casefold()
+    # C++ is not C. Folding names takes time, and most links of a passage are not by a rule.
+    folded = fold_name(best.name) if lowered != link.mention.casefold() and link.rule is not None else ""
     same = [c for c in others if c.tie or c.name.casefold() == lowered or (folded and fold_name(c.name) == folded)]
     return [best, *same] if same else []
 
 
 def break_by_case(link: Link, allowed: Callable[[Candidate], bool]) -> Link | None:
-    """The link to an entity that letter case allows: one spelled like the mention, else the first allowed one. Returns
-    None if none of the entities with the best name is allowed.
-
-    Args:
-        allowed: Whether the mention can be a candidate's name, as it is written.
+    """The link to an entity that letter case allows: one spelled like the mention, else the first allowed one; None if
+    none of the entities with the best name is allowed.
     """
     same = namesakes(link)
     possible = [c for c in same or link.candidates[:1] if allowed(c)]
@@ -111,9 +91,7 @@ def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Cho
     """The link as `on_tie` wants it where several entities have the name; any other link unchanged.
 
     Args:
-        link: A link made without a threshold.
-        threshold: Minimum probability of one of the entities.
-        on_tie: As in `LinkOptions`.
+        link: A link made without a threshold; `threshold` is the minimum probability of one of the entities.
         choose: Chooses one of the entities before `on_tie` counts, or None.
     """
     same = namesakes(link)
@@ -125,7 +103,7 @@ def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Cho
         return link if link.entity_id is not None else _linked_to(link, min(same, key=lambda c: (c.kb, c.entity_id)))
     if on_tie == "canonical" and (link.probability or 0.0) >= threshold:
         return link
-    return replace(link, entity_id=None, canonical_name=None, probability=None, nil_reason=NilReason.AMBIGUOUS, kb=None)
+    return _nil(link, NilReason.AMBIGUOUS)
 
 
 def _linked_to(link: Link, chosen: Candidate) -> Link:
@@ -140,29 +118,15 @@ def _linked_to(link: Link, chosen: Candidate) -> Link:
     )
 
 
-SHIFT = {
-    Shape.GIVEN: 0.0,
-    Shape.DEFINED: 0.0,
-    Shape.NAME: 0.0,
-    Shape.ACRONYM: 0.0,
-    Shape.MIXED: -0.5,
-    Shape.UNCASED: -1.0,
-    Shape.LOWER: -1.0,
-    Shape.PIECE: -1.0,
-    Shape.PART: -2.0,
-}
-"""Log odds of being a mention, relative to a capitalised name. Chosen on the development half of
+SHIFT = {Shape.MIXED: -0.5, Shape.UNCASED: -1.0, Shape.LOWER: -1.0, Shape.PIECE: -1.0, Shape.PART: -2.0}
+"""Log odds of being a mention, relative to a capitalised name and the other shapes. Chosen on the development half of
 `benchmarks/passages.txt`; half a unit more or less changes F1 there by half a point at most."""
-
-EXACT_PHRASE = 1.0
-"""Probability in the weight of several words that are exactly a name: such words do not meet by chance."""
 
 _JOINING = frozenset(("and", "or", "for", "with", "from", "in", "on", "at", "to"))
 """A span that no base contains and that has one of these words is more probably two names than one."""
 
 _BEFORE_NAME = re.compile(r"an?|the|[\W\d]+")
-
-_LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds of 0 and 1 are infinite
+LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds of 0 and 1 are infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +134,10 @@ class SpanCandidate:
     """A span that may be a mention, with its link.
 
     Attributes:
-        span: Place and shape.
         link: The link of its string, made without a threshold.
         probability: Probability that the span mentions the entity of the link, in [0, 1].
         long_form: The string that was looked up in place of the text, if the passage defines one.
         is_exact: Whether the string is a name of the entity, up to case, accents and punctuation.
-        writing: How the entity's name is written.
     """
 
     span: Span
@@ -187,9 +149,8 @@ class SpanCandidate:
 
     @property
     def weight(self) -> float:
-        """Value in the selection of overlapping spans."""
-        probability = EXACT_PHRASE if self.is_phrase else self.probability
-        return probability**4 * self.span.n_words
+        """Value in the selection of overlapping spans; the words of an exact phrase do not meet by chance."""
+        return (1.0 if self.is_phrase else self.probability) ** 4 * self.span.n_words
 
     @property
     def is_phrase(self) -> bool:
@@ -203,11 +164,6 @@ def probability_of(link: Link) -> float:
     return min(1.0, math.fsum(c.probability or 0.0 for c in same)) if same else link.probability or 0.0
 
 
-def can_reach(link: Link, threshold: float) -> bool:
-    """Whether a span with this link can reach the threshold; shapes only lower probabilities, so the link's decides."""
-    return max(probability_of(link), _LOWEST) >= threshold
-
-
 def is_name(link: Link) -> bool:
     """Whether the linked string is, folded, the name of the best candidate, or was learned as one."""
     if not link.candidates:
@@ -219,33 +175,21 @@ def is_name(link: Link) -> bool:
 
 
 def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float:
-    """The probability that a span mentions the entity of its link, in [0, 1].
-
-    Args:
-        link: The link of its string, made without a threshold.
-        is_exact: Whether the span is the name of that entity.
-    """
-    probability = min(max(probability_of(link), _LOWEST), _HIGHEST)
+    """The probability that a span mentions the entity of its link, in [0, 1]; `is_exact`: it is the entity's name."""
+    probability = min(max(probability_of(link), LOWEST), _HIGHEST)
     log_odds = math.log(probability / (1 - probability))
-    if not (span.n_words > 1 if is_exact else _is_variant(link)):
-        log_odds += SHIFT[span.shape]
+    names = [link.mention, *(candidate.name for candidate in link.candidates[:1])]
+    # The best name in another spelling or number: cardiomyopathy, Cardiomyopathies.
+    is_variant = not is_exact and len(names) > 1 and len({name_keys(fold_name(name))[1] for name in names}) == 1
+    if not (span.n_words > 1 if is_exact else is_variant):
+        log_odds += SHIFT.get(span.shape, 0.0)
     return 1 / (1 + math.exp(-log_odds))
 
 
-def _is_variant(link: Link) -> bool:
-    """Whether the linked string is the best name in another spelling or number: cardiomyopathy, Cardiomyopathies."""
-    names = [link.mention, *(candidate.name for candidate in link.candidates[:1])]
-    return len(names) > 1 and len({name_keys(fold_name(name))[1] for name in names}) == 1
-
-
 def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:
-    """The best spans, in the order of the text; none overlap unless `nested` is set.
+    """The best spans, in the order of the text, of at least this probability; none overlap unless `nested` is set.
 
-    Args:
-        candidates: All candidate spans of the passage.
-        threshold: Minimum probability, in [0, 1].
-        nested: Whether to return the best spans inside the best spans, too, and so on. They have other entities than
-            the span around them.
+    Then the best spans inside the best spans are returned, too, and so on, with other entities than those around them.
     """
     probable = [c for c in candidates if c.probability >= threshold and c.link.candidates]
     kept = outer = _best(probable, ())
@@ -386,26 +330,25 @@ def select_nil(candidates: Sequence[SpanCandidate], kept: Sequence[SpanCandidate
     for candidate in sorted(
         candidates, key=lambda c: (not c.is_exact or c.span.run is not None, c.span.start - c.span.end, c.span.start)
     ):
-        span = candidate.span
-        if _may_be_nil(candidate) and taken.isdisjoint(range(span.start, span.end)):
+        span, words = candidate.span, candidate.link.mention.lower().split()
+        # No date, and without an article or a number before it.
+        is_name = span.shape in (Shape.NAME, Shape.ACRONYM) and _JOINING.isdisjoint(words)
+        is_bare = is_name and not is_date(" ".join(words))
+        may_be = span.shape in (Shape.GIVEN, Shape.DEFINED) or (
+            is_bare and (candidate.is_exact or not _BEFORE_NAME.fullmatch(words[0]))
+        )
+        if may_be and taken.isdisjoint(range(span.start, span.end)):
             taken.update(range(span.start, span.end))
             found.append(replace(candidate, link=as_nil(candidate.link)))
     return found
-
-
-def _may_be_nil(candidate: SpanCandidate) -> bool:
-    """Whether a span may be a name that no base has: no date, and without an article or a number before it."""
-    if candidate.span.shape in (Shape.GIVEN, Shape.DEFINED):
-        return True
-    words = candidate.link.mention.lower().split()
-    is_name = candidate.span.shape in (Shape.NAME, Shape.ACRONYM) and _JOINING.isdisjoint(words)
-    return is_name and not is_date(" ".join(words)) and (candidate.is_exact or not _BEFORE_NAME.fullmatch(words[0]))
 
 
 def as_nil(link: Link) -> Link:
     """The link as NIL with the reason `below_threshold`, unless it already is NIL without a tie."""
     if link.entity_id is None and link.nil_reason is not NilReason.AMBIGUOUS:
         return link
-    return replace(
-        link, entity_id=None, canonical_name=None, probability=None, nil_reason=NilReason.BELOW_THRESHOLD, kb=None
-    )
+    return _nil(link, NilReason.BELOW_THRESHOLD)
+
+
+def _nil(link: Link, reason: NilReason) -> Link:
+    return replace(link, entity_id=None, canonical_name=None, probability=None, nil_reason=reason, kb=None)

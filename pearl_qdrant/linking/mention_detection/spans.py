@@ -28,10 +28,9 @@ from pearl_qdrant.linking.mention_detection.tokens import (
     split_words,
 )
 
-MAX_WORDS = 6
-"""Words of a phrase. A fully capitalised one may have `MAX_CAPITALISED`, as long names of organisations do."""
+MAX_WORDS, MAX_CAPITALISED = 6, 9
+"""Words of a phrase, and of a fully capitalised one, as long names of organisations are."""
 
-MAX_CAPITALISED = 9
 MAX_SMALL_WORDS = 3  # "hardening of the arteries" has two
 MAX_CHARACTERS = 200  # longer spans are not names, but addresses and code
 MAX_CUT_WORDS = 12
@@ -61,13 +60,9 @@ class Span:
     """A stretch of text that may be a mention.
 
     Attributes:
-        start: Offset of its first character.
-        end: Offset after its last character.
-        shape: Its shape.
         n_words: Length in words, small words not counted. Without spaces, a character counts as half a word.
         case_matters: Whether letter case is informative: a lower-case span is probably not a proper name.
-        run: The longer name that the span may be a part of, if there is one.
-        label: What a recogniser called it; empty if nothing did.
+        run, label: The longer name that it may be a part of; and what a recogniser called it, empty if nothing did.
     """
 
     start: int
@@ -81,11 +76,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Words that may be one name: `Georgia Institute of Technology`, `Chad Smith`.
-
-    Attributes:
-        words: Start, end and lower-case form of each word, without the small words inside.
-        is_linked: Whether there are small words inside, which no two names beside each other have.
+    """Words that may be one name, `Georgia Institute of Technology`, with start, end and lower-case form of each; and
+    whether there are small words inside, which no two names beside each other have, and which are left out.
     """
 
     words: tuple[tuple[int, int, str], ...]
@@ -98,32 +90,22 @@ def find_spans(text: str) -> list[Span]:
 
 
 _END = re.compile(r"\++(?![Ulo9])|#(?![Ulo9])")
-_NAME_JOINERS = frozenset("-–.&'")
-"""Signs that join words to one name."""
-
+_NAME_JOINERS = frozenset("-–.&'")  # signs that join words to one name
 _WITHIN_NAMES = frozenset("of de del della der des di da do dos du la las los van von y bin ibn al el".split())
 """Small words inside a name: University of Washington."""
 
-MAX_RUN = 12
-"""Words of the longest name that is looked at as a whole; more capitalised words are a list or a heading."""
+MAX_RUN = 12  # words of the longest name that is looked at as a whole; more capitalised words are a list or a heading
+SHORT_LINE, LEAST_IN_CAPITALS = 50, 3
+"""Characters of a line that is shorter than wrapped text; and words of a sentence in capitals that has no letter case,
+of which fewer may be acronyms."""
 
-SHORT_LINE = 50
-"""Characters of a line that is shorter than wrapped text."""
-
-LEAST_IN_CAPITALS = 3
-"""A sentence of so many words, all in capitals, has no letter case; fewer may be acronyms."""
-
-_MID_JOINERS = frozenset("-/·–+")
-"""A span may start or end at one of these joiners. At others it may not: U.S., AT&T."""
+_MID_JOINERS = frozenset("-/·–+")  # a span may start or end at one of these joiners. At others it may not: U.S., AT&T.
 
 
 class SpanFinder:
     """The words of one text with their properties, and the spans made from them.
 
     Attributes:
-        text: The text.
-        words: Its words.
-        lowered: The words in lower case.
         cased: Whether letter case is informative at each word: not in a text or sentence in capitals or small letters,
             nor in a title.
         initial: Whether each word starts a sentence.
@@ -135,15 +117,13 @@ class SpanFinder:
         self.classes = character_classes(text)
         self.words = split_words(text, self.classes)
         self.lowered = [text[w.start : w.end].lower() for w in self.words]
-        self.initial = [i == 0 or self._ends_sentence(i - 1) for i in range(len(self.words))]
+        # A sentence ends there, or a heading, a place and date, a row of a table.
+        ends = [w.gap is Gap.SENTENCE or (w.is_number and self._ends_short_line(i)) for i, w in enumerate(self.words)]
+        self.initial = [True, *ends][: len(self.words)]
         self.cased = self._find_cased()
         self.capital = self._find_capitals()
         self.stop = [word in STOP_WORDS and not self.capital[i] for i, word in enumerate(self.lowered)]
         self._runs = self._find_runs()
-
-    def _ends_sentence(self, i: int) -> bool:
-        """Whether a sentence ends after word i, or a heading, a place and date, a row of a table."""
-        return self.words[i].gap is Gap.SENTENCE or (self.words[i].is_number and self._ends_short_line(i))
 
     def _find_cased(self) -> list[bool]:
         """Whether case is informative at each word."""
@@ -171,10 +151,10 @@ class SpanFinder:
         small = {self.lowered[i] for i, word in enumerate(self.words) if word.shape[0] == "l"}
         names = {self.lowered[i] for i, is_name in enumerate(capital) if is_name and not self.initial[i]}
         names -= small | STOP_WORDS
-        return [is_name or (self._is_cased_start(i) and self.lowered[i] in names) for i, is_name in enumerate(capital)]
-
-    def _is_cased_start(self, i: int) -> bool:
-        return self.initial[i] and self.cased[i] and self.words[i].shape[0] == "U"
+        for i, word in enumerate(self.words):
+            is_cased_start = self.initial[i] and self.cased[i] and word.shape[0] == "U"
+            capital[i] = capital[i] or (is_cased_start and self.lowered[i] in names)
+        return capital
 
     def _is_capital(self, i: int) -> bool:
         """Whether a word is capitalised, and not only because it starts a sentence."""
@@ -194,7 +174,8 @@ class SpanFinder:
             return False
         word = self.lowered[i]
         is_usual = word in STOP_WORDS or (is_common(word) and not begins_names(word))
-        if self._is_within_name(i + 1) and i + 2 < len(self.words):
+        is_small = self.lowered[i + 1] in _WITHIN_NAMES or (self.lowered[i + 1] == "the" and word == "of")
+        if is_small and self.words[i + 1].gap is Gap.SPACE and i + 2 < len(self.words):
             is_usual = word in STOP_WORDS or (is_common(word) and not is_mostly_name(word))
             return self.words[i].has_capital and self.words[i + 2].has_capital and not is_usual
         return self.words[i + 1].has_capital and (word in ARTICLES or not is_usual)
@@ -215,8 +196,12 @@ class SpanFinder:
                 continue
             elif word.shape[0] == "e":
                 yield Span(word.start, word.end, Shape.UNCASED)
-            elif self._may_start(i):
-                yield from self._without_particle(word)
+            elif self.may_cut(i - 1) and not self.stop[i]:
+                # A Korean word without its last one or two syllables: particles follow a name without a space.
+                if _FIRST_HANGUL <= self.text[word.start] <= _LAST_HANGUL and "m" not in word.shape:
+                    for end in (word.end - 2, word.end - 1):
+                        if end - word.start >= MIN_UNSPACED:
+                            yield Span(word.start, end, Shape.PIECE)
                 yield from self._starting_at(i)
 
     def _find_runs(self) -> list[Run | None]:
@@ -277,17 +262,6 @@ class SpanFinder:
         line_start = max(self.text.rfind("\n", 0, line_end), self.text.rfind("\r", 0, line_end))
         return line_end - line_start <= SHORT_LINE
 
-    def _is_within_name(self, k: int) -> bool:
-        is_small = self.lowered[k] in _WITHIN_NAMES or (self.lowered[k] == "the" and self.lowered[k - 1] == "of")
-        return is_small and self.words[k].gap is Gap.SPACE
-
-    def _may_start(self, i: int) -> bool:
-        """Whether a span may start at word i."""
-        before = self.words[i - 1] if i else None
-        if before is not None and before.gap is Gap.JOINED and before.joiner not in _MID_JOINERS:
-            return False
-        return not self.stop[i]
-
     def _starting_at(self, i: int) -> Iterator[Span]:
         """The spans that start at word i."""
         n_words, n_small, n_commas, n_lower = 1, 0, 0, 0
@@ -306,14 +280,13 @@ class SpanFinder:
             n_lower += not (small or self.capital[j] or word.is_number)
             if n_small > MAX_SMALL_WORDS or n_words > (MAX_WORDS if n_lower else MAX_CAPITALISED):
                 return
-            if (
-                not (is_long and word.gap is Gap.JOINED)
-                and (not small or self._is_clitic(j))
-                and self._may_end(j)
-                and self._is_likely(i, j)
-                and self._is_whole(i, j)
-            ):
-                yield self._span(i, j, n_words - n_small)
+            may_end = self.may_cut(j) or (word.joiner == "'" and self.lowered[j + 1] == "s")
+            is_cut = is_long and word.gap is Gap.JOINED
+            if may_end and not is_cut and (not small or self._is_clitic(j)) and self._is_likely(i, j):
+                # A span of mixed words cuts no longer name, unlike "friend in New" in "friend in New York".
+                is_whole = all(self.capital[k] or self.words[k].is_number for k in range(i, j + 1))
+                if is_whole or not self.cased[i] or self._run(i, j) is None:
+                    yield self._span(i, j, n_words - n_small)
             if word.gap in (Gap.BREAK, Gap.SENTENCE) or j + 1 == len(self.words):
                 return
             if word.gap is Gap.COMMA:
@@ -325,13 +298,6 @@ class SpanFinder:
     def _is_clitic(self, j: int) -> bool:
         """Whether word j is a genitive s, which may end a name: McDonald's."""
         return j > 0 and self.lowered[j] == "s" and self.words[j - 1].joiner == "'"
-
-    def _may_end(self, j: int) -> bool:
-        """Whether a span may end at word j."""
-        word = self.words[j]
-        if word.gap is not Gap.JOINED:
-            return True
-        return word.joiner in _MID_JOINERS or (word.joiner == "'" and self.lowered[j + 1] == "s")
 
     def _is_likely(self, i: int, j: int) -> bool:
         """Whether words i to j are more than a common word, a number, or a count of things."""
@@ -347,12 +313,6 @@ class SpanFinder:
         if first.is_number and first.gap is Gap.SPACE and not self._has_currency(i):
             return self.words[i + 1].has_capital or self.words[i + 1].shape[0] == "o"
         return any(self.capital[k] or self.lowered[k] not in COMMON_WORDS for k in range(i, j + 1))
-
-    def _is_whole(self, i: int, j: int) -> bool:
-        """Whether a span of mixed words cuts no longer name, unlike "friend in New" in "friend in New York"."""
-        if not self.cased[i] or self._run(i, j) is None:
-            return True
-        return all(self.capital[k] or self.words[k].is_number for k in range(i, j + 1))
 
     def may_cut(self, i: int) -> bool:
         """Whether a span may end at word i, and another one start at the next word."""
@@ -379,20 +339,15 @@ class SpanFinder:
 
     def _span(self, i: int, j: int, n_words: int) -> Span:
         start = self.words[i].start
-        if self._has_currency(i) or self._has_point_before(i):
-            start -= 1
+        before = self.classes[max(0, start - 2) : start]
+        has_point_before = self.capital[i] and before in (".", " .", "n.")  # .NET
+        start -= has_point_before or self._has_currency(i)
         shape = self._shape(i, j)
         return Span(start, self._end(i, j), shape, max(1, n_words), self._case_matters(i), self._run(i, j))
 
     def _case_matters(self, i: int) -> bool:
         """Whether the letter case of word i is informative: not at the start of a sentence, unless a name is likely."""
         return self.cased[i] and (not (self.initial[i] and self.words[i].has_capital) or self._is_coordinated(i))
-
-    def _has_point_before(self, i: int) -> bool:
-        """Whether a full stop starts the name at word i: .NET."""
-        start = self.words[i].start
-        before = self.classes[max(0, start - 2) : start]
-        return self.capital[i] and before in (".", " .", "n.")
 
     def _end(self, i: int, j: int) -> int:
         """End of a span, with the symbols that belong to its last word: C++, C#, 5%, U.S., Inc."""
@@ -419,13 +374,13 @@ class SpanFinder:
             return Shape.PART if self._run(i, j) is not None else Shape.ACRONYM
         if n_capital == 0:
             return Shape.LOWER
-        if n_capital < len(content) or self._has_loose_article(i, j):
+        # "Alexander the Great" is one name, "In Boston the Red Sox" has two.
+        has_loose_article = any(
+            self.lowered[k] in ARTICLES and self.stop[k] and self.capital[k - 1] for k in range(i + 1, j)
+        )
+        if n_capital < len(content) or has_loose_article:
             return Shape.MIXED
         return Shape.PART if self._run(i, j) is not None else Shape.NAME
-
-    def _has_loose_article(self, i: int, j: int) -> bool:
-        """Whether an article follows a name: "Alexander the Great" is one name, "In Boston the Red Sox" has two."""
-        return any(self.lowered[k] in ARTICLES and self.stop[k] and self.capital[k - 1] for k in range(i + 1, j))
 
     def _pieces(self, word: Word) -> Iterator[Span]:
         """Pieces of a run without spaces, cut between characters but never before a combining mark."""
@@ -438,16 +393,8 @@ class SpanFinder:
         for a in range(n):
             for b in range(a + MIN_UNSPACED, min(a + MAX_UNSPACED, n) + 1):
                 is_whole = b - a == n
+                start, end = cuts[a], cuts[b]
+                has_particle = self.text[start] in HAN_PARTICLES or self.text[end - 1] in HAN_PARTICLES
                 # A katakana run is usually one foreign name, so it is not cut.
-                if is_whole or (kind != "k" and not self._has_particle(cuts[a], cuts[b])):
-                    yield Span(cuts[a], cuts[b], Shape.UNCASED if is_whole else Shape.PIECE, (b - a) / 2)
-
-    def _has_particle(self, start: int, end: int) -> bool:
-        return self.text[start] in HAN_PARTICLES or self.text[end - 1] in HAN_PARTICLES
-
-    def _without_particle(self, word: Word) -> Iterator[Span]:
-        """A Korean word without its last one or two syllables: particles follow a name without a space."""
-        if _FIRST_HANGUL <= self.text[word.start] <= _LAST_HANGUL and "m" not in word.shape:
-            for end in (word.end - 2, word.end - 1):
-                if end - word.start >= MIN_UNSPACED:
-                    yield Span(word.start, end, Shape.PIECE)
+                if is_whole or (kind != "k" and not has_particle):
+                    yield Span(start, end, Shape.UNCASED if is_whole else Shape.PIECE, (b - a) / 2)

@@ -1,15 +1,9 @@
-"""Everyday mentions made from a base: their kinds, and mentions of each.
+"""Everyday mentions made from a base: rewrites of names of one entity, and mentions without an entity, by kind.
 
-The kinds of everyday mentions, and the share of each in the mixture that the ranking and calibration are fitted on.
-
-The shares are an estimate of what programs send: most mentions are names of the base as they stand or nearly so, a
-fifth has no entity. No public log of queries gives these shares; figures are therefore reported by kind, and a kind
-with a small share is not sacrificed to a large one, since the fit weighs kinds within a factor of a few. Slips and
-names in a few words have more than they probably have in use, because there the answer depends on the fit most.
-
-Which entities own which names, by hash: 16 bytes a name, so that a base of ten million names fits into memory.
-
-Makes mentions of every kind from a base: rewrites of names of one entity, and mentions without an entity.
+The share of each kind in the mixture that ranking and calibration are fitted on is an estimate of what programs send:
+most mentions are names of the base as they stand or nearly so, a fifth has no entity. No public log of queries gives
+these shares, so figures are reported by kind. Slips and names in a few words have more than they probably have in use,
+because there the answer depends on the fit most.
 
 A mention is kept only if its right answer is certain: no other entity may have a name of the same spelling key.
 """
@@ -20,30 +14,22 @@ import random
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.learned.counts import spelling_key
-from pearl_qdrant.linking.mention_kinds import rewrites, siblings
-from pearl_qdrant.linking.mention_kinds.rewrites import COMMON_WORDS, OTHER_FIELDS, slip
+from pearl_qdrant.linking.mention_kinds import rewrites
+from pearl_qdrant.linking.mention_kinds.rewrites import COMMON_WORDS, OTHER_FIELDS, NamedEntity, slip
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of mention.
-
-    Attributes:
-        name: Short name, as in reports.
-        share: Share in the mixture, in (0, 1).
-        meaning: What it is, with an example.
-        is_nil: Whether the base has no entity for these mentions.
-    """
+class Kind(NamedTuple):
+    """A kind of mention: its name, as in reports, its share in the mixture, in (0, 1), and what it is."""
 
     name: str
     share: float
     meaning: str
-    is_nil: bool = False
 
 
 KINDS: tuple[Kind, ...] = (
@@ -60,26 +46,20 @@ KINDS: tuple[Kind, ...] = (
     Kind("initials", 0.03, "abbreviated words: `A. Einstein`, `COPD`; short forms fit many names"),
     Kind("in words", 0.11, "inside a few more words: `a case of measles`, `patients with asthma`"),
     Kind("alias", 0.11, "a real alias that the base does not have: the hardest kind, and the least frequent in tables"),
-    Kind("nil removed", 0.08, "a name whose entity is not in the base", is_nil=True),
-    Kind(
-        "nil sibling", 0.04, "like an entity of the base but another one: `hepatitis Z`, `type 9 diabetes`", is_nil=True
-    ),
-    Kind("nil brackets", 0.01, "something else in brackets: `Ian Clark (river)`, `Libido (1974 film)`", is_nil=True),
-    Kind("nil number", 0.01, "another number: `Route 67`", is_nil=True),
-    Kind("nil first name", 0.01, "another person of the same family name: `B. Mathur`", is_nil=True),
-    Kind("nil word more", 0.01, "a name with one word more, which is another thing: `Stripe Press`", is_nil=True),
-    Kind("nil other field", 0.03, "a name of another field", is_nil=True),
-    Kind("nil common word", 0.03, "a word of everyday language that is no name of the base", is_nil=True),
+    Kind("nil removed", 0.08, "a name whose entity is not in the base"),
+    Kind("nil sibling", 0.04, "like an entity of the base but another one: `hepatitis Z`, `type 9 diabetes`"),
+    Kind("nil brackets", 0.01, "something else in brackets: `Ian Clark (river)`, `Libido (1974 film)`"),
+    Kind("nil number", 0.01, "another number: `Route 67`"),
+    Kind("nil first name", 0.01, "another person of the same family name: `B. Mathur`"),
+    Kind("nil word more", 0.01, "a name with one word more, which is another thing: `Stripe Press`"),
+    Kind("nil other field", 0.03, "a name of another field"),
+    Kind("nil common word", 0.03, "a word of everyday language that is no name of the base"),
 )
 """All kinds; the shares sum to 1."""
 
 
 class NameOwners:
-    """Maps names to the entities that have them, and entities to names. Hashes differ from process to process.
-
-    Args:
-        pairs: Entity id and name of every name of the base.
-    """
+    """Maps all names of a base to their entities, and these to names, by hashes, which differ between processes."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         entities, names = array("q"), array("q")
@@ -109,28 +89,8 @@ class NameOwners:
         return frozenset(self._owners[first:last].tolist())
 
 
-TRIES = 12
-"""Names tried for each wanted mention of a kind; bases have few names of some kinds."""
-
-MAX_KNOWN_OF_FIELD = 0.1
-"""A field is another field if the base has at most this share of its names."""
-
-Rewrite = Callable[[str, tuple[str, ...], random.Random], "str | None"]
-
-
-@dataclass(frozen=True, slots=True)
-class NamedEntity:
-    """An entity with its names.
-
-    Attributes:
-        entity_id: Its id.
-        names: Its names, the canonical one first.
-        types: Its coarse types.
-    """
-
-    entity_id: str
-    names: tuple[str, ...]
-    types: tuple[str, ...] = ()
+TRIES = 12  # names tried for each wanted mention of a kind; bases have few names of some kinds
+MAX_KNOWN_OF_FIELD = 0.1  # a field is another field if the base has at most this share of its names
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +98,9 @@ class MadeMention:
     """A mention of a known kind with its right answer.
 
     Attributes:
-        kind: Name of the kind.
-        mention: The string.
         entity_id: The right entity; None for NIL.
         without: Hashed ids of entities to treat as if they were not in the base.
         own_key: Spelling key of the entity's name to treat so; "" for none.
-        is_canonical: Whether the mention is made from a canonical name.
     """
 
     kind: str
@@ -151,7 +108,6 @@ class MadeMention:
     entity_id: str | None
     without: frozenset[int] = frozenset()
     own_key: str = ""
-    is_canonical: bool = True
 
     def excludes(self, entity_id: str, name: str) -> bool:
         """Whether a name of an entity is treated as if it were not in the base."""
@@ -163,45 +119,36 @@ class MadeMention:
 def make_mentions(
     entities: Sequence[NamedEntity], owners: NameOwners, *, per_kind: int | dict[str, int], seed: int = 0
 ) -> list[MadeMention]:
-    """Make mentions of every kind; of a kind that the base has few names for, as many as it gives.
+    """Distinct mentions of every kind, in the order of `KINDS`, from a sample of the entities and all names of a base.
 
-    Args:
-        entities: A sample of the base, at least one.
-        owners: All names of the base.
-        per_kind: Mentions of each kind, or of each named kind.
-        seed: Seed of all choices.
-
-    Returns:
-        Distinct mentions, in the order of `KINDS`.
+    Of a kind that the base has few names for there are fewer than `per_kind`, which may be one number a kind.
     """
     made: list[MadeMention] = []
     for kind in KINDS:
         wanted = per_kind if isinstance(per_kind, int) else per_kind.get(kind.name, 0)
-        rng = random.Random(f"{seed} {kind.name}")
-        made += _take(_stream(kind.name, entities, owners, rng, TRIES * wanted), wanted)
+        stream = _stream(kind.name, entities, owners, random.Random(f"{seed} {kind.name}"), TRIES * wanted)
+        kept: dict[str, MadeMention] = {}
+        while len(kept) < wanted and (one := next(stream, None)) is not None:
+            kept.setdefault(one.mention, one)
+        made += kept.values()
     return made
-
-
-def _take(stream: Iterator[MadeMention], n: int) -> list[MadeMention]:
-    kept: dict[str, MadeMention] = {}
-    for one in stream if n else ():
-        kept.setdefault(one.mention, one)
-        if len(kept) >= n:
-            break
-    return list(kept.values())
 
 
 def _stream(
     kind: str, entities: Sequence[NamedEntity], owners: NameOwners, rng: random.Random, tries: int
 ) -> Iterator[MadeMention]:
     """Mentions of one kind from at most `tries` names."""
+    unknown = []
     if kind == "nil other field":
-        yield from _other_fields(owners, rng)
-        return
-    if kind == "nil common word":
-        words = [word for word in COMMON_WORDS if not owners.of_name(word)]
-        rng.shuffle(words)
-        yield from (MadeMention(kind, word, None) for word in words)
+        for field in OTHER_FIELDS.values():
+            names = [name for name in field if not owners.of_name(name)]
+            if len(field) - len(names) <= MAX_KNOWN_OF_FIELD * len(field):
+                unknown += names
+    elif kind == "nil common word":
+        unknown = [word for word in COMMON_WORDS if not owners.of_name(word)]
+    if kind in ("nil other field", "nil common word"):
+        rng.shuffle(unknown)
+        yield from (MadeMention(kind, word, None) for word in unknown)
         return
     for _ in range(tries):
         entity = rng.choice(entities)
@@ -217,65 +164,42 @@ def _from_name(
     kind: str, entity: NamedEntity, name: str, entities: Sequence[NamedEntity], owners: NameOwners, rng: random.Random
 ) -> MadeMention | None:
     """A mention of one kind from a name that belongs to one entity; None if the kind does not apply to it."""
-    is_canonical = name == entity.names[0]
     if kind == "exact":
-        return MadeMention(kind, name, entity.entity_id, is_canonical=is_canonical)
+        return MadeMention(kind, name, entity.entity_id)
     if kind == "alias":
-        if is_canonical or len({spelling_key(one) for one in entity.names}) < 2:
+        if name == entity.names[0] or len({spelling_key(one) for one in entity.names}) < 2:
             return None
-        return MadeMention(kind, name, entity.entity_id, own_key=spelling_key(name), is_canonical=False)
+        return MadeMention(kind, name, entity.entity_id, own_key=spelling_key(name))
     if kind == "nil removed":
         return MadeMention(kind, name, None, without=owners.sharing_names_with(entity.entity_id))
-    if kind in _SIBLINGS:
-        other = _SIBLINGS[kind](name, entity.types, entities, rng)
-        return MadeMention(kind, other, None) if other and other != name and not owners.of_name(other) else None
-    changed = _REWRITES[kind](name, entity.types, rng)
-    if changed is None or changed == name or not changed.strip():
+    other = _MAKERS[kind](name, entity.types, entities, rng)
+    if other is None or other == name or not other.strip():
         return None
-    if owners.of_name(changed) - {hash(entity.entity_id)}:
-        return None
-    return MadeMention(kind, changed, entity.entity_id, is_canonical=is_canonical)
+    if kind.startswith("nil"):
+        return None if owners.of_name(other) else MadeMention(kind, other, None)
+    return None if owners.of_name(other) - {hash(entity.entity_id)} else MadeMention(kind, other, entity.entity_id)
 
 
-def _other_fields(owners: NameOwners, rng: random.Random) -> Iterator[MadeMention]:
-    names = []
-    for field in OTHER_FIELDS.values():
-        unknown = [name for name in field if not owners.of_name(name)]
-        if len(field) - len(unknown) <= MAX_KNOWN_OF_FIELD * len(field):
-            names += unknown
-    rng.shuffle(names)
-    yield from (MadeMention("nil other field", name, None) for name in names)
-
-
-def _two_slips(name: str, types: tuple[str, ...], rng: random.Random) -> str | None:
-    if len(name) < 8:
-        return None
-    once = slip(name, rng)
+def _two_slips(name: str, rng: random.Random) -> str | None:
+    once = slip(name, rng) if len(name) >= 8 else None
     return None if once is None else slip(once, rng)
 
 
-def _untyped(rewrite: Callable[[str, random.Random], str | None]) -> Rewrite:
-    return lambda name, types, rng: rewrite(name, rng)
-
-
-_REWRITES: dict[str, Rewrite] = {
-    "case": _untyped(rewrites.other_case),
-    "punctuation": _untyped(rewrites.other_punctuation),
-    "no spaces": _untyped(rewrites.without_spaces),
-    "one slip": _untyped(slip),
-    "two slips": _two_slips,
-    "plural": _untyped(rewrites.plural),
-    "order": _untyped(rewrites.inverted),
-    "affix": rewrites.affixed,
-    "spelling": _untyped(rewrites.respelled),
-    "initials": rewrites.initials,
-    "in words": rewrites.in_words,
-}
-
-_SIBLINGS: dict[str, Callable[[str, tuple[str, ...], Sequence[NamedEntity], random.Random], str | None]] = {
-    "nil sibling": lambda name, types, entities, rng: siblings.sibling(name, entities, rng),
-    "nil brackets": lambda name, types, entities, rng: siblings.other_brackets(name, rng),
-    "nil number": lambda name, types, entities, rng: siblings.other_number(name, rng),
-    "nil first name": siblings.other_first_name,
-    "nil word more": siblings.one_word_more,
+_MAKERS: dict[str, Callable[[str, tuple[str, ...], Sequence[NamedEntity], random.Random], str | None]] = {
+    "case": lambda name, types, entities, rng: rewrites.other_case(name, rng),
+    "punctuation": lambda name, types, entities, rng: rewrites.other_punctuation(name, rng),
+    "no spaces": lambda name, types, entities, rng: rewrites.without_spaces(name, rng),
+    "one slip": lambda name, types, entities, rng: slip(name, rng),
+    "two slips": lambda name, types, entities, rng: _two_slips(name, rng),
+    "plural": lambda name, types, entities, rng: rewrites.plural(name, rng),
+    "order": lambda name, types, entities, rng: rewrites.inverted(name, rng),
+    "affix": lambda name, types, entities, rng: rewrites.affixed(name, types, rng),
+    "spelling": lambda name, types, entities, rng: rewrites.respelled(name, rng),
+    "initials": lambda name, types, entities, rng: rewrites.initials(name, types, rng),
+    "in words": lambda name, types, entities, rng: rewrites.in_words(name, types, rng),
+    "nil sibling": lambda name, types, entities, rng: rewrites.sibling(name, entities, rng),
+    "nil brackets": lambda name, types, entities, rng: rewrites.other_brackets(name, rng),
+    "nil number": lambda name, types, entities, rng: rewrites.other_number(name, rng),
+    "nil first name": rewrites.other_first_name,
+    "nil word more": rewrites.one_word_more,
 }

@@ -1,69 +1,47 @@
-"""What mentions of every kind are made of: other forms of a name that mean the same, slips, and names of other fields.
+"""What mentions of every kind are made of: other forms of a name that mean the same, slips, and other things like it.
 
-Each function returns another form of a name, or None where the kind does not apply to it.
-
-Slips of one character, as people, scanners and ears make them; never in a number, which would be another one.
-
-Names of many fields, and words of everyday language: mentions without an entity, for bases that do not have them.
+Each function returns None where the kind does not apply to the name. Slips of one character are as people, scanners and
+ears make them, never in a number. The words are in `words.json`; the names of other fields there are well known, and
+the words around a name (`contexts`, by coarse type of the entity; those of "" fit any name) name no entity.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
 
-_BRITISH = dict(
-    pair.split("/")
-    for pair in (
-        "tumor/tumour anemia/anaemia leukemia/leukaemia edema/oedema esophageal/oesophageal esophagus/oesophagus "
-        "hemorrhage/haemorrhage hemorrhagic/haemorrhagic hemophilia/haemophilia hematologic/haematologic "
-        "pediatric/paediatric orthopedic/orthopaedic gynecologic/gynaecologic diarrhea/diarrhoea fetal/foetal "
-        "fetus/foetus estrogen/oestrogen celiac/coeliac cecum/caecum fecal/faecal anesthesia/anaesthesia "
-        "ischemia/ischaemia ischemic/ischaemic hypoglycemia/hypoglycaemia hyperglycemia/hyperglycaemia "
-        "septicemia/septicaemia uremia/uraemia toxemia/toxaemia etiology/aetiology orthopedics/orthopaedics "
-        "hemolytic/haemolytic hemoglobin/haemoglobin hematoma/haematoma hemangioma/haemangioma "
-        "leukemic/leukaemic anemic/anaemic dyspnea/dyspnoea apnea/apnoea amenorrhea/amenorrhoea maneuver/manoeuvre "
-        "color/colour labor/labour harbor/harbour neighbor/neighbour honor/honour humor/humour vapor/vapour "
-        "center/centre theater/theatre fiber/fibre liter/litre meter/metre caliber/calibre saber/sabre "
-        "localized/localised generalized/generalised organization/organisation polymerization/polymerisation "
-        "ionization/ionisation hospitalization/hospitalisation sulfur/sulphur sulfate/sulphate sulfide/sulphide "
-        "aluminum/aluminium catalog/catalogue dialog/dialogue analog/analogue defense/defence license/licence "
-        "gray/grey mold/mould plow/plough program/programme jewelry/jewellery signaling/signalling "
-        "labeled/labelled traveler/traveller cesarean/caesarean archeology/archaeology leukocyte/leucocyte "
-        "esophagitis/oesophagitis hematuria/haematuria paleontology/palaeontology encyclopedia/encyclopaedia"
-    ).split()
-)
-_SPELLINGS = {**_BRITISH, **{b: a for a, b in _BRITISH.items()}}
+_Slip = Callable[[str, random.Random], "str | None"]
+_DATA: dict[str, Any] = json.loads(files(__package__).joinpath("words.json").read_text("utf-8"))
 
-_GREEK = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "delta": "δ",
-    "epsilon": "ε",
-    "kappa": "κ",
-    "lambda": "λ",
-    "omega": "ω",
-}
-_NUMERALS = {"ii": "2", "iii": "3", "iv": "4", "vi": "6", "vii": "7", "viii": "8", "ix": "9", "2": "II", "3": "III",
-             "4": "IV", "6": "VI", "7": "VII", "8": "VIII", "9": "IX"}  # fmt: skip
+
+def _both_ways(pairs: Sequence[str]) -> dict[str, str]:
+    there = dict(pair.split("/") for pair in pairs)
+    return {**there, **{b: a for a, b in there.items()}}
+
+
+_SPELLINGS, _OPPOSITES = _both_ways(_DATA["spellings"]), _both_ways(_DATA["opposites"])
+CONTEXTS: dict[str, list[str]] = _DATA["contexts"]
+OTHER_FIELDS: dict[str, list[str]] = _DATA["other_fields"]
+COMMON_WORDS: list[str] = _DATA["common_words"]  # words and phrases of everyday language that are seldom names
 _ROMAN_AFTER = frozenset("type stage class grade phase group part factor war level category chapter volume".split())
-
 _LEGAL_FORMS = ("Inc.", "Ltd", "Corp.", "Corporation", "Company", "LLC", "plc")
 _TITLES = ("Dr. ", "Mr. ", "Mrs. ", "Prof. ", "Sir ")
+_BEFORE = "New East West North South Upper Lower Little Port Mount Lake Fort Greater Saint".split()
+"""Words before the name of a place that make another place."""
+_BRACKETS = re.compile(r"\(([^()]*)\)\s*$")
 
-CONTEXTS: dict[str, tuple[str, ...]] = {
-    "PERSON": ("{} himself", "the late {}", "books about {}", "a photo of {}", "{} and family", "young {}"),
-    "GPE": ("the city of {}", "downtown {}", "{} area", "near {}", "trips to {}", "{} region"),
-    "LOC": ("the {} area", "near {}", "{} region", "visit {}", "around {}"),
-    "ORG": ("the {} company", "{} headquarters", "employees of {}", "{} office", "the {} group"),
-    "": (
-        "a case of {}", "patients with {}", "suspected {}", "the {}", "history of {}", "{} treatment", "severe {}",
-        "about {}", "{} again", "possible {}", "examples of {}", "{} cases",
-    ),
-}  # fmt: skip
-"""A few words around a name, by coarse type of the entity; those of "" fit any name. They name no entity."""
+
+class NamedEntity(NamedTuple):
+    """An entity with its names, the canonical one first, and its coarse types."""
+
+    entity_id: str
+    names: tuple[str, ...]
+    types: tuple[str, ...] = ()
 
 
 def other_case(name: str, rng: random.Random) -> str | None:
@@ -149,10 +127,10 @@ def respelled(name: str, rng: random.Random) -> str | None:
             places.append((i, _SPELLINGS[lowered]))
         elif lowered.endswith("s") and lowered[:-1] in _SPELLINGS:
             places.append((i, _SPELLINGS[lowered[:-1]] + "s"))
-        elif lowered in _GREEK:
-            places.append((i, _GREEK[lowered]))
-        elif lowered in _NUMERALS and (before in _ROMAN_AFTER or lowered in ("ii", "iii")):
-            places.append((i, _NUMERALS[lowered]))
+        elif lowered in _DATA["greek"]:
+            places.append((i, _DATA["greek"][lowered]))
+        elif lowered in _DATA["numerals"] and (before in _ROMAN_AFTER or lowered in ("ii", "iii")):
+            places.append((i, _DATA["numerals"][lowered]))
     if not places:
         return None
     at, other = rng.choice(places)
@@ -189,22 +167,7 @@ KEYBOARD: dict[str, str] = {
 }
 """Neighbours of each letter on a QWERTY keyboard."""
 
-OCR: tuple[tuple[str, str], ...] = (
-    ("m", "rn"), ("rn", "m"), ("l", "1"), ("i", "l"), ("o", "0"), ("e", "c"), ("c", "e"), ("h", "b"), ("cl", "d"),
-    ("d", "cl"), ("u", "n"), ("n", "u"), ("f", "t"), ("t", "f"), ("w", "vv"), ("s", "5"), ("b", "6"), ("a", "o"),
-)  # fmt: skip
-"""Characters that optical recognition confuses."""
-
-SOUNDS: tuple[tuple[str, str], ...] = (
-    ("ph", "f"), ("f", "ph"), ("th", "t"), ("ie", "ei"), ("ei", "ie"), ("y", "i"), ("i", "y"), ("c", "k"), ("k", "c"),
-    ("s", "c"), ("ck", "k"), ("sc", "s"), ("rh", "r"), ("ea", "ee"), ("ee", "ea"), ("er", "ar"), ("ance", "ence"),
-    ("ence", "ance"), ("ll", "l"), ("l", "ll"), ("ss", "s"), ("s", "ss"), ("tt", "t"), ("t", "tt"), ("z", "s"),
-)  # fmt: skip
-"""Spellings of one sound, doubled letters among them."""
-
-MIN_LETTERS = 4
-"""Letters of a word that gets a slip: in `cat` one letter makes another word."""
-
+MIN_LETTERS = 4  # letters of a word that gets a slip: in `cat` one letter makes another word
 _WORD = re.compile(rf"[^\W\d_]{{{MIN_LETTERS},}}")
 
 
@@ -232,27 +195,12 @@ def _typed(word: str, rng: random.Random) -> str | None:
     return rng.choice((word[:at] + letter + word[at + 1 :], word[:at] + letter + word[at:]))
 
 
-def _left_out(word: str, rng: random.Random) -> str:
-    at = rng.randrange(len(word))
-    return word[:at] + word[at + 1 :]
-
-
-def _doubled(word: str, rng: random.Random) -> str:
-    at = rng.randrange(len(word))
-    return word[: at + 1] + word[at].lower() + word[at + 1 :]
-
-
-def _swapped(word: str, rng: random.Random) -> str:
-    at = rng.randrange(len(word) - 1)
-    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-
-
 def _random_letter(word: str, rng: random.Random) -> str:
     at = rng.randrange(len(word))
     return word[:at] + rng.choice(_LETTERS) + word[at + 1 :]
 
 
-def _replaced(pairs: tuple[tuple[str, str], ...], word: str, rng: random.Random) -> str | None:
+def _misread(pairs: Sequence[Sequence[str]], word: str, rng: random.Random) -> str | None:
     lowered = word.lower()
     places = [(m.start(), a, b) for a, b in pairs for m in re.finditer(re.escape(a), lowered)]
     if not places or len(lowered) != len(word):
@@ -261,97 +209,112 @@ def _replaced(pairs: tuple[tuple[str, str], ...], word: str, rng: random.Random)
     return word[:at] + b + word[at + len(a) :]
 
 
-def _scanned(word: str, rng: random.Random) -> str | None:
-    return _replaced(OCR, word, rng)
+def _at(n_end: int, make: Callable[[str, int], str]) -> _Slip:
+    """A slip at a random place, but for the last `n_end` ones."""
+    return lambda word, rng: make(word, rng.randrange(len(word) - n_end))
 
 
-def _heard(word: str, rng: random.Random) -> str | None:
-    return _replaced(SOUNDS, word, rng)
-
-
-_MAKERS = (_typed, _left_out, _doubled, _swapped, _random_letter, _scanned, _heard)
-_WEIGHTS = (3, 3, 1, 3, 1, 1, 2)
-"""Typing makes most slips; by and large as in corpora of misspellings."""
-
-
-OTHER_FIELDS: dict[str, tuple[str, ...]] = {
-    "disease": (
-        "asthma", "type 2 diabetes mellitus", "psoriasis", "measles", "multiple sclerosis", "scarlet fever",
-        "rheumatoid arthritis", "Crohn's disease", "tuberculosis", "melanoma", "cystic fibrosis", "migraine", "gout",
-        "Parkinson's disease", "glaucoma", "appendicitis", "whooping cough", "osteoporosis", "dengue fever", "anorexia",
-    ),
-    "anatomy": (
-        "left ventricle", "femur", "optic nerve", "small intestine", "pituitary gland", "thoracic vertebra", "bladder",
-        "eyelid", "spleen", "cerebellum", "fibula", "aortic valve", "skeletal muscle tissue", "lymph node", "trachea",
-    ),
-    "gene or process": (
-        "DNA repair", "lipid transport", "BRCA1", "cell division", "glycolysis", "mitochondrial matrix", "TP53",
-        "protein folding", "signal transduction", "kinase activity", "ribosome", "RNA splicing", "interleukin 6",
-    ),
-    "drug": (
-        "ibuprofen", "amoxicillin", "metformin", "warfarin", "prednisone", "paracetamol", "insulin glargine",
-        "morphine",
-        "atorvastatin", "vitamin D3", "lithium carbonate", "naloxone", "clopidogrel", "salbutamol inhaler", "heparin",
-    ),
-    "place": (
-        "Lake Geneva", "Buenos Aires", "Mount Kenya", "Ohio River", "Kyoto", "Isle of Wight",
-        "Yellowstone National Park",
-        "Gulf of Finland", "Casablanca", "Tasmania", "Black Forest", "Cape Horn", "Siberia", "Oslo", "Lower Saxony",
-    ),
-    "person": (
-        "Marie Curie", "Nelson Mandela", "Frida Kahlo", "Wolfgang Amadeus Mozart", "Rosa Parks", "Charles Darwin",
-        "Leo Tolstoy", "Simone Biles", "Johannes Kepler", "Emily Dickinson", "Muhammad Ali", "Ada Lovelace",
-        "Galileo Galilei", "Maria Callas", "Thomas Edison",
-    ),
-    "organisation": (
-        "Lufthansa", "Royal Dutch Shell", "Red Cross", "Manchester United", "Sony Corporation", "Greenpeace", "IKEA",
-        "World Health Organization", "Deutsche Bank", "Harvard Medical School", "Toyota Motor", "Interpol", "Nestlé",
-        "Boston Celtics", "Pfizer",
-    ),
-    "work": (
-        "Moby Dick", "The Magic Flute", "Casablanca (film)", "Star Wars", "Pride and Prejudice", "Abbey Road",
-        "Blade Runner", "The Starry Night", "Game of Thrones", "Don Quixote", "Swan Lake", "The Hobbit", "Citizen Kane",
-    ),
-    "technology": (
-        "hash table", "Kubernetes", "linear regression", "PostgreSQL", "TCP/IP", "quicksort", "garbage collection",
-        "convolutional neural network", "USB-C cable", "Ubuntu 22.04", "JavaScript", "lithium-ion battery", "OAuth 2.0",
-    ),
-    "law and money": (
-        "income tax return", "power of attorney", "compound interest", "First Amendment", "mortgage rate", "VAT number",
-        "breach of contract", "40 dollars", "copyright law", "double-entry bookkeeping", "GDPR", "stock split",
-    ),
-    "food and animals": (
-        "apple pie", "olive oil", "golden retriever", "blue whale", "sourdough bread", "grizzly bear", "green tea",
-        "honey bee", "tomato soup", "emperor penguin", "oak tree", "cheddar cheese", "red fox", "banana bread",
-    ),
-}  # fmt: skip
-"""Well-known names by field. A field of which the base has names is left out."""
-
-COMMON_WORDS: tuple[str, ...] = (
-    *(
-        "offices yesterday morning question answer window meeting open letters running people things week afternoon "
-        "garden kitchen table chair bottle driver teacher holiday weather ticket number price problem idea reason "
-        "beginning middle corner street road visitor customer colleague neighbour brother daughter marriage birthday "
-        "breakfast dinner luggage suitcase holidays shopping reading writing walking talking waiting quickly slowly "
-        "perhaps therefore although because between without another several enough almost already beautiful difficult "
-        "interesting expensive possible important different similar ready tired hungry busy quiet loud empty heavy "
-        "yellow purple wooden broken borrowed missing hidden promised delivered finished started cancelled repeated"
-    ).split(),
-    "the other day", "last week", "a few days later", "on the way home", "in the meantime", "good morning",
-    "as soon as possible", "more or less", "thank you very much", "no idea", "next door", "half an hour", "see above",
-    "please reply", "not applicable", "to be confirmed", "n/a", "unknown", "misc", "test",
-)  # fmt: skip
-"""Words and phrases that are seldom names."""
-
-OPPOSITES: dict[str, str] = dict(
-    pair.split("/")
-    for one in (
-        "left/right upper/lower acute/chronic primary/secondary northern/southern eastern/western north/south "
-        "east/west "
-        "benign/malignant early/late positive/negative male/female old/new major/minor internal/external "
-        "anterior/posterior dominant/recessive adult/juvenile increased/decreased first/second high/low inner/outer "
-        "central/peripheral maternal/paternal summer/winter men's/women's"
-    ).split()
-    for pair in (one, "/".join(reversed(one.split("/"))))
+_MAKERS: tuple[_Slip, ...] = (
+    _typed,
+    _at(0, lambda word, at: word[:at] + word[at + 1 :]),  # left out
+    _at(0, lambda word, at: word[: at + 1] + word[at].lower() + word[at + 1 :]),  # doubled
+    _at(1, lambda word, at: word[:at] + word[at + 1] + word[at] + word[at + 2 :]),  # swapped
+    _random_letter,
+    lambda word, rng: _misread(_DATA["ocr"], word, rng),  # scanned
+    lambda word, rng: _misread(_DATA["sounds"], word, rng),  # heard: spellings of one sound, doubled letters
 )
-"""Words whose exchange makes another thing of the same kind."""
+_WEIGHTS = (3, 3, 1, 3, 1, 1, 2)  # typing makes most slips; by and large as in corpora of misspellings
+
+
+def other_brackets(name: str, rng: random.Random) -> str | None:
+    """Something else in the brackets at the end: `Firewalker (film)`, `Firewalker (album)`."""
+    found = _BRACKETS.search(name)
+    if found is None:
+        return None
+    inside = found[1]
+    if (number := re.search(r"\d{1,4}", inside)) and rng.random() < 0.6:
+        other = inside[: number.start()] + _other_number(number[0], rng) + inside[number.end() :]
+    else:
+        other = rng.choice([word for word in _DATA["in_brackets"] if word not in inside.lower()])
+    return f"{name[: found.start()]}({other})"
+
+
+def other_number(name: str, rng: random.Random) -> str | None:
+    """Another number in the name: `Route 66`, `Route 67`; `ASR1603`, `ASR1606`."""
+    bare = _BRACKETS.sub("", name)
+    numbers = list(re.finditer(r"\d{1,5}", bare))
+    if not numbers:
+        return None
+    at = rng.choice(numbers)
+    return name[: at.start()] + _other_number(at[0], rng) + name[at.end() :]
+
+
+def _other_number(number: str, rng: random.Random) -> str:
+    """A number of as many digits, mostly a near one."""
+    while True:
+        other = str(max(1, int(number) + rng.choice((-10, -3, -2, -1, 1, 1, 2, 3, 4, 7, 10, 20, 100))))
+        other = other.zfill(len(number)) if number.startswith("0") else other
+        if other != number:
+            return other
+
+
+def other_first_name(
+    name: str, types: Sequence[str], entities: Sequence[NamedEntity], rng: random.Random
+) -> str | None:
+    """Another person of the same family name: `Laura Trump`; or an initial that is not theirs: `B. Mathur`."""
+    words = name.split()
+    if "PERSON" not in types or not 2 <= len(words) <= 3 or not words[-1].isalpha():
+        return None
+    for _ in range(30):
+        other = rng.choice(entities)
+        parts = other.names[0].split()
+        if "PERSON" in other.types and len(parts) >= 2 and parts[0].isalpha() and parts[0][:2] != words[0][:2]:
+            if len(parts[0]) < 3 or parts[0][0] == words[0][0]:
+                continue
+            first = f"{parts[0][0]}." if rng.random() < 0.3 else parts[0]
+            if len(words) == 3 and rng.random() < 0.4:
+                return f"{words[0]} {first} {words[2]}"
+            return f"{first} {words[-1]}"
+    return None
+
+
+def one_word_more(name: str, types: Sequence[str], entities: Sequence[NamedEntity], rng: random.Random) -> str | None:
+    """A name with one word more, which is another thing: `Paris Hilton`, `Stripe Press`, `New London`."""
+    if "(" in name or not {"GPE", "LOC", "ORG", "FAC", "PERSON"}.intersection(types) or len(name.split()) > 4:
+        return None
+    if "GPE" in types and rng.random() < 0.25:
+        return f"{rng.choice(_BEFORE)} {name}"
+    if "PERSON" not in types and " " not in name and rng.random() < 0.25:
+        person = rng.choice(entities)
+        first = person.names[0].split()[0]
+        if "PERSON" in person.types and first.isalpha() and len(first) > 2:
+            return f"{first} {name}"
+    return f"{name} {rng.choice(_DATA['heads'])}"
+
+
+def sibling(name: str, entities: Sequence[NamedEntity], rng: random.Random) -> str | None:
+    """Another thing of the same kind: another number, the opposite, another letter, another word of the base."""
+    words = name.split()
+    if len(words) < 2:
+        return None
+    changes: list[tuple[int, str]] = []
+    for i, word in enumerate(words):
+        if re.fullmatch(r"\d{1,4}", word):
+            changes += [(i, str(int(word) + rng.randint(1, 60)))] * 3
+        elif re.fullmatch(r"[A-Z]", word) and i:
+            changes += [(i, rng.choice([c for c in "BCDEFGHJKLMNPQRSTUWYZ" if c != word]))] * 2
+        elif word.lower() in _OPPOSITES:
+            other = _OPPOSITES[word.lower()]
+            changes += [(i, other.capitalize() if word[0].isupper() else other)] * 3
+    from_another = rng.choice(rng.choice(entities).names).split()
+    content = [i for i, word in enumerate(words) if len(word) > 3 and word.isalpha()]
+    if content and len(from_another) > 1:
+        at = rng.choice(content)
+        other = rng.choice(from_another)
+        is_far = other.isalpha() and len(other) > 3 and other[:3].lower() != words[at][:3].lower()
+        if is_far and other.lower() not in (word.lower() for word in words):
+            changes.append((at, other))
+    if not changes:
+        return None
+    at, other = rng.choice(changes)
+    return " ".join([*words[:at], other, *words[at + 1 :]])

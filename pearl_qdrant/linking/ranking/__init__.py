@@ -13,13 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Calibration", "CrossEncoder", "RankingModel", "Reranker", "explain_link"]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "Calibration": "pearl_qdrant.linking.ranking.model",
-        "CrossEncoder": "pearl_qdrant.linking.ranking.reranker",
-        "RankingModel": "pearl_qdrant.linking.ranking.model",
-        "Reranker": "pearl_qdrant.linking.ranking.reranker",
-        "explain_link": "pearl_qdrant.linking.ranking.explain",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__)

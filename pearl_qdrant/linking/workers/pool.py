@@ -251,9 +251,9 @@ class Workers:
         if kind.__module__ != "pearl_qdrant.linking.linker":
             return f"{kind.__name__} is another class than EntityLinker"
         if linker.encoder.info.runtime == "onnx":
-            from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxEncoder
+            from pearl_qdrant.encoder.batching import BatchEncoder
 
-            if isinstance(linker.encoder, OnnxEncoder):
+            if isinstance(linker.encoder, BatchEncoder):
                 return None
         return f"its encoder runs on {linker.encoder.info.device} with {linker.encoder.info.runtime}, not with ONNX"
 
