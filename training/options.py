@@ -149,7 +149,7 @@ class EvaluationOptions:
         n_distractors: Names added to the dictionary of entity retrieval, at most.
         max_epochs: Passes of the classifiers on frozen vectors, at most.
         splits: Linking: entities whose aliases are the mentions, by SHA-1 of their id mod 10; by default 7 and 8, and
-            all of a base of your own.
+            all of a base of your own. Types: the names, by default 9.
         n_mentions: Linking: mentions of each base, at most; fuzzy joins use all, and everyday mentions of a large base
             are fewer.
         nil_shares: Linking: shares of mentions whose entity is removed.

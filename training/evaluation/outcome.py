@@ -149,11 +149,13 @@ class Difference:
         mean: Model minus baseline in points, on the items themselves.
         low: Lower bound of the 95 % interval, in points.
         high: Upper bound, in points.
+        error: Standard error of the difference, in points.
     """
 
     mean: float
     low: float
     high: float
+    error: float = 0.0
 
     @property
     def significant(self) -> bool:
@@ -171,7 +173,8 @@ def paired_bootstrap(
         weights = _draw(model.n, model.strata, rng)
         differences[i] = model.score(weights) - baseline.score(weights)
     low, high = np.percentile(differences, (2.5, 97.5))
-    return Difference(model.score(ones) - baseline.score(ones), float(low), float(high))
+    mean = model.score(ones) - baseline.score(ones)
+    return Difference(mean, float(low), float(high), float(differences.std()))
 
 
 def _draw(n: int, strata: IntArray | None, rng: np.random.Generator) -> FloatArray:
