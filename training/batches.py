@@ -73,29 +73,23 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
-    """One batch of n pairs, m hard negatives, and any number of plain phrases.
+    """One batch of n pairs, m hard negatives, and any number of plain phrases."""
 
-    Attributes:
-        anchors, positives: n phrases each.
-        negatives: m phrases that are not the positive of any anchor.
-        allowed: (n, 95) bool; the phrase types that are right for a pair, none if unknown.
-        entities: (n,), key of each pair's entity, or `NO_KEY`.
-        anchor_keys, positive_keys: (n,), keys of the folded strings.
-        negative_entities, negative_keys: (m,), the same for the negatives.
-        plain: Phrases that are distilled and take no part in the contrastive loss.
-        plain_views: The plain phrases as the network sees them, some of them misspelt.
-    """
-
+    # anchors, positives: n phrases each
     anchors: list[str]
     positives: list[str]
-    negatives: list[str]
-    allowed: npt.NDArray[np.bool_]
-    entities: KeyArray
+    negatives: list[str]  # m phrases that are not the positive of any anchor
+    allowed: npt.NDArray[np.bool_]  # (n, 95) bool; the phrase types that are right for a pair, none if unknown
+    entities: KeyArray  # (n,), key of each pair's entity, or `NO_KEY`
+    # anchor_keys, positive_keys: (n,), keys of the folded strings
     anchor_keys: KeyArray
     positive_keys: KeyArray
+    # negative_entities, negative_keys: (m,), the same for the negatives
     negative_entities: KeyArray
     negative_keys: KeyArray
+    # phrases that are distilled and take no part in the contrastive loss
     plain: list[str] = field(default_factory=list)
+    # the plain phrases as the network sees them, some of them misspelt
     plain_views: list[str] = field(default_factory=list)
 
 
@@ -109,15 +103,10 @@ class Sampler(Protocol):
 
 @dataclass(slots=True)
 class EpochSampler:
-    """Takes each example once per epoch; every epoch has a new random order.
+    """Takes each example once per epoch; every epoch has a new random order."""
 
-    Attributes:
-        examples: Not empty.
-        seed: Determines the orders.
-    """
-
-    examples: Sequence[Example]
-    seed: int
+    examples: Sequence[Example]  # not empty
+    seed: int  # determines the orders
     _epoch: int = field(default=-1, init=False)
     _order: KeyArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
 
@@ -137,39 +126,26 @@ class EpochSampler:
 
 @dataclass(frozen=True, slots=True)
 class BatchMaker:
-    """Makes the batch of any step.
+    """Makes the batch of any step."""
 
-    Attributes:
-        sampler: Chooses the anchors.
-        n_pairs: Anchors per batch and process.
-        seed: Determines each batch, together with the step and the rank.
-        augment: Makes a variant of a phrase.
-        negatives: Hard negatives by phrase, or None.
-        n_negatives: Hard negatives drawn for each anchor that has some. PEARL: 2.
-        negatives_as_pairs: Hard negatives join the batch as further anchors with a variant of their own, as in the
-            paper's code. Otherwise they are negatives only, which costs half.
-        alias_share: Share of the anchors with other names that get one of these as positive; the rest get a variant.
-        augmented_aliases: Share of these other names that are augmented too.
-        plain: Phrases of plain text; some of them join each batch to be distilled.
-        n_plain: Plain phrases per batch and process.
-        misspelt_plain: Share of the plain phrases that the network sees with one character edited. Their target is the
-            vector of the phrase as it is written.
-        shard: The process that the batches are for.
-    """
-
-    sampler: Sampler
-    n_pairs: Annotated[int, Within(2)]
-    seed: int
-    augment: Augment
-    negatives: NegativeTable | None = None
-    n_negatives: Natural = 2
+    sampler: Sampler  # chooses the anchors
+    n_pairs: Annotated[int, Within(2)]  # anchors per batch and process
+    seed: int  # determines each batch, together with the step and the rank
+    augment: Augment  # makes a variant of a phrase
+    negatives: NegativeTable | None = None  # hard negatives by phrase, or None
+    n_negatives: Natural = 2  # hard negatives drawn for each anchor that has some. PEARL: 2
+    # hard negatives join the batch as further anchors with a variant of their own, as in the paper's code.
+    # Otherwise they are negatives only, which costs half
     negatives_as_pairs: bool = False
+    # share of the anchors with other names that get one of these as positive; the rest get a variant
     alias_share: Share = 0.85
-    augmented_aliases: Share = 0.15
-    plain: Sequence[str] = ()
-    n_plain: Count = 64
+    augmented_aliases: Share = 0.15  # share of these other names that are augmented too
+    plain: Sequence[str] = ()  # phrases of plain text; some of them join each batch to be distilled
+    n_plain: Count = 64  # plain phrases per batch and process
+    # share of the plain phrases that the network sees with one character edited. Their target is the vector of the
+    # phrase as it is written
     misspelt_plain: Share = 0.0
-    shard: Shard = Shard()
+    shard: Shard = Shard()  # the process that the batches are for
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -282,34 +258,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TokenisedBatch:
-    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain phrases.
+    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain phrases."""
 
-    Attributes:
-        batch: The phrases.
-        micro_batches: What the network sees.
-        plain: The plain phrases as they are written, for the start of the network.
-    """
-
-    batch: PairBatch
-    micro_batches: list[MicroBatch]
-    plain: list[MicroBatch]
+    batch: PairBatch  # the phrases
+    micro_batches: list[MicroBatch]  # what the network sees
+    plain: list[MicroBatch]  # the plain phrases as they are written, for the start of the network
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDataset:
-    """Tokenised batches by step; what `torch.utils.data` calls a map-style dataset.
-
-    Attributes:
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        max_tokens, micro_batch: As in `FitConfig`.
-        prefix: Text before each phrase, as when the model is used.
-    """
+    """Tokenised batches by step; what `torch.utils.data` calls a map-style dataset."""
 
     maker: BatchMaker
-    tokenizer: Any
+    tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
+    # max_tokens, micro_batch: as in `FitConfig`
     max_tokens: int
     micro_batch: int
-    prefix: str = ""
+    prefix: str = ""  # text before each phrase, as when the model is used
 
     def __getitem__(self, step: int) -> TokenisedBatch:
         """The batch of a step, from 1."""

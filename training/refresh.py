@@ -76,17 +76,11 @@ _OUTSIDE = str.maketrans("\t\n\r", "   ")
 
 @dataclass(slots=True)
 class RefreshState:
-    """The stages that are done, and what they found.
+    """The stages that are done, and what they found."""
 
-    Attributes:
-        folder: The work folder.
-        identity: What the run depends on.
-        done: What each finished stage found, by its name.
-    """
-
-    folder: Path
-    identity: dict[str, Any]
-    done: dict[str, Any] = field(default_factory=dict)
+    folder: Path  # the work folder
+    identity: dict[str, Any]  # what the run depends on
+    done: dict[str, Any] = field(default_factory=dict)  # what each finished stage found, by its name
 
     @classmethod
     def open(cls, folder: Path, identity: dict[str, Any], *, restart: bool) -> RefreshState:
@@ -123,23 +117,14 @@ class RefreshState:
 
 @dataclass(frozen=True, slots=True)
 class BaseFiles:
-    """Two tables that `ingest` reads.
+    """Two tables that `ingest` reads."""
 
-    Attributes:
-        learned: Entities to learn from.
-        measured: Entities that were kept out, and others to tell them from.
-        n_learned: Entities of the first.
-        n_held_out: Entities kept out.
-        n_with_aliases: Those of them that have aliases, the mentions of the measurement.
-        has_types: Whether an entity to learn from has coarse types.
-    """
-
-    learned: Path
-    measured: Path
-    n_learned: int
-    n_held_out: int
-    n_with_aliases: int
-    has_types: bool
+    learned: Path  # entities to learn from
+    measured: Path  # entities that were kept out, and others to tell them from
+    n_learned: int  # entities of the first
+    n_held_out: int  # entities kept out
+    n_with_aliases: int  # those of them that have aliases, the mentions of the measurement
+    has_types: bool  # whether an entity to learn from has coarse types
 
     def __post_init__(self) -> None:
         for name in ("learned", "measured"):  # a state has them as text

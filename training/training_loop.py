@@ -177,35 +177,22 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """Figures of one step. A subclass adds those of its objective: losses are floats, counts are integers.
+    """Figures of one step. A subclass adds those of its objective: losses are floats, counts are integers."""
 
-    Attributes:
-        step: From 1.
-        learning_rate: Learning rate of the first parameters.
-        seconds: Duration of the step, waiting included.
-        waited: Share of the duration spent waiting for data, in [0, 1].
-    """
-
-    step: int
-    learning_rate: float
-    seconds: float
-    waited: float
+    step: int  # from 1
+    learning_rate: float  # learning rate of the first parameters
+    seconds: float  # duration of the step, waiting included
+    waited: float  # share of the duration spent waiting for data, in [0, 1]
 
 
 class Objective(ABC):
-    """What a loop minimises.
+    """What a loop minimises."""
 
-    Attributes:
-        network: All weights that a state has.
-        optimizer: Of its parameters; the key "rate" of a group is the factor of the group's learning rate.
-        record: Figures of a step.
-        clip: Largest norm of the gradient; 0 for no limit.
-    """
-
-    network: nn.Module
+    network: nn.Module  # all weights that a state has
+    # of its parameters; the key "rate" of a group is the factor of the group's learning rate
     optimizer: torch.optim.Optimizer
-    record: type[StepRecord]
-    clip: float = 0.0
+    record: type[StepRecord]  # figures of a step
+    clip: float = 0.0  # largest norm of the gradient; 0 for no limit
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that a resumed run must share, serialisable as JSON."""
@@ -231,32 +218,19 @@ class TrainingLoop:
     With a folder it writes state.safetensors (to resume) and log.csv. With several processes (`process_group`) all run
     the same loop, and the first one writes. On Ctrl-C or SIGTERM a single process finishes its step and writes its
     state before it stops.
-
-    Attributes:
-        name: Of the progress bar.
-        objective: What is learnt. Its network is trained in place, on the device where it is.
-        steps: Optimizer steps of the whole run.
-        folder: Created if absent; None: nothing is written.
-        resume: Resume from the state in `folder`, if there is one; otherwise the state is removed.
-        save_every: Steps between two saved states, at most.
-        save_seconds: Seconds between two saved states, at most, plus one step.
-        on_step: Called with the figures of each step.
-        shard: This process.
-        progress: Show a progress bar on stderr.
-        clock: Returns seconds; decides when a state is due by time.
     """
 
-    name: str
-    objective: Objective
-    steps: int
-    folder: Path | None = None
-    resume: bool = True
-    save_every: int = 500
-    save_seconds: float = SAVE_SECONDS
-    on_step: Callable[[Any], None] = lambda _: None
-    shard: Shard = field(default_factory=Shard)
-    progress: bool = True
-    clock: Callable[[], float] = time.monotonic
+    name: str  # of the progress bar
+    objective: Objective  # what is learnt. Its network is trained in place, on the device where it is
+    steps: int  # optimizer steps of the whole run
+    folder: Path | None = None  # created if absent; None: nothing is written
+    resume: bool = True  # resume from the state in `folder`, if there is one; otherwise the state is removed
+    save_every: int = 500  # steps between two saved states, at most
+    save_seconds: float = SAVE_SECONDS  # seconds between two saved states, at most, plus one step
+    on_step: Callable[[Any], None] = lambda _: None  # called with the figures of each step
+    shard: Shard = field(default_factory=Shard)  # this process
+    progress: bool = True  # show a progress bar on stderr
+    clock: Callable[[], float] = time.monotonic  # returns seconds; decides when a state is due by time
 
     def run(self) -> int:
         """Take the steps that are not done; returns the steps done, all of them unless it was stopped. Raises

@@ -194,17 +194,11 @@ REPOSITORY = "Lihuchen/pearl_benchmark"
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of the hub.
+    """A table of the hub."""
 
-    Attributes:
-        config: Its configuration.
-        splits: Possible names of its split.
-        columns: Its column names by ours.
-    """
-
-    config: str
-    splits: tuple[str, ...]
-    columns: Mapping[str, str]
+    config: str  # its configuration
+    splits: tuple[str, ...]  # possible names of its split
+    columns: Mapping[str, str]  # its column names by ours
 
 
 _PAIRS = {"phrase1": "phrase_1", "phrase2": "phrase_2", "label": "label"}

@@ -21,21 +21,13 @@ Score = Callable[[FloatArray], float]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One method on one task.
+    """One method on one task."""
 
-    Attributes:
-        values: The figure in percent for each seed.
-        n: Number of items.
-        score: The figure on a resample; with weights of 1, the mean of `values`.
-        strata: Group of each item, (n,), if items are drawn within groups; else None.
-        details: More figures, by name.
-    """
-
-    values: tuple[float, ...]
-    n: int
-    score: Score
-    strata: IntArray | None = None
-    details: Mapping[str, float] = field(default_factory=dict)
+    values: tuple[float, ...]  # the figure in percent for each seed
+    n: int  # number of items
+    score: Score  # the figure on a resample; with weights of 1, the mean of `values`
+    strata: IntArray | None = None  # group of each item, (n,), if items are drawn within groups; else None
+    details: Mapping[str, float] = field(default_factory=dict)  # more figures, by name
 
     @property
     def value(self) -> float:
@@ -143,19 +135,12 @@ N_RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference between the figures of a model and of a baseline.
+    """Difference between the figures of a model and of a baseline."""
 
-    Attributes:
-        mean: Model minus baseline in points, on the items themselves.
-        low: Lower bound of the 95 % interval, in points.
-        high: Upper bound, in points.
-        error: Standard error of the difference, in points.
-    """
-
-    mean: float
-    low: float
-    high: float
-    error: float = 0.0
+    mean: float  # model minus baseline in points, on the items themselves
+    low: float  # lower bound of the 95 % interval, in points
+    high: float  # upper bound, in points
+    error: float = 0.0  # standard error of the difference, in points
 
     @property
     def significant(self) -> bool:

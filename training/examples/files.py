@@ -71,17 +71,11 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class EntityRow(msgspec.Struct, frozen=True):
-    """A row of entities.jsonl.
+    """A row of entities.jsonl."""
 
-    Attributes:
-        entity: Key of the base (`base_key`) and id, as in "umls-1f0c9a52:C0000001".
-        names: At least one, the canonical name first.
-        types: Coarse OntoNotes types of the base.
-    """
-
-    entity: str
-    names: tuple[str, ...]
-    types: tuple[str, ...] = ()
+    entity: str  # key of the base (`base_key`) and id, as in "umls-1f0c9a52:C0000001"
+    names: tuple[str, ...]  # at least one, the canonical name first
+    types: tuple[str, ...] = ()  # coarse OntoNotes types of the base
 
 
 class _VariantRow(msgspec.Struct):

@@ -58,15 +58,10 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Statistics of the input of a dense layer, by channel.
+    """Statistics of the input of a dense layer, by channel."""
 
-    Attributes:
-        largest: Largest absolute values, (k,).
-        mean: Means, (k,).
-    """
-
-    largest: Array
-    mean: Array
+    largest: Array  # largest absolute values, (k,)
+    mean: Array  # means, (k,)
 
 
 def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
@@ -232,15 +227,10 @@ _ALL = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class CharacterPart:
-    """The results of the character encoder, as names of values.
+    """The results of the character encoder, as names of values."""
 
-    Attributes:
-        vector: v of each phrase before normalisation, (b, char_dim); zero for a phrase without a word.
-        ratio: sqrt(s / (1 - s)) of its share s, ().
-    """
-
-    vector: str
-    ratio: str
+    vector: str  # v of each phrase before normalisation, (b, char_dim); zero for a phrase without a word
+    ratio: str  # sqrt(s / (1 - s)) of its share s, ()
 
 
 def add_character_encoder(graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> CharacterPart:
@@ -258,17 +248,11 @@ def join_parts(graph: GraphBuilder, phrase: str, character: CharacterPart) -> st
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The words of a batch, as names of values.
+    """The words of a batch, as names of values."""
 
-    Attributes:
-        codes: Start mark, characters, end mark and wordpieces of each word, (words, places).
-        lengths: Places used by each word, (words,).
-        rows: Index of its phrase, (words,).
-    """
-
-    codes: str
-    lengths: str
-    rows: str
+    codes: str  # start mark, characters, end mark and wordpieces of each word, (words, places)
+    lengths: str  # places used by each word, (words,)
+    rows: str  # index of its phrase, (words,)
 
 
 class _Branch:

@@ -96,16 +96,13 @@ def summed_type_loss(logits: Tensor, allowed: Tensor) -> tuple[Tensor, int]:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys of n pairs and m hard negatives, as in `PairBatch`, as tensors of int64.
+    """Keys of n pairs and m hard negatives, as in `PairBatch`, as tensors of int64."""
 
-    Attributes:
-        entities, anchors, positives: (n,).
-        negative_entities, negatives: (m,).
-    """
-
+    # entities, anchors, positives: (n,)
     entities: Tensor
     anchors: Tensor
     positives: Tensor
+    # negative_entities, negatives: (m,)
     negative_entities: Tensor
     negatives: Tensor
 

@@ -128,19 +128,13 @@ def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimize
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Losses of one batch, each ().
+    """Losses of one batch, each ()."""
 
-    Attributes:
-        total: Minimised on this process; the sum of its gradients over the processes is the gradient of the whole loss.
-        contrastive: Contrastive loss of the whole batch.
-        type_loss: Type loss of the whole batch, before its weight.
-        distillation: Distillation loss of the whole batch, before its weight; 0 without plain phrases.
-    """
-
+    # minimised on this process; the sum of its gradients over the processes is the gradient of the whole loss
     total: Tensor
-    contrastive: Tensor
-    type_loss: Tensor
-    distillation: Tensor
+    contrastive: Tensor  # contrastive loss of the whole batch
+    type_loss: Tensor  # type loss of the whole batch, before its weight
+    distillation: Tensor  # distillation loss of the whole batch, before its weight; 0 without plain phrases
 
 
 def batch_losses(

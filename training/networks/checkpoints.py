@@ -238,21 +238,13 @@ MAX_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """A network to train.
+    """A network to train."""
 
-    Attributes:
-        network: In float32 on the CPU, with a type head.
-        config: pearl.json of the new model, except for what training changes.
-        folder: Has config.json and the tokenizer files of its phrase encoder.
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        has_trained_head: Whether the head is that of the model; otherwise it has random weights.
-    """
-
-    network: PearlNetwork
-    config: PearlConfig
-    folder: Path
-    tokenizer: Any
-    has_trained_head: bool
+    network: PearlNetwork  # in float32 on the CPU, with a type head
+    config: PearlConfig  # pearl.json of the new model, except for what training changes
+    folder: Path  # has config.json and the tokenizer files of its phrase encoder
+    tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
+    has_trained_head: bool  # whether the head is that of the model; otherwise it has random weights
 
 
 def open_base_model(

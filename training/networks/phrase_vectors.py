@@ -29,14 +29,10 @@ from pearl_qdrant.encoder.tokens import tokenizer_errors
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Phrases of similar length.
+    """Phrases of similar length."""
 
-    Attributes:
-        rows: Their indices in the whole batch, (b,).
-        input_ids, attention_mask: (b, t) int64.
-    """
-
-    rows: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]  # their indices in the whole batch, (b,)
+    # input_ids, attention_mask: (b, t) int64
     input_ids: npt.NDArray[np.int64]
     attention_mask: npt.NDArray[np.int64]
 

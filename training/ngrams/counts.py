@@ -41,23 +41,16 @@ class Block:
     """Some whole documents: arrays over their tokens (`t`), and over their sequences (`s`).
 
     After each sequence there is one more token, `BREAK`.
-
-    Attributes:
-        first: Number of its first token in the corpus.
-        tokens: Numbers of the words, (t,).
-        starts, ends: Where each word begins and ends in the text of its sequence, in characters, (t,).
-        offsets: Where the text of each sequence begins in the file, in bytes, (s,).
-        lengths: Tokens of each sequence, its `BREAK` included, (s,).
-        documents: The document of each sequence, numbered from 0, (s,).
     """
 
-    first: int
-    tokens: Numbers
+    first: int  # number of its first token in the corpus
+    tokens: Numbers  # numbers of the words, (t,)
+    # starts, ends: where each word begins and ends in the text of its sequence, in characters, (t,)
     starts: npt.NDArray[np.uint32]
     ends: npt.NDArray[np.uint32]
-    offsets: Numbers
-    lengths: npt.NDArray[np.uint32]
-    documents: npt.NDArray[np.uint32]
+    offsets: Numbers  # where the text of each sequence begins in the file, in bytes, (s,)
+    lengths: npt.NDArray[np.uint32]  # tokens of each sequence, its `BREAK` included, (s,)
+    documents: npt.NDArray[np.uint32]  # the document of each sequence, numbered from 0, (s,)
 
     def sequence_of(self, positions: npt.NDArray[np.integer]) -> Indices:
         """Return the sequence of each token, counted from 0 in the block."""
@@ -67,19 +60,14 @@ class Block:
 
 @dataclass(slots=True)
 class TokenStore:
-    """Writes the tokens of a corpus and the texts of its sequences, and reads them again in blocks.
+    """Writes the tokens of a corpus and the texts of its sequences, and reads them again in blocks."""
 
-    Attributes:
-        folder: Of the arrays, which are temporary.
-        n_documents, n_sequences, n_words: Counts of what was written.
-        ends: Tokens and sequences up to the end of each block.
-    """
-
-    folder: Path
+    folder: Path  # of the arrays, which are temporary
+    # n_documents, n_sequences, n_words: counts of what was written
     n_documents: int = 0
     n_sequences: int = 0
     n_words: int = 0
-    ends: list[tuple[int, int]] = field(default_factory=list)
+    ends: list[tuple[int, int]] = field(default_factory=list)  # tokens and sequences up to the end of each block
 
     def write(self, texts: Iterable[str], out: Path, options: NgramOptions) -> None:
         """Split texts, one a document, into sequences and words; the texts of the sequences go to the folder `out`."""
@@ -153,17 +141,11 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: Knuth, volume 3, sect
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The counted levels of a corpus, on disk.
+    """The counted levels of a corpus, on disk."""
 
-    Attributes:
-        tokens: What was counted.
-        counts: How often each n-gram of a level occurs, by its number, from 1 on; (1 + n,) each.
-        seen: Whether it was written already, as `counts`.
-    """
-
-    tokens: TokenStore
-    counts: list[Indices]
-    seen: list[npt.NDArray[np.bool_]]
+    tokens: TokenStore  # what was counted
+    counts: list[Indices]  # how often each n-gram of a level occurs, by its number, from 1 on; (1 + n,) each
+    seen: list[npt.NDArray[np.bool_]]  # whether it was written already, as `counts`
 
     def ids(self, level: int, block: Block) -> npt.NDArray[np.uint32]:
         """Return the number of the n-gram that begins at each token of a block, (t,); 0 where it is too rare."""

@@ -136,35 +136,23 @@ SPAN = np.dtype([("start", "<u4"), ("end", "<u4"), ("pmi", "<f4"), ("words", "<u
 
 @dataclass(frozen=True, slots=True)
 class NgramSpan:
-    """An n-gram in a sequence.
+    """An n-gram in a sequence."""
 
-    Attributes:
-        start, end: In characters of the sequence's text; `end` is the first one after it.
-        words: Number of words.
-        pmi: In nats; None for a span drawn at random.
-    """
-
+    # start, end: in characters of the sequence's text; `end` is the first one after it
     start: int
     end: int
-    words: int
-    pmi: float | None = None
+    words: int  # number of words
+    pmi: float | None = None  # in nats; None for a span drawn at random
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedSequence:
-    """A sequence with its n-grams.
+    """A sequence with its n-grams."""
 
-    Attributes:
-        text: The sequence, a sentence as a rule.
-        spans: Its n-grams, ordered by start and end; they may overlap.
-        words: Its number of words.
-        document: Its document, numbered from 0.
-    """
-
-    text: str
-    spans: tuple[NgramSpan, ...]
-    words: int
-    document: int = 0
+    text: str  # the sequence, a sentence as a rule
+    spans: tuple[NgramSpan, ...]  # its n-grams, ordered by start and end; they may overlap
+    words: int  # its number of words
+    document: int = 0  # its document, numbered from 0
 
 
 class MarkedSequences(Protocol):

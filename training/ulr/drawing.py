@@ -47,20 +47,14 @@ _MASKED, _OTHER = 0.8, 0.1  # shares of masked tokens
 
 @dataclass(frozen=True, slots=True)
 class TokenisedSequence:
-    """A sequence as token ids.
+    """A sequence as token ids."""
 
-    Attributes:
-        text: The part of the sequence that the tokens cover; a long sequence is truncated.
-        ids: Token ids, those of the frame included.
-        first, end: Where the sequence's own tokens are in `ids`.
-        offsets: Start and end of each own token in `text`, in characters.
-    """
-
-    text: str
-    ids: list[int]
+    text: str  # the part of the sequence that the tokens cover; a long sequence is truncated
+    ids: list[int]  # token ids, those of the frame included
+    # first, end: where the sequence's own tokens are in `ids`
     first: int
     end: int
-    offsets: list[tuple[int, int]]
+    offsets: list[tuple[int, int]]  # start and end of each own token in `text`, in characters
 
     def token_span(self, span: Span) -> tuple[int, int] | None:
         """Return the tokens of an n-gram as places in `ids`; None if it has none, or the sequence has no other."""
@@ -73,21 +67,13 @@ class TokenisedSequence:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The token ids of a sequence and its parts.
+    """The token ids of a sequence and its parts."""
 
-    Attributes:
-        whole: S, with masked tokens.
-        masked: Places of the masked tokens in `whole`.
-        targets: Their ids.
-        part: w; None if the sequence has no n-gram.
-        rest: R; empty without an n-gram.
-    """
-
-    whole: list[int]
-    masked: list[int]
-    targets: list[int]
-    part: list[int] | None = None
-    rest: list[int] = field(default_factory=list)
+    whole: list[int]  # S, with masked tokens
+    masked: list[int]  # places of the masked tokens in `whole`
+    targets: list[int]  # their ids
+    part: list[int] | None = None  # w; None if the sequence has no n-gram
+    rest: list[int] = field(default_factory=list)  # R; empty without an n-gram
 
     def plain(self) -> list[int]:
         """S without masks."""
@@ -99,17 +85,11 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """How tokens are masked.
+    """How tokens are masked."""
 
-    Attributes:
-        mask_id: Id of [MASK].
-        others: Ids that may replace a token: all but the special ones.
-        share: Share of the tokens that are masked; 0 for none. At least one token is.
-    """
-
-    mask_id: int
-    others: Sequence[int]
-    share: float
+    mask_id: int  # id of [MASK]
+    others: Sequence[int]  # ids that may replace a token: all but the special ones
+    share: float  # share of the tokens that are masked; 0 for none. At least one token is
 
 
 def open_masking(tokenizer: Any, *, share: float) -> Masking:
@@ -317,25 +297,15 @@ def _sample(sequences: Iterable[str], *, limit: int, rng: random.Random) -> list
 
 @dataclass(frozen=True, slots=True)
 class UlrData:
-    """What a run learns from.
+    """What a run learns from."""
 
-    Attributes:
-        sequences: The texts with their n-grams.
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        masking: How tokens are masked.
-        prefix: Text before each sequence, n-gram and rest.
-        lowercase: Whether texts are lower-cased first.
-        digest: Identifies the sequences, so that a run resumes with the same ones.
-        limit: At most this many of the sequences, drawn at random; None for all.
-    """
-
-    sequences: MarkedSequences
-    tokenizer: Any
-    masking: Masking
-    prefix: str = ""
-    lowercase: bool = False
-    digest: str = ""
-    limit: int | None = None
+    sequences: MarkedSequences  # the texts with their n-grams
+    tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
+    masking: Masking  # how tokens are masked
+    prefix: str = ""  # text before each sequence, n-gram and rest
+    lowercase: bool = False  # whether texts are lower-cased first
+    digest: str = ""  # identifies the sequences, so that a run resumes with the same ones
+    limit: int | None = None  # at most this many of the sequences, drawn at random; None for all
 
     def __len__(self) -> int:
         return len(self.sequences) if self.limit is None else min(self.limit, len(self.sequences))

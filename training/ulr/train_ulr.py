@@ -51,25 +51,15 @@ _MODULES = [
 
 @dataclass(frozen=True, slots=True)
 class UlrBase:
-    """The encoder to start from.
+    """The encoder to start from."""
 
-    Attributes:
-        network: In float32 on the CPU.
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        folder: Has config.json and the tokenizer files.
-        prefix: Text before each text.
-        max_length: Tokens that the model reads.
-        lowercase: Whether texts are lower-cased first.
-        has_head: Whether its MLM head is that of the checkpoint.
-    """
-
-    network: UlrNetwork
-    tokenizer: Any
-    folder: Path
-    prefix: str
-    max_length: int
-    lowercase: bool
-    has_head: bool
+    network: UlrNetwork  # in float32 on the CPU
+    tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
+    folder: Path  # has config.json and the tokenizer files
+    prefix: str  # text before each text
+    max_length: int  # tokens that the model reads
+    lowercase: bool  # whether texts are lower-cased first
+    has_head: bool  # whether its MLM head is that of the checkpoint
 
 
 def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:

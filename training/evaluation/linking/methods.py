@@ -102,14 +102,10 @@ class LinkingMethod(Method, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LinkerOutput:
-    """Results of the linker on a set of n queries.
+    """Results of the linker on a set of n queries."""
 
-    Attributes:
-        rankings: Rankings for the queries that have an entity, n.
-        samples, nil_samples: Samples of the queries and of their NIL twins, n each.
-    """
-
-    rankings: list[Ranking]
+    rankings: list[Ranking]  # rankings for the queries that have an entity, n
+    # samples, nil_samples: samples of the queries and of their NIL twins, n each
     samples: Samples
     nil_samples: Samples
 

@@ -69,16 +69,11 @@ class Mention(Excluding, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of a method.
+    """The answers of a method."""
 
-    Attributes:
-        entity_ids: The entity of each mention; None for NIL.
-        milliseconds: Wall clock a mention, without preparing the base.
-        cutoffs: The least score of a link in each half of the mentions; none if the method has no cutoff.
-    """
-
-    entity_ids: tuple[str | None, ...]
-    milliseconds: float
+    entity_ids: tuple[str | None, ...]  # the entity of each mention; None for NIL
+    milliseconds: float  # wall clock a mention, without preparing the base
+    # the least score of a link in each half of the mentions; none if the method has no cutoff
     cutoffs: tuple[float, ...] = ()
 
 

@@ -45,19 +45,12 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class MentionQuery:
-    """A mention to link.
+    """A mention to link."""
 
-    Attributes:
-        mention: The string.
-        gold: Ids of the correct entities; empty for NIL.
-        excluded: Ids of entities that are excluded from the base.
-        excluded_string: Ids of entities without the name that equals the mention.
-    """
-
-    mention: str
-    gold: frozenset[str]
-    excluded: frozenset[str] = frozenset()
-    excluded_string: frozenset[str] = frozenset()
+    mention: str  # the string
+    gold: frozenset[str]  # ids of the correct entities; empty for NIL
+    excluded: frozenset[str] = frozenset()  # ids of entities that are excluded from the base
+    excluded_string: frozenset[str] = frozenset()  # ids of entities without the name that equals the mention
 
     def excludes(self, entity_id: str, name: str) -> bool:
         """Whether a name of an entity is excluded for this mention."""
@@ -75,17 +68,12 @@ class LinkingSet:
 
 @dataclass(frozen=True, slots=True)
 class SetSource:
-    """The tables of a set.
+    """The tables of a set."""
 
-    Attributes:
-        base: Pattern of the base's table; the first match is used.
-        pairs: Table of aliases with entity ids. None: the aliases of the base, only EXACT ones if it has scopes.
-        protocol: Which names the base keeps.
-    """
-
-    base: str
+    base: str  # pattern of the base's table; the first match is used
+    # table of aliases with entity ids. None: the aliases of the base, only EXACT ones if it has scopes
     pairs: str | None
-    protocol: Protocol
+    protocol: Protocol  # which names the base keeps
 
 
 def read_set(data: Data, source: SetSource, options: EvaluationOptions) -> LinkingSet:
@@ -206,15 +194,10 @@ DEPTH = 64
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The entities that a method finds for a mention.
+    """The entities that a method finds for a mention."""
 
-    Attributes:
-        ids: Entity ids, best first.
-        n_tied: Number of first entities with equal scores: 1 for a single best one, 0 without entities.
-    """
-
-    ids: tuple[str, ...]
-    n_tied: int
+    ids: tuple[str, ...]  # entity ids, best first
+    n_tied: int  # number of first entities with equal scores: 1 for a single best one, 0 without entities
 
     def expected_accuracy(self, gold: frozenset[str], depth: int = 1) -> float:
         """Probability that a gold entity is among the first `depth`, with tied entities in random order."""
