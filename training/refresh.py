@@ -11,7 +11,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
+from itertools import chain, compress
+from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +57,11 @@ from training.options import (
 
 FILE = "refresh.json"
 
-MAX_HELD_OUT, LEAST_MENTIONS = 2000, 50
-"""Entities kept out of training, of a tenth of the base, at most: enough for an interval of two points; and those with
-aliases among them that a verdict needs."""
-
-MAX_MEASURED, MEASURED_MENTIONS = 20_000, 2000
-"""Entities among which the aliases of those are linked, and aliases, at most."""
-
-HEAD_NAMES = 2000
-"""Names of each type that the head is fitted to, at most."""
-
-MICRO_BATCH, REPEATS = 64, 3
-"""How the pace of a step is measured."""
-
+MAX_HELD_OUT = 2000  # entities kept out of training, of a tenth of the base: enough for an interval of two points
+LEAST_MENTIONS = 50  # those with aliases among them that a verdict needs
+MAX_MEASURED, MEASURED_MENTIONS = 20_000, 2000  # entities among which the aliases of those are linked, and aliases
+HEAD_NAMES = 2000  # names of each type that the head is fitted to, at most
+MICRO_BATCH, REPEATS = 64, 3  # how the pace of a step is measured
 TEMPERATURE = 0.05
 
 _OUTSIDE = str.maketrans("\t\n\r", "   ")
@@ -132,13 +125,8 @@ class BaseFiles:
 
 
 def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_errors: int | None) -> BaseFiles:
-    """Read a base once and write both tables. Raises InputError if the base cannot be read, has too many bad rows, or
-    fewer than two entities have aliases.
-
-    Args:
-        folder: Where to write `learned.tsv` and `measured.tsv`.
-        seed: Determines the samples.
-        max_errors: Bad rows that the base may have.
+    """Read a base once and write both tables, `learned.tsv` and `measured.tsv`. Raises InputError if the base cannot be
+    read, has too many bad rows, or fewer than two entities have aliases.
     """
     rng = random.Random(seed)
     with open_reader([str(path) for path in base]) as reader:
@@ -151,10 +139,8 @@ def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_error
         )
         raise InputError(", ".join(map(str, base)), None, message)
     # By the split of the id, so that a later release keeps out the same entities.
-    test: list[Entity] = []
-    rest: list[Entity] = []
-    for entity in entities:
-        (test if split_of(entity.entity_id) in TEST_SPLITS else rest).append(entity)
+    in_test = [split_of(entity.entity_id) in TEST_SPLITS for entity in entities]
+    test, rest = list(compress(entities, in_test)), list(compress(entities, map(not_, in_test)))
     measured = rng.sample(test, min(len(test), MAX_HELD_OUT))
     held_out = {entity.entity_id for entity in measured}
     learned = [entity for entity in entities if entity.entity_id not in held_out]
@@ -172,7 +158,6 @@ def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_error
 
 
 def _write(path: Path, entities: Iterable[Entity]) -> None:
-    """Write a table."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("id\tname\ttype\taliases\n")
         for entity in entities:
@@ -217,8 +202,6 @@ def refresh_model(request: RefreshRequest, *, events: RefreshEvents | None = Non
 
 
 class _Refresh:
-    """One run."""
-
     def __init__(self, request: RefreshRequest, events: RefreshEvents) -> None:
         base, out = as_paths(request.base), Path(request.out)
         if not base:
@@ -298,7 +281,6 @@ class _Refresh:
         return max(1, int(60 * self.request.minutes / pace))
 
     def _fit(self, start: str, files: BaseFiles, steps: int) -> None:
-        """Fine-tune."""
         request = self.request
         fit_model(
             FitRequest(
@@ -320,14 +302,9 @@ class _Refresh:
 
     def _fit_head(self, files: BaseFiles) -> None:
         """Fit the type head to the averaged vectors."""
-        train_head(
-            self._path("averaged"),
-            self._path("typed"),
-            aliases=files.learned,
-            typed_names=self._path("types.tsv"),
-            options=HeadOptions(max_each=HEAD_NAMES),
-            device=self.request.device,
-        )
+        options, types = HeadOptions(max_each=HEAD_NAMES), self._path("types.tsv")
+        paths, device = (self._path("averaged"), self._path("typed")), self.request.device
+        train_head(*paths, aliases=files.learned, typed_names=types, options=options, device=device)
 
     def _measure(self, files: BaseFiles) -> list[dict[str, Any]]:
         """Aliases of the entities that were kept out, linked with the result and with the start."""

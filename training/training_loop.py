@@ -150,7 +150,6 @@ class RunLog:
         self._write([header, *kept])
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def step(self, record: StepRecord) -> None:
@@ -183,6 +182,13 @@ class StepRecord:
     learning_rate: float  # learning rate of the first parameters
     seconds: float  # duration of the step, waiting included
     waited: float  # share of the duration spent waiting for data, in [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class LossRecord(StepRecord):
+    """Figures of one step of an objective with a single loss, in nats."""
+
+    loss: float
 
 
 class Objective(ABC):
@@ -241,7 +247,7 @@ class TrainingLoop:
         is_single, is_first = self.shard.world_size == 1, self.shard.rank == 0
         # With several processes one of them cannot stop alone: the others would wait for it. A single one stops after
         # the log is closed.
-        with deferred_stop() if is_single else nullcontext(StopRequest()) as stop, ExitStack() as stack:
+        with deferred_stop() if is_single else nullcontext([]) as stop, ExitStack() as stack:
             log = None
             if self.folder is not None and is_first:
                 log = stack.enter_context(closing(RunLog(self.folder, done=done, record=self.objective.record)))
@@ -251,7 +257,10 @@ class TrainingLoop:
             saved_at = self.clock()
             for record in self._records(range(done + 1, self.steps + 1)):
                 done, is_last = record.step, record.step == self.steps
-                bar.set_postfix(_losses(record), refresh=False)
+                own = list(asdict(record).items())[len(fields(StepRecord)) :]
+                bar.set_postfix(
+                    {name: f"{value:.4g}" for name, value in own if isinstance(value, float)}, refresh=False
+                )
                 bar.update()
                 if log is not None:
                     log.step(record)
@@ -286,7 +295,12 @@ class TrainingLoop:
             # The figures are read after the step is taken: until then a GPU need not wait.
             known = {name: value.item() if isinstance(value, Tensor) else value for name, value in figures.items()}
             rate, seconds = objective.rate(step, 1.0), time.perf_counter() - began
-            _check(step, known, rate)
+            if not all(abs(value) < float("inf") for value in known.values()):
+                shown = ", ".join(f"{value} ({name})" for name, value in known.items())
+                raise TrainingError(
+                    f"step {step}: the loss is not finite: {shown}. Start over with a learning rate below {rate:g}, or "
+                    f"in fp32"
+                )
             yield objective.record(step=step, learning_rate=rate, seconds=seconds, waited=waited / seconds, **known)
             began = time.perf_counter()
 
@@ -311,21 +325,6 @@ class TrainingLoop:
         assert self.folder is not None
         objective = self.objective
         save_state(self.folder / STATE, step, objective.network, objective.optimizer, objective.identity())
-
-
-def _losses(record: StepRecord) -> dict[str, str]:
-    """The losses of a step, to be shown."""
-    names = (field.name for field in fields(record)[len(fields(StepRecord)) :])
-    return {name: f"{getattr(record, name):.4g}" for name in names if isinstance(getattr(record, name), float)}
-
-
-def _check(step: int, figures: Mapping[str, float], rate: float) -> None:
-    """Stop where a loss is not finite."""
-    if not all(abs(value) < float("inf") for value in figures.values()):
-        shown = ", ".join(f"{value} ({name})" for name, value in figures.items())
-        raise TrainingError(
-            f"step {step}: the loss is not finite: {shown}. Start over with a learning rate below {rate:g}, or in fp32"
-        )
 
 
 def save_state(
@@ -388,24 +387,14 @@ def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-@dataclass(slots=True)
-class StopRequest:
-    """The number of the signal that requested a stop, or None."""
-
-    number: int | None = None
-
-    def __bool__(self) -> bool:
-        return self.number is not None
-
-
 @contextmanager
-def deferred_stop() -> Iterator[StopRequest]:
-    """Record a first Ctrl-C or SIGTERM within the block; it takes effect at the end of the block.
+def deferred_stop() -> Iterator[list[int]]:
+    """Record the number of a first Ctrl-C or SIGTERM within the block; it takes effect at the end of the block.
 
     A second signal takes effect at once. An ignored signal stays ignored. Only the main thread can set handlers: in
     another thread nothing is deferred.
     """
-    stop = StopRequest()
+    stop: list[int] = []
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     # None is a handler that was not set from Python, and that Python cannot restore.
     deferred = [number for number in _SIGNALS if before[number] not in (signal.SIG_IGN, None)]
@@ -417,7 +406,7 @@ def deferred_stop() -> Iterator[StopRequest]:
             signal.signal(number, before[number])
 
     def note(number: int, _: object) -> None:
-        stop.number = number
+        stop.append(number)
         restore()
         _log.warning("stopping after this step; a second signal stops without saving")
 
@@ -427,5 +416,5 @@ def deferred_stop() -> Iterator[StopRequest]:
         yield stop
     finally:
         restore()
-    if stop.number is not None:
-        signal.raise_signal(stop.number)
+    for number in stop:
+        signal.raise_signal(number)

@@ -38,11 +38,21 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
     refuse_overwriting(request.out, request.base_model, *as_paths(request.phrases), request.character_encoder)
     events = events or TrainingEvents()
     out, device = Path(request.out), local_device(find_device(request.device))
-    base = _open_base(request, out)
+    base = open_base_model(
+        str(request.base_model),
+        name=request.name or out.name,
+        character=None if request.character_encoder is None else Path(request.character_encoder),
+        pooling=request.pooling,
+        prefix=request.prefix,
+        seed=request.seed,
+    )
     examples = read_training_files(
         request.phrases, request.aliases, min_count=request.min_count, max_errors=request.max_errors, events=events
     )
-    plain = _read_plain(request, events)
+    plain = []
+    if request.distil:
+        distilled = read_training_files(request.distil, min_count=1, max_errors=request.max_errors, events=events)
+        plain = [example.name for example in distilled]
     steps = request.steps or plan_steps(
         len(examples),
         request.batch_options(),
@@ -51,7 +61,10 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
     )
     config = request.fit_config(steps=steps, device=str(device))
     if base.has_trained_head and config.type_weight > 0:
-        _report_types(base, examples, events)
+        # A head that learns only some types will forget the others.
+        known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
+        if taught and known - taught:
+            events.types_at_risk(len(known & taught), len(known))
     with process_group(device) as shard:
         maker = _make_batches(request, examples, plain, shard)
         base.network.to(device)
@@ -95,30 +108,3 @@ def _describe(base: BaseModel, examples: list[Example], config: FitConfig, maker
         # The head has not lost what it learnt before this run; a plain encoder's counts are all 0.
         counts = tuple(old + new for old, new in zip(counts, count_labels(examples), strict=True))
     return base.config.model_copy(update={"label_counts": counts, "training": record})
-
-
-def _open_base(request: FitRequest, out: Path) -> BaseModel:
-    """Load the network to start from."""
-    return open_base_model(
-        str(request.base_model),
-        name=request.name or out.name,
-        character=None if request.character_encoder is None else Path(request.character_encoder),
-        pooling=request.pooling,
-        prefix=request.prefix,
-        seed=request.seed,
-    )
-
-
-def _read_plain(request: FitRequest, events: TrainingEvents) -> list[str]:
-    """Read the phrases that are distilled."""
-    if not request.distil:
-        return []
-    found = read_training_files(request.distil, min_count=1, max_errors=request.max_errors, events=events)
-    return [example.name for example in found]
-
-
-def _report_types(base: BaseModel, examples: list[Example], events: TrainingEvents) -> None:
-    """Report that a type head which learns only some types will forget the others."""
-    known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
-    if taught and known - taught:
-        events.types_at_risk(len(known & taught), len(known))

@@ -58,15 +58,12 @@ class PairObjective(Objective):
         self.optimizer = _optimizer(network, config)
 
     def identity(self) -> Mapping[str, Any]:
-        """Settings of losses and batches."""
         return {**self._config.identity(), **self._dataset.maker.identity()}
 
     def batches(self, steps: range) -> Iterator[TokenisedBatch]:
-        """Load the batches."""
         return load_batches(self._dataset, steps, workers=self._config.workers)
 
     def rate(self, step: int, factor: float) -> float:
-        """The learning rate of a part of the network."""
         return self._config.learning_rate * factor * self._config.rate(step)
 
     def backward(self, step: int, batch: TokenisedBatch) -> dict[str, Tensor | float]:
@@ -77,11 +74,7 @@ class PairObjective(Objective):
             # The hash of integers is the same in every process.
             torch.manual_seed(hash((config.seed, self._dataset.maker.shard.rank, step)))
         views = PhraseVectors(
-            self.network,
-            batch.micro_batches,
-            device=self._device,
-            cached=config.cache_gradients,
-            precision=self._precision,
+            self.network, batch.micro_batches, cached=config.cache_gradients, precision=self._precision
         )
         losses = batch_losses(
             views.vectors, pairs, self.network.type_head, config, wanted=self._vectors_of_start(batch.plain)
@@ -101,7 +94,7 @@ class PairObjective(Objective):
         if self._start is None:
             return None
         start = PearlNetwork(self._start, None, pooling=self.network.pooling)
-        return PhraseVectors(start, batches, device=self._device, cached=False, precision=self._precision).vectors
+        return PhraseVectors(start, batches, precision=self._precision).vectors
 
 
 def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimizer:
@@ -160,7 +153,10 @@ def batch_losses(
     anchors, positives, negatives = (
         gather_rows(part) for part in (vectors[:n], vectors[n : 2 * n], vectors[2 * n : paired])
     )
-    same = same_meaning(_gather_keys(batch, device)) if config.mask == "label" else None
+    same = None
+    if config.mask == "label":
+        arrays = (batch.entities, batch.anchor_keys, batch.positive_keys, batch.negative_entities, batch.negative_keys)
+        same = same_meaning(Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays)))
     contrastive = nt_xent(anchors, positives, temperature=config.temperature, negatives=negatives, same=same)
     total = contrastive
     type_loss = distillation = torch.zeros((), device=device)
@@ -179,9 +175,3 @@ def _mean_over_processes(summed: Tensor, count: int) -> tuple[Tensor, Tensor]:
     whole = sum_over_processes(torch.stack([summed.detach(), torch.tensor(float(count), device=summed.device)]))
     n = whole[1].clamp(min=1.0)
     return summed / n, whole[0] / n
-
-
-def _gather_keys(batch: PairBatch, device: torch.device) -> Keys:
-    """The keys of the whole batch."""
-    arrays = (batch.entities, batch.anchor_keys, batch.positive_keys, batch.negative_entities, batch.negative_keys)
-    return Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays))

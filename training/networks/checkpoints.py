@@ -84,6 +84,10 @@ Made for names and short phrases. The licences of the base model and of the trai
 
 def model_card(config: PearlConfig) -> str:
     """Make a model card from pearl.json."""
+
+    def shown(value: object) -> str:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
     character = "none"
     if config.character is not None:
         own = config.character
@@ -103,12 +107,8 @@ def model_card(config: PearlConfig) -> str:
         prefix=repr(config.prefix) if config.prefix else "none",
         precision=config.precision,
         phrase_only=", the phrase part alone" if config.char_dim else "",
-        training="\n".join(f"- {key}: {_shown(value)}" for key, value in config.training.items()) or "Not recorded.",
+        training="\n".join(f"- {key}: {shown(value)}" for key, value in config.training.items()) or "Not recorded.",
     )
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 CONFIG_FILE = "character.json"
@@ -117,26 +117,18 @@ WEIGHTS_FILE = "character.safetensors"
 
 def write_character_encoder(folder: Path, encoder: CharacterEncoder, *, training: Mapping[str, Any]) -> None:
     """Write an encoder; `training` is the record of its training, serialisable as JSON."""
-    from safetensors.torch import save
-
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
-    (folder / WEIGHTS_FILE).write_bytes(save(tensors))
+    save_file(tensors, folder / WEIGHTS_FILE)
     record = {"char_dim": encoder.char_dim, "character": encoder.config.model_dump(mode="json"), "training": training}
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (folder / CONFIG_FILE).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def read_character_encoder(folder: Path, *, tokenizer_folder: Path) -> CharacterEncoder:
-    """Read an encoder that `write_character_encoder` wrote. Raises CheckpointError if the folder has none, or it
-    belongs to another tokenizer.
-
-    Args:
-        folder: The folder of the encoder.
-        tokenizer_folder: Has the tokenizer.json of the network.
+    """Read an encoder that `write_character_encoder` wrote, for the tokenizer of a network. Raises CheckpointError if
+    the folder has none, or it belongs to another tokenizer.
     """
-    from safetensors.torch import load_file
-
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         if not (folder / name).exists():
             raise CheckpointError(str(folder), f"has no character encoder: {name} is missing")
