@@ -319,7 +319,8 @@ def _keep_lowest_cosines(
     place = np.zeros(len(merged_phrases), dtype=np.int64)
     place[used] = np.arange(len(used))
     names = [merged_phrases[i].text for i in used.tolist()]
-    vectors = _encode_all(encode, names)
+    parts = [encode(names[start : start + _CHUNK]).astype(np.float16) for start in range(0, len(names), _CHUNK)]
+    vectors = np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
     owners, begins = np.unique(pool[:, 0], return_index=True)
     ends = np.append(begins[1:], len(pool))
     step = max(1, _CHUNK // config.pool)
@@ -327,7 +328,7 @@ def _keep_lowest_cosines(
         stop = min(start + step, len(owners))
         rows = pool[begins[start] : ends[stop - 1]]
         left, right = place[rows[:, 0]], place[rows[:, 1]]
-        cosines = _cosines(vectors, left, right)
+        cosines = np.einsum("nd,nd->n", vectors[left].astype(np.float32), vectors[right].astype(np.float32))
         encoded = vectors[right].any(axis=1) & vectors[left].any(axis=1)
         usable = encoded & (cosines <= config.max_cosine)
         order = np.lexsort((rows[:, 1], cosines, rows[:, 0]))
@@ -337,18 +338,6 @@ def _keep_lowest_cosines(
         for owner, first, count in zip(here.tolist(), firsts.tolist(), counts.tolist(), strict=True):
             best = chosen[first : first + min(count, config.kept), 1].tolist()
             yield merged_phrases[owner].text, [merged_phrases[i].text for i in best]
-
-
-def _encode_all(encode: Encode, names: Sequence[str]) -> npt.NDArray[np.float16]:
-    """Encode all names; vectors in half precision, (n, dim)."""
-    parts = [encode(names[start : start + _CHUNK]).astype(np.float16) for start in range(0, len(names), _CHUNK)]
-    return np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
-
-
-def _cosines(vectors: npt.NDArray[np.float16], left: IntArray, right: IntArray) -> FloatArray:
-    """Cosine of each pair of rows."""
-    product: FloatArray = np.einsum("nd,nd->n", vectors[left].astype(np.float32), vectors[right].astype(np.float32))
-    return product
 
 
 _ENCODED = 1024  # names between two reports of progress
@@ -385,14 +374,6 @@ def mine_negatives(
     refuse_overwriting(out, *as_paths(phrases), *as_paths(aliases))
     events = events or TrainingEvents()
     examples = read_training_files(phrases, aliases, events=events)
-    found = mine_hard_negatives(list(as_phrases(examples)), _load(model, device, events), config=config)
-    path = Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return write_hard_negatives(path, found)
-
-
-def _load(model: StrPath, device: str, events: TrainingEvents) -> Encode:
-    """Load a model as a function that reports its progress."""
     encoder = load_encoder(str(model), device=device)
 
     def encode(names: Sequence[str]) -> FloatArray:
@@ -402,4 +383,4 @@ def _load(model: StrPath, device: str, events: TrainingEvents) -> Encode:
             events.names_encoded("encode", len(parts[-1]))
         return np.concatenate(parts)
 
-    return encode
+    return write_hard_negatives(Path(out), mine_hard_negatives(list(as_phrases(examples)), encode, config=config))

@@ -23,7 +23,7 @@ from __future__ import annotations
 import mmap
 import random
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -105,31 +105,16 @@ def _swap(phrase: str, at: int, rng: random.Random) -> str:
     return phrase
 
 
-def _delete(phrase: str, at: int, rng: random.Random) -> str:
-    return phrase[:at] + phrase[at + 1 :]
+def _among(table: Mapping[str, Sequence[str]]) -> Edit:
+    """Return the replacement of a letter by one of a table: adjacent keys, or letters that look alike."""
 
+    def replace(phrase: str, at: int, rng: random.Random) -> str:
+        near = table.get(phrase[at].lower())
+        if near is None:
+            return phrase
+        return phrase[:at] + _cased(near[int(rng.random() * len(near))], phrase[at]) + phrase[at + 1 :]
 
-def _insert(phrase: str, at: int, rng: random.Random) -> str:
-    return phrase[:at] + _other(phrase, at, rng) + phrase[at:]
-
-
-def _substitute(phrase: str, at: int, rng: random.Random) -> str:
-    return phrase[:at] + _other(phrase, at, rng) + phrase[at + 1 :]
-
-
-def _keyboard(phrase: str, at: int, rng: random.Random) -> str:
-    """Replace a letter by an adjacent key of a QWERTY keyboard."""
-    near = KEYBOARD.get(phrase[at].lower())
-    if near is None:
-        return phrase
-    return phrase[:at] + _cased(near[int(rng.random() * len(near))], phrase[at]) + phrase[at + 1 :]
-
-
-def _ocr(phrase: str, at: int, rng: random.Random) -> str:
-    alike = _CONFUSED.get(phrase[at].lower())
-    if alike is None:
-        return phrase
-    return phrase[:at] + _cased(alike[int(rng.random() * len(alike))], phrase[at]) + phrase[at + 1 :]
+    return replace
 
 
 def _other(phrase: str, at: int, rng: random.Random) -> str:
@@ -144,7 +129,14 @@ def _cased(letters: str, like: str) -> str:
     return letters.upper() if like.isupper() else letters
 
 
-EDITS: tuple[Edit, ...] = (_swap, _delete, _insert, _substitute, _keyboard, _ocr)
+EDITS: tuple[Edit, ...] = (
+    _swap,
+    lambda phrase, at, rng: phrase[:at] + phrase[at + 1 :],
+    lambda phrase, at, rng: phrase[:at] + _other(phrase, at, rng) + phrase[at:],
+    lambda phrase, at, rng: phrase[:at] + _other(phrase, at, rng) + phrase[at + 1 :],
+    _among(KEYBOARD),
+    _among(_CONFUSED),
+)
 """The six kinds of edits; each returns the phrase unchanged if it cannot be applied."""
 
 
@@ -262,7 +254,7 @@ def _parser_of(path: Path, mapped: mmap.mmap) -> Callable[[bytes], Row | None]:
 
 def _variants(line: bytes) -> Row | None:
     found = parse_variants(line)
-    return None if found is None else ((found[0],), found[1])
+    return found and ((found[0],), found[1])
 
 
 def _entity(line: bytes) -> Row | None:
@@ -348,14 +340,7 @@ class Augmenter:
         paraphrases: Sequence[VariantTable] = (),
         weights: tuple[float, ...] = WEIGHTS,
     ) -> None:
-        """Take the sources of the levels; a level without a source always falls back.
-
-        Args:
-            synonyms: Synonyms of words.
-            token_variants: Tables of `token_aug.jsonl`: phrases with synonyms inserted.
-            paraphrases: Tables of `phrase_aug.jsonl`, and of `entities.jsonl` for aliases.
-            weights: Of the levels, as `WEIGHTS`.
-        """
+        """Take the sources of the levels; a level without a source always falls back."""
         self._synonyms = synonyms
         self._token_variants = tuple(token_variants)
         self._paraphrases = tuple(paraphrases)

@@ -3,26 +3,23 @@
     bases -> entities.jsonl -> typed names
     texts -> parser -> counts -> phrases seen often enough -> typer -> freq_phrase.txt, phrase_with_etype.txt
 
-Everything streams: memory holds the parser, the typed names (9 bytes each) and `max_keys` counts; more are spilled to
-sorted runs in temporary files and merged. A file appears under its name when it is complete.
+Everything streams: memory holds the parser, the typed names (9 bytes each) and `max_keys` counts; more go to a
+temporary database. A file appears under its name when it is complete.
 """
 
 from __future__ import annotations
 
-import heapq
-import tempfile
+import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, islice
 from multiprocessing import get_context
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ingest.base.format import TableColumns
 from ingest.formats import ReadOptions, open_reader
@@ -46,13 +43,12 @@ from training.examples.files import (
     whole_file,
 )
 from training.examples.wordnet import read_synsets
-from training.options import DEFAULT_MAX_KEYS, MIN_COUNT, CorpusOptions, Paths, StrPath, as_paths, check_bounds
+from training.options import DEFAULT_MAX_KEYS, CorpusOptions, Paths, StrPath, as_paths, check_bounds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_MAX_RUNS = 64
 _TYPED_AT_ONCE = 8192
 _TEXTS_AT_ONCE = 64
 _IN_FLIGHT = 3  # chunks of texts per worker
@@ -66,65 +62,41 @@ Count = tuple[str, str, int]
 
 
 class PhraseCounter:
-    """Counts phrases by class in bounded memory: counts are spilled to sorted runs, which are merged at the end.
-
-    A context manager, which removes its temporary files.
-
-    Args:
-        max_keys: Distinct phrases in memory, about.
+    """Counts phrases by class: about `max_keys` of them in memory, all others in a temporary database. A context
+    manager, which removes it.
     """
 
     def __init__(self, *, max_keys: int = DEFAULT_MAX_KEYS) -> None:
         self._max_keys = max_keys
         self._counts: Counter[Phrase] = Counter()
-        self._runs: list[TextIO] = []
-        self._files = ExitStack()
+        self._others = sqlite3.connect("")  # a temporary file of SQLite's own
+        self._others.execute("CREATE TABLE counts (text BLOB, class, n, PRIMARY KEY (text, class)) WITHOUT ROWID")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._files.close()
+        self._others.close()
 
     def add(self, counted: Mapping[Phrase, int]) -> None:
         """Add the counts of some texts."""
         self._counts.update(counted)
         if len(self._counts) > self._max_keys:
-            self._write(_in_order(self._counts))
-            self._counts.clear()
-            if len(self._runs) > _MAX_RUNS:
-                old, self._runs = self._runs, []
-                self._write(_merged(map(_read, old)))
-                for run in old:
-                    run.close()
+            self._write()
 
     def seen_at_least(self, min_count: int) -> Iterator[Count]:
         """Yield the phrases with at least this many occurrences, ordered by phrase and class."""
-        counts = _merged([*map(_read, self._runs), _in_order(self._counts)])
-        return (count for count in counts if count[2] >= min_count)
+        self._write()
+        chosen = "SELECT text, class, n FROM counts WHERE n >= ? ORDER BY text, class"
+        for text, lexical_class, n in self._others.execute(chosen, (min_count,)):
+            yield text.decode("utf-8", "surrogatepass"), lexical_class, n
 
-    def _write(self, rows: Iterable[Count]) -> None:
-        run = tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogatepass", newline="\n")  # noqa: SIM115
-        self._files.push(run)
-        for text, lexical_class, count in rows:
-            run.write(f"{text}\t{lexical_class}\t{count}\n")
-        self._runs.append(run)
-
-
-def _in_order(counts: Mapping[Phrase, int]) -> Iterator[Count]:
-    return ((*phrase, counts[phrase]) for phrase in sorted(counts))
-
-
-def _read(run: TextIO) -> Iterator[Count]:
-    run.seek(0)
-    for line in run:
-        text, lexical_class, count = line[:-1].split("\t")
-        yield text, lexical_class, int(count)
-
-
-def _merged(runs: Iterable[Iterable[Count]]) -> Iterator[Count]:
-    for (text, lexical_class), same in groupby(heapq.merge(*runs), key=itemgetter(0, 1)):
-        yield text, lexical_class, sum(one[2] for one in same)
+    def _write(self) -> None:
+        rows = ((key[0].encode("utf-8", "surrogatepass"), key[1], n) for key, n in sorted(self._counts.items()))
+        self._others.executemany(
+            "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT (text, class) DO UPDATE SET n = n + excluded.n", rows
+        )
+        self._counts.clear()
 
 
 @dataclass(slots=True)
@@ -202,27 +174,6 @@ def _count(texts: list[str], parser: PhraseParser | None = None) -> tuple[int, C
     return len(texts), Counter(chain.from_iterable(parser.parse(texts)))
 
 
-def build_corpus(
-    texts: Iterable[str],
-    folder: Path,
-    *,
-    open_parser: Callable[[], PhraseParser],
-    typer: PhraseTyper,
-    min_count: int = MIN_COUNT,
-    max_keys: int = DEFAULT_MAX_KEYS,
-    workers: int = 1,
-    on_texts: Callable[[int], None] = lambda n: None,
-) -> CorpusCounts:
-    """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as for `CorpusOptions`. Raises InputError
-    as the texts raise.
-    """
-    with PhraseCounter(max_keys=max_keys) as counter:
-        for n_texts, counts in count_phrases(texts, open_parser, workers=workers):
-            counter.add(counts)
-            on_texts(n_texts)
-        return write_phrases(counter.seen_at_least(min_count), typer, folder)
-
-
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     iterator = iter(items)
     while some := list(islice(iterator, size)):
@@ -273,11 +224,6 @@ def make_corpus(
     _check(texts, options)
     start = time.monotonic()
     report = CorpusReport()
-
-    def parsed(n_texts: int) -> None:
-        report.texts += n_texts
-        on_texts(n_texts)
-
     with opened_sources(texts) as sources:
         if options.bases:
             with whole_file(folder / ENTITIES) as file:
@@ -286,18 +232,16 @@ def make_corpus(
                     report.entities += 1
         if sources:
             lexicon = Lexicon(Path(options.wordnet)) if options.wordnet else None
-            report.counts = build_corpus(
-                texts_of(
-                    sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
-                ),
-                folder,
-                open_parser=_parser(options, lexicon),
-                typer=_typer(options, folder, lexicon, report),
-                min_count=options.min_count,
-                max_keys=options.max_keys,
-                workers=options.workers,
-                on_texts=parsed,
+            read = texts_of(
+                sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
             )
+            typer = _typer(options, folder, lexicon, report)
+            with PhraseCounter(max_keys=options.max_keys) as counter:
+                for n_texts, counts in count_phrases(read, _parser(options, lexicon), workers=options.workers):
+                    counter.add(counts)
+                    report.texts += n_texts
+                    on_texts(n_texts)
+                report.counts = write_phrases(counter.seen_at_least(options.min_count), typer, folder)
     report.seconds = time.monotonic() - start
     return report
 

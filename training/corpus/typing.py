@@ -160,7 +160,6 @@ class DistantTyper:
         self._is_common = is_common
 
     def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
-        """Return the type of each phrase."""
         return [self._type(phrase) for phrase in phrases]
 
     def _type(self, phrase: str) -> str | None:

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -268,10 +269,19 @@ def choose_spans(
         return [draw_random_span(one.text, rng) for one in sequences]
     # An n-gram leaves a rest.
     candidates = [[span for span in one.spans if span.words < one.words] for one in sequences]
-    if strategy == "lowest_score":
-        assert score is not None
-        return _choose_lowest(candidates, sequences, score)
-    return [spans[rng.randrange(len(spans))] if spans else None for spans in candidates]
+    if strategy == "random_ngram":
+        return [spans[rng.randrange(len(spans))] if spans else None for spans in candidates]
+    assert score is not None
+    texts = [sequence.text for sequence, spans in zip(sequences, candidates, strict=True) for _ in spans]
+    scores = iter(score(texts, [(span.start, span.end) for spans in candidates for span in spans]) if texts else ())
+    chosen: list[NgramSpan | None] = []
+    for spans in candidates:
+        best, lowest = None, math.inf  # of equal ones the first; NaN is never lower
+        for span, value in zip(spans, islice(scores, len(spans)), strict=True):
+            if value < lowest:
+                best, lowest = span, value
+        chosen.append(best)
+    return chosen
 
 
 def draw_random_span(text: str, rng: random.Random) -> NgramSpan | None:
@@ -289,22 +299,3 @@ def draw_random_span(text: str, rng: random.Random) -> NgramSpan | None:
     length = min(longest, 1 + int(math.log1p(-rng.random() * share) / math.log1p(-SPAN_PROBABILITY)))
     first = rng.randrange(len(words) - length + 1)
     return NgramSpan(words[first][0], words[first + length - 1][1], length)
-
-
-def _choose_lowest(
-    candidates: Sequence[Sequence[NgramSpan]], sequences: Sequence[MarkedSequence], score: SpanScorer
-) -> list[NgramSpan | None]:
-    """Return the span of the lowest score of each sequence, of equal ones the first."""
-    texts = [sequence.text for sequence, spans in zip(sequences, candidates, strict=True) for _ in spans]
-    places = [(span.start, span.end) for spans in candidates for span in spans]
-    scores = list(score(texts, places)) if texts else []
-    chosen: list[NgramSpan | None] = []
-    start = 0
-    for spans in candidates:
-        best, lowest = None, math.inf
-        for span, value in zip(spans, scores[start : start + len(spans)], strict=True):
-            if value < lowest:
-                best, lowest = span, value
-        chosen.append(best)
-        start += len(spans)
-    return chosen
