@@ -5,25 +5,18 @@
     skipped      of the same entity; equal after case and punctuation folding; cosine over 0.9
     kept         of the nearest 32 by edit distance, the 12 with the lowest cosine by the base encoder
 
-A million phrases take a few minutes besides the encoder's time, and about 2 KB of memory each, of which 768 bytes are
-the vector in half precision. Source: PEARL (Chen et al. 2024), section 3.4; 12 kept and 2 drawn as in its published
-code.
+A million phrases take a few minutes besides the encoder's time, and about 2 KB of memory each. Source: PEARL (Chen et
+al. 2024), section 3.4; 12 kept and 2 drawn as in its published code.
 
-`edit_pairs` compares no pair that has nothing in common (SymSpell, Garbe 2012). Two strings within distance d share a
-variant with up to d characters deleted (SymSpell). The variants are hashes, from prefix hashes, without a Python loop
-over strings:
+Two strings within distance d share a variant with up to d characters deleted (SymSpell, Garbe 2012). The variants are
+hashes, without a Python loop over strings; rapidfuzz measures the pairs that share one:
 
-    prefix hash   P[0] = 0,  P[i + 1] = P[i] B + value(c_i)            mod 2^64
+    prefix hash   P[0] = 0,  P[i + 1] = P[i] B + value(c_i)            mod 2^64, B odd
     one deletion  h(s without i) = P[L] + (P[i] - P[i + 1]) B^(L - 1 - i)
     two           h(s without i < j) = P[L] + d_j + d_i / B     where d_k = (P[k] - P[k + 1]) B^(L - 1 - k)
 
-B is odd, so it has an inverse modulo 2^64, and a variant with two deletions costs two additions. rapidfuzz measures the
-pairs that share a variant.
-
-Cost: about L^2 / 2 hashes for a string of L characters, sorted in parts. It is linear in the number of strings: in a
-block of strings that share a key, only a window around each string is searched. In larger blocks (thousands of names of
-one template) some pairs are missed, but not the alphabetically nearest ones. Strings of more than `LONGEST` characters
-have variants with one deletion only.
+The cost is linear in the number of strings: in a block of strings that share a key, only a window around each is
+searched, so that of thousands of names of one template some pairs are missed, but not the alphabetically nearest ones.
 """
 
 from __future__ import annotations

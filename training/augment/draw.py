@@ -3,19 +3,15 @@
 Only letters are edited, and only in words of at least three letters: another digit is another number, and an edit of
 "US" is another country. The first letter of a phrase is kept. All are seeded and never empty.
 
-Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
-
-The draw: one level of augmentation, with fallbacks if it has no variant.
-
     character 0.10, synonym 0.30, paraphrase 0.50, word swap 0.05, unchanged 0.05
 
-In the published code, a phrase without a synonym, a paraphrase or a second word silently becomes its own positive. Here
-another of the remaining levels is drawn by weight, until one changes the phrase. "Unchanged" is never a fallback. If no
-level can change the phrase (one or two letters, only digits), it comes back unchanged.
+Where a level has no variant, another of the remaining ones is drawn by weight, until one changes the phrase (in the
+published code it silently becomes its own positive). "Unchanged" is never a fallback.
 
 Paraphrases, variants by synonyms and aliases are read on demand from JSON Lines on disk, with an index of 16 bytes per
-phrase in memory: 3 microseconds each. Function words and words of one or two letters have no synonyms: WordNet knows
-"in" as an inch and "he" as helium.
+phrase in memory. Function words and words of one or two letters have no synonyms: WordNet knows "in" as an inch.
+
+Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
 """
 
 from __future__ import annotations

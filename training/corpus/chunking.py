@@ -6,17 +6,12 @@
 Letters: D determiner, F "of", P preposition, O pronoun, W subordinator, C coordinator, X be/have/do, M modal,
 T "to" before a verb, ! negation, N noun, E name, K month, 1 number, J adjective, L participle before a noun,
 V verb (past participles too), G verb in -ing, R adverb, A "ago" and similar words, S 's, "," comma, "." any end of a
-phrase. There is no sentence splitter: the end of a sentence is a letter that no phrase crosses.
+phrase, which no phrase crosses.
 
-The weight of a letter is the number of times that the word has this tag in WordNet's corpora (`cntlist.rev`, if there
-is one) plus its number of senses. Inflected forms are reduced as by WordNet's own look-up (morphy(7WN)); an unknown
-word is classified by its ending. Words of the closed classes, which WordNet lacks, have letters of their own.
-
-The parser finds what a constituency parse of simple clauses has, nested phrases included. It cannot decide what a
-prepositional phrase is attached to ("of" apart): noun phrases that contain another preposition are not found, and verb
-phrases end early. A pronoun alone is not a phrase.
-
-Cost: about 60,000 words per second on one core; memory: the lexicon, about 100 MB.
+The weight of a letter is how often the word has this tag in WordNet's corpora (`cntlist.rev`) plus its number of
+senses. Inflected forms are reduced as by morphy(7WN); an unknown word is classified by its ending. The parser finds
+what a constituency parse of simple clauses has, nested phrases included, but not what a prepositional phrase is
+attached to. Cost: about 60,000 words per second on one core; memory: the lexicon, about 100 MB.
 """
 
 from __future__ import annotations

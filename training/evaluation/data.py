@@ -36,11 +36,9 @@ class Data(Protocol):
 
     def paths(self, pattern: str) -> list[str]:
         """Sorted paths of the existing tables that match a pattern such as `kb/biomedical/*.tsv`."""
-        ...
 
     def rows(self, path: str, *columns: str) -> list[Row]:
         """Rows of a table, with these columns. Raises FormatError if a column is missing, or a row is broken."""
-        ...
 
 
 class FolderData:
@@ -243,7 +241,7 @@ class HubData:
 
     def paths(self, pattern: str) -> list[str]:
         known = [*_TABLES, *(f"autofj/{name}.tsv" for name in _AUTOFJ)]
-        if self._load_join is None and not _is_installed("autofj"):
+        if self._load_join is None and importlib.util.find_spec("autofj") is None:
             known = list(_TABLES)
         return sorted(fnmatch.filter(known, pattern))
 
@@ -255,7 +253,8 @@ class HubData:
         for number, row in enumerate(self._fetch(table.config, table.splits), 1):
             fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
             if path in _TYPES:
-                fields = {**fields, "split": "test", "type": _type_name(path, fields["type"])}
+                label = fields["type"]
+                fields |= {"split": "test", "type": _TYPES[path][int(label)] if label.isdigit() else label}
             rows.append(tuple(fields[column] for column in columns))
         if not rows:
             raise FormatError(f"{REPOSITORY} {table.config}", None, "has no rows.")
@@ -293,7 +292,7 @@ class HubData:
 
 
 def _load_dataset(config: str, split: str) -> Iterable[Mapping[str, Any]]:
-    if not _is_installed("datasets"):
+    if importlib.util.find_spec("datasets") is None:
         raise SettingsError(
             f"{REPOSITORY} needs the datasets library: {install_command('hub')}. Or evaluate on a folder with the sets."
         )
@@ -302,20 +301,11 @@ def _load_dataset(config: str, split: str) -> Iterable[Mapping[str, Any]]:
     return rows
 
 
-def _is_installed(library: str) -> bool:
-    return importlib.util.find_spec(library) is not None
-
-
 def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
     """A field as text. None stands for the string NA, which the hub's CSV reader takes for a missing value."""
     if column not in row:
         raise FormatError(path, number, f"the hub has no column {column!r}; there are: {', '.join(row)}.")
     return "NA" if row[column] is None else str(row[column])
-
-
-def _type_name(path: str, label: str) -> str:
-    """The name of a type that the benchmark gives as a number."""
-    return _TYPES[path][int(label)] if label.isdigit() else label
 
 
 def _first_line(error: Exception | None) -> str:

@@ -60,7 +60,9 @@ def mean_outcome(
         counts[items] += 1
     kept = np.flatnonzero(counts)
     sums, counts = sums[kept], counts[kept]
-    groups = np.zeros(len(kept), dtype=np.int64) if strata is None else _number_groups(strata[kept])
+    groups = np.zeros(len(kept), dtype=np.int64)
+    if strata is not None:  # numbered from 0 without gaps
+        groups = np.unique(strata[kept], return_inverse=True)[1].astype(np.int64)
 
     def score(weights: FloatArray) -> float:
         return _percent(weights * sums, weights * counts, groups)
@@ -69,12 +71,6 @@ def mean_outcome(
     group_of[kept] = groups
     values = tuple(_percent(scores, np.ones(len(items)), group_of[items]) for items, scores in by_seed)
     return Outcome(values, len(kept), score, None if strata is None else groups, details or {})
-
-
-def _number_groups(groups: IntArray) -> IntArray:
-    """The groups, numbered from 0 without gaps."""
-    numbered: IntArray = np.unique(groups, return_inverse=True)[1].astype(np.int64)
-    return numbered
 
 
 def _percent(sums: FloatArray, counts: FloatArray, groups: IntArray) -> float:
@@ -93,41 +89,27 @@ def pearson(weights: FloatArray, x: FloatArray, y: FloatArray) -> float:
 
 def pearson_outcome(scores: FloatArray, gold: FloatArray) -> Outcome:
     """Pearson's correlation of scores with gold scores, (n,) each."""
-
-    def score(weights: FloatArray) -> float:
-        return 100 * pearson(weights, scores, gold)
-
-    return Outcome((score(np.ones(len(gold))),), len(gold), score)
+    value = 100 * pearson(np.ones(len(gold)), scores, gold)
+    return Outcome((value,), len(gold), lambda weights: 100 * pearson(weights, scores, gold))
 
 
-def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray], *, weights: FloatArray | None = None) -> Outcome:
-    """Normalised mutual information of labels and clusters x 100, one clustering a seed.
-
+def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray]) -> Outcome:
+    """Normalised mutual information of labels and clusters x 100, numbered from 0, (n,) each; one clustering a seed.
     The normaliser is the arithmetic mean of the two entropies; where it is 0, so is the figure.
-
-    Args:
-        labels, clusters: Numbered from 0, (n,) each.
-        weights: How often each item counts; by default once.
     """
-    own = np.ones(len(labels)) if weights is None else weights
+    from scipy.stats import entropy
 
     def score_seed(drawn: FloatArray, found: IntArray) -> float:
         joint = np.zeros((1 + int(labels.max()), 1 + int(found.max())))
-        np.add.at(joint, (labels, found), drawn * own)
-        joint /= joint.sum()
-        both = _entropy(joint.sum(axis=1)) + _entropy(joint.sum(axis=0))
-        return 100 * (both - _entropy(joint.ravel())) / max(both / 2, 1e-12)
+        np.add.at(joint, (labels, found), drawn)
+        both = entropy(joint.sum(axis=1)) + entropy(joint.sum(axis=0))
+        return float(100 * (both - entropy(joint.ravel())) / max(both / 2, 1e-12))
 
     def score(drawn: FloatArray) -> float:
         return fmean(score_seed(drawn, found) for found in clusters)
 
     ones = np.ones(len(labels))
     return Outcome(tuple(score_seed(ones, found) for found in clusters), len(labels), score)
-
-
-def _entropy(shares: FloatArray) -> float:
-    """Entropy in nats."""
-    return -float((shares * np.log(np.maximum(shares, 1e-300))).sum())
 
 
 N_RESAMPLES = 2000

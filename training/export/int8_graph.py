@@ -4,24 +4,14 @@
     W      matrix (k, n)                       S_j = clip_j / 64       Q = round(W / S)           int8
     x W  ~ s * S * ((q - 128) Q)
 
-Each token has its own scale s and each column of a matrix its own S, so that a vector does not depend on its batch
-(with one scale per tensor it would). The output of GELU is never below -0.17: its zero point is 16, not 128.
-`training.export.graph_builder` rounds the matrices.
+Each token has its own scale s and each column of a matrix its own S, so that a vector does not depend on its batch. The
+output of GELU is never below -0.17: its zero point is 16, not 128. Word embeddings are 4-bit blocks where that is
+exact, otherwise 8 bits with one scale a row.
 
-The operators around the products can lose the time that the integers save, so each was timed (AVX512-VNNI, onnxruntime
-1.31, one thread, 512 tokens, widths 384 and 1536, microseconds):
-
-    SkipLayerNormalization        1400      MultiHeadAttention, mask and bias     2760      BiasGelu      1700
-    Sum, LayerNormalization        270      Transposes, MatMuls, Add, Softmax      790      Sum, Gelu      900
-
-The word embeddings are 4-bit blocks where that is exact, as in an encoder unpacked from such blocks whose words stayed
-frozen; otherwise 8 bits with one scale a row.
-
-Hence Sum instead of Add: the optimizer fuses Add into the slow operators. The keys have no bias: it adds the same
-number to all scores of a token, which does not change the softmax.
-
-Measured with all-MiniLM-L6-v2, batches of 256 tokens: 2.2 times the names per processor second of fp32, a quarter of
-the size, mean cosine to fp32 0.998. Larger batches do not fit in the cache and gain less.
+The operators around the products can lose the time that the integers save (512 tokens, one thread, microseconds:
+SkipLayerNormalization 1400, Sum and LayerNormalization 270). Hence Sum instead of Add, which the optimizer fuses into
+the slow ones. The keys have no bias: it adds the same number to all scores of a token. Measured with all-MiniLM-L6-v2:
+2.2 times the names per processor second of fp32, a quarter of the size, mean cosine to fp32 0.998.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """Checkpoints of networks between the stages of training: opened, written and averaged.
 
-A character encoder has files of its own before it joins a network:
-
-    character.json              `CharacterConfig`, char_dim and a record of the training
-    character.safetensors       its weights
-
-`train average` averages a fine-tuned phrase encoder with the one that it started from, against forgetting. Type head
-and character encoder are not averaged: the original may have neither, and half of a random head is useless. The
-fine-tuned head loses a few points on the averaged vectors (`training.head` fits a new one). A head that was not trained
-(type_weight 0) fits the averaged vectors better.
-
-Source: PEARL (Chen et al. 2024), section 3.4.
+A character encoder has character.json (`CharacterConfig`, char_dim, a record of the training) and character.safetensors
+before it joins a network. `train average` averages a fine-tuned phrase encoder with the one that it started from,
+against forgetting; type head and character encoder are not averaged (`training.head` fits a new head to the averaged
+vectors). Source: PEARL (Chen et al. 2024), section 3.4.
 """
 
 from __future__ import annotations

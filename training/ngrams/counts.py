@@ -1,11 +1,8 @@
 """Counts of all n-grams of a corpus, level by level: words, then pairs, triples and so on; and their PMI.
 
-The tokens are on disk. An n-gram that occurs often enough consists of two shorter ones that do. So each level numbers
-its n-grams, and writes the number of the one that begins at each token (0: none). The next level has as key the numbers
-at a token and at the following one: 64 bits, equal for equal n-grams only. Keys are distributed to files by a hash; a
-file has all occurrences of its n-grams, and is counted in pieces.
-
-    tokens -> keys -> partitions -> counts -> numbers by token -> keys of the next level ...
+An n-gram that occurs often enough consists of two shorter ones that do. So each level numbers its n-grams, and writes
+the number of the one that begins at each token (0: none). The next level has as key the numbers at a token and at the
+following one: 64 bits, equal for equal n-grams only. Keys are distributed to files by a hash, each counted in pieces.
 
 Memory: a block of documents, a piece, and the distinct keys of one partition. Disk: 16 bytes for each occurrence of a
 level while it is counted, and until the end 4 for each token and level, and 9 for each n-gram.

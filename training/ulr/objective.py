@@ -3,20 +3,15 @@
     L = misad_weight L_MiSAD + mlm_weight L_MLM
         L_MiSAD = MSE(E_w + E_R, E_S)       unit vectors of the n-gram, of the rest and of the whole sequence
         L_MLM                               cross-entropy of the masked tokens of S, none of them in w
-        L_hold = MSE(E_S, start's E_S)      if asked for; not in the paper
 
-With `hold`, MiSAD is misad_weight (MSE(E_w + E_R, start's E_S) + hold L_hold): the vectors of whole sequences, without
-masks, stay where the encoder had them before training, and only n-grams and rests move. Otherwise E_S is the vector of
-the masked S, as one pass gives both terms. The MSE is a mean over dimensions as well as sequences: for 384 dimensions a
+With `hold` (not in the paper) MiSAD is misad_weight (MSE(E_w + E_R, start's E_S) + hold MSE(E_S, start's E_S)):
+the vectors of whole sequences, without masks, stay where the encoder had them before training. Otherwise E_S is the
+vector of the masked S, as one pass gives both terms. The MSE is a mean over dimensions too: for 384 dimensions a
 squared distance of 1 is a loss of 0.0026.
 
-The sums over parts of a batch are exact. Batches, n-grams, masks and dropout are functions of seed and step, so that a
-resumed run ends with the same weights.
-
-Cost: a step of 64 sentences (28 tokens each) through 6 layers of 384 with a vocabulary of 30,522 takes 7 to 10 s of one
-core in fp32; with 8 n-grams of each scored, about 15 s.
-
-Source: ULR (Li & Zhao 2021), section 3.2.
+Batches, n-grams, masks and dropout are functions of seed and step, so that a resumed run ends with the same weights. A
+step of 64 sentences (28 tokens each) through 6 layers of 384 takes 7 to 10 s of one core in fp32; with 8 n-grams of
+each scored, about 15 s. Source: ULR (Li & Zhao 2021), section 3.2.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """Common alternatives to the linker, and what users write in thirty lines instead of it.
 
 Those of the linking tasks rank the entities of a base by their best name, without what the query excludes: exact
-lookup, rapidfuzz and character TF-IDF. All are exact: they compare each mention with every name.
-
-Those of everyday mentions link or answer NIL:
+lookup, rapidfuzz and character TF-IDF, which compare each mention with every name. Those of everyday mentions link or
+answer NIL:
 
     exact             the folded mention is a name of exactly one entity; else NIL
     exact+WRatio      the same; other mentions are linked to the first name of the highest score of rapidfuzz
     exact+ratio       the same with rapidfuzz's plain ratio, which is the edit distance
     tfidf             the name of the highest cosine of character n-grams (scikit-learn)
 
-A name of several entities is NIL. Each cutoff is the best one: the mentions are cut into two halves, and each half is
-answered with the cutoff that gives the other half the most right minus wrong answers.
+A name of several entities is NIL. Each half of the mentions is answered with the cutoff that gives the other half the
+most right minus wrong answers.
 """
 
 from __future__ import annotations

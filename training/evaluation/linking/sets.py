@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -96,7 +96,7 @@ def read_set(data: Data, source: SetSource, options: EvaluationOptions) -> Linki
         for alias, key in chosen
     ]
     nil_queries = _nil_twins(queries, entities.values())
-    kept = entities.values() if has_aliases else (_without_aliases(entity) for entity in entities.values())
+    kept = entities.values() if has_aliases else (replace(entity, aliases=()) for entity in entities.values())
     name = path.removesuffix(".tsv").replace("/", "-") + ("" if has_aliases else "-canonical")
     return LinkingSet(Base(name, tuple(kept)), tuple(queries), nil_queries)
 
@@ -162,10 +162,6 @@ def _exact_aliases(data: Data, path: str, entities: dict[str, Entity]) -> Iterat
         for i, alias in enumerate(aliases):
             if (i >= len(scopes) or scopes[i] == _EXACT) and alias in entities[key].aliases:
                 yield alias, key
-
-
-def _without_aliases(entity: Entity) -> Entity:
-    return Entity(entity.entity_id, entity.canonical_name, (), entity.kb_types, entity.types)
 
 
 def _nil_twins(queries: Sequence[MentionQuery], entities: Iterable[Entity]) -> tuple[MentionQuery, ...]:

@@ -1,14 +1,9 @@
 """Question retrieval on GEOGRANNO: how often a correct paraphrase is among the first 1, 5 or 10 candidates.
 
-The questions and the canonical utterances that paraphrase them are those of the paper. It states 546 pairs and 158
-candidates. Its percentages fit 365 queries, which are the distinct questions of the splits train and dev; the distinct
-canonical utterances of these rows are the 158 candidates. The lengths of its Table 9 fit questions in which the
-placeholders have the values of the canonical utterances, without the question mark:
-
-    how long is the _river_ river ?  ->  how long is the colorado river river
-
-Candidates with equal scores stand in random order, and the figure is the mean over these orders: BM25 gives many equal
-scores, and a fixed order moves its figures by up to 3 points.
+The paper states 546 pairs and 158 candidates. Its percentages fit the 365 distinct questions of the splits train and
+dev; the distinct canonical utterances of these rows are the 158 candidates. Placeholders have the values of the
+canonical utterances: `how long is the _river_ river ?` is "how long is the colorado river river". Candidates with equal
+scores stand in random order, and the figure is the mean over these orders: BM25 gives many equal scores.
 """
 
 from __future__ import annotations
