@@ -5,13 +5,13 @@ So a resumed run does not draw the same batches again, and any worker process ca
 
 from __future__ import annotations
 
-import math
+import functools
 import os
 import random
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,9 @@ from pearl_qdrant.cores import count_workers
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment.draw import edit_character
 from training.examples.example import Example, fold_phrase
-from training.examples.files import index_by_name, phrase_key
+from training.examples.files import phrase_key
 from training.networks.phrase_vectors import MicroBatch, micro_batches
-from training.options import BatchOptions, Count, Natural, Share, Within, check_bounds
+from training.options import Count, Natural, Share, Within, check_bounds
 
 
 class NegativeTable:
@@ -59,6 +59,9 @@ Augment = Callable[[str, random.Random], str]
 
 KeyArray = npt.NDArray[np.int64]
 
+N_PLAIN = 64
+"""Plain phrases of a batch and process."""
+
 NO_KEY = 0
 """Key of an unknown entity; it never counts as equal to another, not even to itself."""
 
@@ -93,42 +96,31 @@ class PairBatch:
     plain_views: list[str] = field(default_factory=list)
 
 
-class Sampler(Protocol):
-    """Chooses the examples of a batch."""
-
-    def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
-        """Return `n` examples of a step (from 1) on one process; `rng` belongs to that step and process."""
-        ...
+@functools.lru_cache(maxsize=2)
+def epoch_order(n: int, seed: int, epoch: int) -> KeyArray:
+    """Return the order of n items in an epoch, (n,)."""
+    return np.random.default_rng([seed, epoch]).permutation(n)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EpochSampler:
     """Takes each example once per epoch; every epoch has a new random order."""
 
     examples: Sequence[Example]  # not empty
     seed: int  # determines the orders
-    _epoch: int = field(default=-1, init=False)
-    _order: KeyArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
 
-    def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
-        """See `Sampler.draw`; the processes take turns, so that together they see each example once."""
-        start = ((step - 1) * shard.world_size + shard.rank) * n
-        return [self.examples[self._index_at(start + i)] for i in range(n)]
-
-    def _index_at(self, position: int) -> int:
-        """Index of the example at a position of the sequence of all epochs."""
-        epoch, within = divmod(position, len(self.examples))
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = np.random.default_rng([self.seed, epoch]).permutation(len(self.examples))
-        return int(self._order[within])
+    def draw(self, step: int, n: int, shard: Shard) -> list[Example]:
+        """Return `n` examples of a step (from 1); the processes take turns, so that together they see each one once."""
+        start, size = ((step - 1) * shard.world_size + shard.rank) * n, len(self.examples)
+        places = (divmod(place, size) for place in range(start, start + n))
+        return [self.examples[int(epoch_order(size, self.seed, epoch)[within])] for epoch, within in places]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchMaker:
     """Makes the batch of any step."""
 
-    sampler: Sampler  # chooses the anchors
+    sampler: EpochSampler  # chooses the anchors
     n_pairs: Annotated[int, Within(2)]  # anchors per batch and process
     seed: int  # determines each batch, together with the step and the rank
     augment: Augment  # makes a variant of a phrase
@@ -141,7 +133,7 @@ class BatchMaker:
     alias_share: Share = 0.85
     augmented_aliases: Share = 0.15  # share of these other names that are augmented too
     plain: Sequence[str] = ()  # phrases of plain text; some of them join each batch to be distilled
-    n_plain: Count = 64  # plain phrases per batch and process
+    n_plain: Count = N_PLAIN  # plain phrases per batch and process
     # share of the plain phrases that the network sees with one character edited. Their target is the vector of the
     # phrase as it is written
     misspelt_plain: Share = 0.0
@@ -153,7 +145,7 @@ class BatchMaker:
     def make(self, step: int) -> PairBatch:
         """Make the batch of a step, from 1."""
         rng = random.Random(f"{self.seed}/{self.shard.rank}/{step}")
-        anchors = self.sampler.draw(step, self.n_pairs, self.shard, rng)
+        anchors = self.sampler.draw(step, self.n_pairs, self.shard)
         drawn: list[Example] = []
         if self.negatives is not None:
             table = self.negatives
@@ -211,46 +203,6 @@ class BatchMaker:
 def _keys(texts: Sequence[str]) -> KeyArray:
     """63-bit keys of texts, the same in every process; `NO_KEY` for an empty text."""
     return np.array([phrase_key(text) >> 1 or 1 if text else NO_KEY for text in texts], dtype=np.int64)
-
-
-NegativeRows = Iterable[tuple[str, Iterable[str]]]
-"""Phrases with their hard negatives."""
-
-
-def plan_steps(n_examples: int, options: BatchOptions, *, has_negatives: bool, world_size: int = 1) -> int:
-    """Return the steps in which each example is an anchor `epochs` times."""
-    pairs = options.n_pairs(has_negatives=has_negatives, world_size=world_size) * world_size
-    return max(1, math.ceil(options.epochs * n_examples / pairs))
-
-
-def new_batch_maker(
-    examples: list[Example],
-    options: BatchOptions,
-    *,
-    augment: Augment,
-    negatives: NegativeRows | None = None,
-    plain: Sequence[str] = (),
-    shard: Shard | None = None,
-) -> BatchMaker:
-    """Return what makes the batches of a run from examples in alphabetical order."""
-    shard = shard or Shard()
-    if options.paper_settings:
-        # At most one phrase type, and no other names.
-        examples = [replace(one, others=(), allowed=one.allowed[:1]) for one in examples]
-    table = None if negatives is None else NegativeTable(negatives, known=index_by_name(examples))
-    return BatchMaker(
-        EpochSampler(examples, options.seed),
-        n_pairs=options.n_pairs(has_negatives=table is not None, world_size=shard.world_size),
-        seed=options.seed,
-        augment=augment,
-        negatives=table,
-        n_negatives=options.n_negatives,
-        negatives_as_pairs=options.paper_settings,
-        plain=plain,
-        n_plain=options.n_plain,
-        misspelt_plain=options.misspelt_plain,
-        shard=shard,
-    )
 
 
 T = TypeVar("T")

@@ -27,6 +27,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.atomic import write_atomically
+from training.batches import N_PLAIN
 from training.corpus.typing import vocabulary_phrases, write_predicted_types
 from training.evaluation.data import OwnBase
 from training.evaluation.linking.methods import Linker, LoadedBases
@@ -42,7 +43,6 @@ from training.head import train_head
 from training.networks.checkpoints import BaseModel, average_checkpoint, find_device, open_base_model
 from training.networks.phrase_vectors import pool_phrases
 from training.options import (
-    BatchOptions,
     Compared,
     EvaluationOptions,
     HeadOptions,
@@ -179,7 +179,7 @@ def seconds_a_step(base: BaseModel, names: Sequence[str], batch_size: int, devic
         seconds.append(time.perf_counter() - start)
         network.zero_grad(set_to_none=True)
     # The phrases that are distilled go through the network and, without gradients, through its start.
-    phrases = batch_size + 2 * BatchOptions().n_plain
+    phrases = batch_size + 2 * N_PLAIN
     return min(seconds) * phrases / MICRO_BATCH
 
 

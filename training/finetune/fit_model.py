@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import math
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from training.augment.draw import open_augmenter
-from training.batches import BatchDataset, BatchMaker, Shard, new_batch_maker, plan_steps
+from training.batches import BatchDataset, BatchMaker, EpochSampler, NegativeTable, Shard
 from training.examples.example import Example, count_labels, entity_types_of
-from training.examples.files import read_negatives, read_training_files
+from training.examples.files import index_by_name, read_negatives, read_training_files
 from training.finetune.objective import PairObjective
 from training.finetune.request import FitConfig, FitRequest, FitResult
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
@@ -53,12 +54,9 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
     if request.distil:
         distilled = read_training_files(request.distil, min_count=1, max_errors=request.max_errors, events=events)
         plain = [example.name for example in distilled]
-    steps = request.steps or plan_steps(
-        len(examples),
-        request.batch_options(),
-        has_negatives=request.hard_negatives is not None,
-        world_size=shard_of_environment().world_size,
-    )
+    n_processes = shard_of_environment().world_size
+    pairs = n_processes * request.n_pairs(world_size=n_processes)
+    steps = request.steps or max(1, math.ceil(request.epochs * len(examples) / pairs))
     config = request.fit_config(steps=steps, device=str(device))
     if base.has_trained_head and config.type_weight > 0:
         # A head that learns only some types will forget the others.
@@ -87,16 +85,29 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
 
 
 def _make_batches(request: FitRequest, examples: list[Example], plain: list[str], shard: Shard) -> BatchMaker:
+    if request.paper_settings:
+        # At most one phrase type, and no other names.
+        examples = [replace(one, others=(), allowed=one.allowed[:1]) for one in examples]
     negatives = None
     if request.hard_negatives is not None:
-        negatives = read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
+        rows = read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
+        negatives = NegativeTable(rows, known=index_by_name(examples))
     augment = open_augmenter(
         [path for path in as_paths(request.phrases) if path.is_dir()],
         wordnet=None if request.wordnet is None else Path(request.wordnet),
         with_aliases=not request.paper_settings,
     )
-    return new_batch_maker(
-        examples, request.batch_options(), augment=augment, negatives=negatives, plain=plain, shard=shard
+    return BatchMaker(
+        EpochSampler(examples, request.seed),
+        n_pairs=request.n_pairs(world_size=shard.world_size),
+        seed=request.seed,
+        augment=augment,
+        negatives=negatives,
+        n_negatives=request.n_negatives,
+        negatives_as_pairs=request.paper_settings,
+        plain=plain,
+        misspelt_plain=request.distil_misspelt,
+        shard=shard,
     )
 
 

@@ -11,7 +11,6 @@ from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
 from training.options import (
     MIN_COUNT,
-    BatchOptions,
     Count,
     Natural,
     Paths,
@@ -142,8 +141,6 @@ PAPER: dict[str, Any] = {
 }
 """Settings of the paper (section 4.2): Adam with one rate for all parameters, no masking."""
 
-_BATCHES = BatchOptions()
-
 FIXED_BY_PAPER = (
     "learning_rate",
     "schedule",
@@ -171,10 +168,10 @@ class FitRequest(FitSettings):
         character_encoder: Folder that `train love` wrote.
         paper_settings: Train as in the paper: Adam at 3e-5 for all parameters, temperature 0.07, dropout, no masking,
             no aliases, each hard negative with a variant of its own. Fixes the arguments in `FIXED_BY_PAPER`.
-        epochs: How often each phrase is an anchor.
+        epochs: How often each phrase is an anchor. PEARL: 2.
         steps: Optimizer steps, instead of `epochs`.
-        batch_size: Phrases per step on all processes, variants and hard negatives included.
-        n_negatives: Hard negatives drawn for each anchor.
+        batch_size: Phrases per step on all processes, variants and hard negatives included. PEARL: 512.
+        n_negatives: Hard negatives drawn for each anchor. PEARL: 2.
         distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
         distil_misspelt: Share of them that the network sees with one character edited; the target is the right
             spelling.
@@ -196,13 +193,13 @@ class FitRequest(FitSettings):
     hard_negatives: StrPath | None = None
     wordnet: StrPath | None = None
     character_encoder: StrPath | None = None
-    paper_settings: bool = _BATCHES.paper_settings
-    epochs: Rate = _BATCHES.epochs
+    paper_settings: bool = False
+    epochs: Rate = 2.0
     steps: Count | None = None
-    batch_size: Annotated[int, Within(4)] = _BATCHES.batch_size
-    n_negatives: Natural = _BATCHES.n_negatives
+    batch_size: Annotated[int, Within(4)] = 512
+    n_negatives: Natural = 2
     distil: Paths = ()
-    distil_misspelt: Share = _BATCHES.misspelt_plain
+    distil_misspelt: Share = 0.0
     train_words: bool = False
     micro_batch: Count | None = None
     name: str | None = None
@@ -221,9 +218,11 @@ class FitRequest(FitSettings):
             named = ", ".join(f"'{name}'" for name in set_here)
             raise OptionError("paper_settings", f"'paper_settings' fixes {named}. Leave out the one or the other.")
 
-    def batch_options(self) -> BatchOptions:
-        """Return how batches are made."""
-        return project(BatchOptions, self, misspelt_plain=self.distil_misspelt)
+    def n_pairs(self, *, world_size: int) -> int:
+        """Anchors per batch and process: 85 for a batch of 512 with two hard negatives that have variants."""
+        each = self.n_negatives if self.hard_negatives is not None else 0
+        phrases_each = 2 * (1 + each) if self.paper_settings else 2 + each
+        return max(2, self.batch_size // (phrases_each * world_size))
 
     def fit_config(self, *, steps: int, device: str = "cpu") -> FitConfig:
         """Return the settings of the training loop for a number of steps on a device."""

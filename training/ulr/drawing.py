@@ -32,6 +32,7 @@ import torch
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.tokens import tokenizer_errors
 from pearl_qdrant.errors import InputError, ModelError
+from training.batches import epoch_order
 from training.examples.files import opened_sources, read_texts
 from training.networks.phrase_vectors import autocast, device_of, pad
 from training.ngrams.files import MarkedSequence, MarkedSequences, NgramCorpus, choose_spans, split_sentences
@@ -289,7 +290,7 @@ class UlrData:
         """Return the sequences of a step, from 1: each once an epoch, in another order every epoch."""
         chosen = _chosen(len(self.sequences), len(self), seed)
         places = (divmod(place, len(self)) for place in range((step - 1) * n, step * n))
-        return [self.sequences[int(chosen[_order(len(self), seed, epoch)[i]])] for epoch, i in places]
+        return [self.sequences[int(chosen[epoch_order(len(self), seed, epoch)[i]])] for epoch, i in places]
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the data."""
@@ -335,12 +336,6 @@ def _chosen(total: int, n: int, seed: int) -> npt.NDArray[np.int64]:
     if n == total:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).choice(total, n, replace=False))
-
-
-@functools.lru_cache(maxsize=2)
-def _order(n: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    """The order of n sequences in an epoch."""
-    return np.random.default_rng([seed, epoch]).permutation(n)
 
 
 def choose_tokens(
