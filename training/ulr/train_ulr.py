@@ -23,7 +23,7 @@ from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
-from training.options import TrainingEvents, as_paths, refuse_overwriting
+from training.options import TrainingEvents, as_paths, project, refuse_overwriting
 from training.training_loop import shard_of_environment
 from training.ulr.drawing import open_data
 from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
@@ -100,13 +100,6 @@ def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
     return UlrBase(network, tokenizer, folder, prefix, max_length, lowercase, has_head)
 
 
-def refuse_other_model(folder: Path) -> None:
-    """Stop where a PEARL checkpoint or an ONNX graph in a folder would be loaded in place of what is written there."""
-    for name in (PEARL_JSON, "onnx/model.onnx", "model.onnx"):
-        if (folder / name).exists():
-            raise OptionError("out", f"{folder} holds another model ({name}). Write to another folder.")
-
-
 def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -> None:
     """Write the trained network of `base` as a folder that loads as a plain encoder, with a record for ulr.json."""
     from safetensors.torch import save_file
@@ -167,6 +160,9 @@ def _write_json(path: Path, content: Any) -> None:
 TRAINING = "training"
 """Folder within `out` for state and log."""
 
+HEAD_SHARE = 0.1
+"""Share of the steps that train a new MLM head alone, by default."""
+
 
 def train_ulr(
     request: UlrRequest, *, events: TrainingEvents | None = None, on_step: Callable[[UlrRecord], None] = lambda _: None
@@ -189,7 +185,9 @@ def train_ulr(
     if shard_of_environment().world_size > 1:
         raise TrainingError("ULR training runs in one process. Start it without torchrun")
     out, device = Path(request.out), find_device(request.device)
-    refuse_other_model(out)
+    for name in (PEARL_JSON, "onnx/model.onnx", "model.onnx"):
+        if (out / name).exists():  # it would be loaded in place of what is written there
+            raise OptionError("out", f"{out} holds another model ({name}). Write to another folder.")
     base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
     with ExitStack() as stack:
         data = open_data(
@@ -206,7 +204,9 @@ def train_ulr(
 def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
     """The settings of the loop for a model and a number of sequences."""
     steps = request.steps or max(1, math.ceil(request.epochs * n_sequences / request.batch_size))
-    head_steps = request.find_head_steps(steps, has_head=base.has_head)
+    head_steps = request.head_steps
+    if head_steps is None:
+        head_steps = 0 if base.has_head or not request.mlm_weight else round(HEAD_SHARE * steps)
     if head_steps >= steps:
         raise OptionError("head_steps", f"'head_steps' {head_steps} leaves none of {steps} steps.")
     max_tokens = min(request.max_tokens, base.max_length)
@@ -215,4 +215,5 @@ def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
         raise OptionError(
             "max_tokens", f"'max_tokens' {max_tokens} leaves no room beside {n_frame} special tokens and prefix tokens."
         )
-    return request.config(steps=steps, head_steps=head_steps, pooling=base.network.pooling, max_tokens=max_tokens)
+    changes = {"pooling": base.network.pooling, "max_tokens": max_tokens, "sampling": request.find_sampling()}
+    return project(UlrConfig, request, steps=steps, head_steps=head_steps, **changes)
