@@ -26,11 +26,8 @@ from training.options import Count, Natural, Share, Within, check_bounds
 
 
 class NegativeTable:
-    """The hard negatives of phrases.
-
-    Args:
-        rows: Phrases with their hard negatives; a repeated phrase keeps its first row.
-        known: Examples by name, for the entity and the type of a negative.
+    """The hard negatives of phrases. `rows`: phrases with their hard negatives; a repeated phrase keeps its first row.
+    `known`: examples by name, for the entity and the type of a negative.
     """
 
     def __init__(

@@ -67,11 +67,8 @@ def _mix(values: UInt64Array) -> UInt64Array:
 
 def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
     """Return the hashes of all variants of strings with up to this many characters deleted. Returns (n, 1 + L) or (n, 1
-    + L + L (L - 1) / 2); a string with a repeated character has some hashes twice.
-
-    Args:
-        texts: n strings of one length L > 0; lone surrogates are allowed.
-        deletions: 1 or 2.
+    + L + L (L - 1) / 2); a string with a repeated character has some hashes twice. `texts`: n strings of one length L >
+    0; lone surrogates are allowed. `deletions`: 1 or 2.
     """
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     values = _mix(points.astype(np.uint64)).reshape(len(texts), -1)
@@ -188,11 +185,9 @@ _CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
 def mine_hard_negatives(
     phrases: Sequence[Phrase], encode: Encode, *, config: MiningConfig | None = None
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield phrases with their hard negatives, lowest cosine first; phrases without any are skipped.
-
-    Args:
-        phrases: Phrases that differ only in case and white space count as one, with the text of the first.
-        config: What counts as a hard negative.
+    """Yield phrases with their hard negatives, lowest cosine first; phrases without any are skipped. `phrases`: phrases
+    that differ only in case and white space count as one, with the text of the first. `config`: what counts as a hard
+    negative.
     """
     config = config or MiningConfig()
     merged = _merge(phrases)

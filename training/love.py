@@ -123,10 +123,11 @@ class MimicNetwork(nn.Module):
 
 
 def pretrain(
-    encoder: CharacterEncoder,
-    tokenizer: Any,
+    encoder: CharacterEncoder,  # is on the device to train on
+    tokenizer: Any,  # a `tokenizers.Tokenizer` without padding and truncation, of the encoder's vocabulary
     targets: Targets,
     config: LoveConfig,
+    # folder, resume, progress, on_step: as in `TrainingLoop`; the state is written after each epoch
     folder: Path,
     *,
     resume: bool = True,
@@ -135,11 +136,6 @@ def pretrain(
 ) -> Mimicry:
     """Train `encoder` in place, and measure how well it mimics. Raises TrainingError if there are fewer words than in a
     batch, the state is of another run, or the loss diverges.
-
-    Args:
-        encoder: Is on the device to train on.
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation, of the encoder's vocabulary.
-        folder, resume, progress, on_step: As in `TrainingLoop`; the state is written after each epoch.
     """
     if len(targets.words) < config.batch:
         raise TrainingError(

@@ -73,12 +73,8 @@ def local_device(device: torch.device) -> torch.device:
     return device
 
 
-def gather_rows(rows: Tensor) -> Tensor:
-    """Gather the rows of all processes in the order of ranks, (sum of n, ...); only the own rows have gradients.
-
-    Args:
-        rows: (n, ...); n may differ between processes.
-    """
+def gather_rows(rows: Tensor) -> Tensor:  # (n, ...); n may differ between processes
+    """Gather the rows of all processes in the order of ranks, (sum of n, ...); only the own rows have gradients."""
     if not _is_joined():
         return rows
     rank, world_size = distributed.get_rank(), distributed.get_world_size()

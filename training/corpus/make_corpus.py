@@ -135,11 +135,9 @@ def write_phrases(counts: Iterable[Count], typer: PhraseTyper, folder: Path) -> 
 def count_phrases(
     texts: Iterable[str], open_parser: Callable[[], PhraseParser], *, workers: int = 1
 ) -> Iterator[tuple[int, Counter[Phrase]]]:
-    """Parse texts; yields numbers of texts with the counts of their phrases.
-
-    Args:
-        open_parser: Makes a parser; with several workers it must be picklable, and is called once in each.
-        workers: Processes; 1 parses in this process. The counts do not depend on their number.
+    """Parse texts; yields numbers of texts with the counts of their phrases. `open_parser`: makes a parser; with
+    several workers it must be picklable, and is called once in each. `workers`: processes; 1 parses in this process.
+    The counts do not depend on their number.
     """
     workers = count_workers(workers)
     if workers < 2:

@@ -149,12 +149,9 @@ class DistantTyper:
     """A `PhraseTyper` that uses lists of names, and rules."""
 
     def __init__(self, names: TypeTable, *, is_common: Callable[[str], bool] = lambda word: False) -> None:
-        """Take names with their types.
-
-        Args:
-            names: Names from bases, lists, and WordNet.
-            is_common: Whether a lower-cased word is a word of the language. A single capitalised word of the language
-                is not typed by lists of names, in which almost every word occurs: it may just start a sentence.
+        """Take names with their types. `names`: names from bases, lists, and WordNet. `is_common`: whether a
+        lower-cased word is a word of the language. A single capitalised word of the language is not typed by lists of
+        names, in which almost every word occurs: it may just start a sentence.
         """
         self._names = names
         self._is_common = is_common

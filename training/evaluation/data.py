@@ -148,11 +148,8 @@ class FoldData:
 
 class OwnBase:
     """A base as a table of the layout; implements `data.Data`. Raises FormatError if `ingest` cannot read the file;
-    TooManyErrorsError if there are more bad rows.
-
-    Args:
-        path: File of the base.
-        max_errors: Number of bad rows that are skipped.
+    TooManyErrorsError if there are more bad rows. `path`: file of the base. `max_errors`: number of bad rows that are
+    skipped.
 
     Attributes:
         name: The file's name without endings.

@@ -41,18 +41,13 @@ class Outcome:
 
 
 def mean_outcome(
+    # for each seed, the indices of its items and their scores, in [0, 1]. Items without a seed do not count
     by_seed: Sequence[tuple[IntArray, FloatArray]],
     *,
-    strata: IntArray | None = None,
-    details: Mapping[str, float] | None = None,
+    strata: IntArray | None = None,  # group of each item; all groups have the same weight
+    details: Mapping[str, float] | None = None,  # more figures
 ) -> Outcome:
-    """The mean score over items, or the mean over groups of the means within them.
-
-    Args:
-        by_seed: For each seed, the indices of its items and their scores, in [0, 1]. Items without a seed do not count.
-        strata: Group of each item; all groups have the same weight.
-        details: More figures.
-    """
+    """The mean score over items, or the mean over groups of the means within them."""
     n_rows = 1 + max(int(items.max()) for items, _ in by_seed)
     sums, counts = np.zeros(n_rows), np.zeros(n_rows)
     for items, scores in by_seed:

@@ -63,11 +63,7 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     """Write the network as an fp32 ONNX graph with dynamic batch and token axes.
 
     Torch's exporter writes the phrase encoder. The rest is added node by node, since the words of a batch have shapes
-    that no exporter traces.
-
-    Args:
-        network: Has a type head, and is on the CPU.
-        path: The .onnx file to write.
+    that no exporter traces. `network`: has a type head, and is on the CPU. `path`: the .onnx file to write.
     """
     assert network.type_head is not None
     model = _export_pooled(network)

@@ -86,11 +86,7 @@ def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
 
 def channel_scales(largest: Array, matrix: Array) -> Array:
     """Return the factors by which to divide the input channels of a product and to multiply the rows of its matrix.
-    Returns (k,), with a median of 1.
-
-    Args:
-        largest: Largest absolute value of each channel, (k,).
-        matrix: (k, n).
+    Returns (k,), with a median of 1. `largest`: largest absolute value of each channel, (k,). `matrix`: (k, n).
     """
     weights = np.abs(matrix).max(axis=1)
     scales = np.maximum(largest, 1e-6) ** _ALPHA / np.maximum(weights, 1e-6) ** (1 - _ALPHA)
@@ -98,11 +94,9 @@ def channel_scales(largest: Array, matrix: Array) -> Array:
     return result
 
 
-def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Quantise a matrix to int8 values of at most `LEVELS`, with one scale per column. Returns (k, n) int8, and (n,).
-
-    Args:
-        matrix: (k, n).
+def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:  # (k, n)
+    """Quantise a matrix to int8 values of at most `LEVELS`, with one scale per column. Returns (k, n) int8, and
+    (n,).
     """
     largest = np.maximum(np.abs(matrix).max(axis=0), _TINY)
     best, least = largest / LEVELS, np.full(matrix.shape[1], np.inf)
@@ -113,12 +107,8 @@ def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
     return _rounded(matrix, best, LEVELS).astype(np.int8), best.astype(np.float32)
 
 
-def quantize_rows(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Quantise a table to int8 values with one scale per row, without clipping. Returns (rows, k) int8, and (rows,).
-
-    Args:
-        table: (rows, k).
-    """
+def quantize_rows(table: Array) -> tuple[npt.NDArray[np.int8], Array]:  # (rows, k)
+    """Quantise a table to int8 values with one scale per row, without clipping. Returns (rows, k) int8, and (rows,)."""
     scales = np.maximum(np.abs(table).max(axis=1), _TINY) / 127
     return _rounded(table, scales[:, None], 127).astype(np.int8), scales.astype(np.float32)
 
@@ -127,14 +117,11 @@ BLOCK_4BIT = 32
 """Weights of a row that share a half-precision scale in 4 bits: the blocks of llama.cpp's Q4_0."""
 
 
-def read_blocks(table: Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]] | None:
+def read_blocks(table: Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]] | None:  # (rows, k)
     """Return a table as the 4-bit blocks that it was unpacked from; None unless these give exactly its weights.
 
     The weight of the largest absolute value of such a block is -8 times its scale. Returns whole numbers from -8 to 7,
     (rows, k), and scales, (rows, k / 32).
-
-    Args:
-        table: (rows, k).
     """
     rows, width = table.shape
     if width % BLOCK_4BIT:

@@ -57,11 +57,8 @@ _GELU_LEAST = 0.17  # the minimum of GELU is -0.16997
 
 
 def write_int8_graph(network: PearlNetwork, path: Path) -> None:
-    """Write the graph: input_ids, attention_mask (b, t) int64 -> embedding (b, dim), type_logits (b, 95).
-
-    Args:
-        network: Has a type head and a phrase encoder that `is_supported`, and is on the CPU.
-        path: The .onnx file to write.
+    """Write the graph: input_ids, attention_mask (b, t) int64 -> embedding (b, dim), type_logits (b, 95). `network`:
+    has a type head and a phrase encoder that `is_supported`, and is on the CPU. `path`: the .onnx file to write.
     """
     encoder: Any = network.phrase_encoder
     config = encoder.config

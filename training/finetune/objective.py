@@ -131,23 +131,16 @@ class Losses:
 
 
 def batch_losses(
+    # vectors of this process: anchors, positives, negatives, plain phrases, (2n + m + p, dim), before normalisation
     vectors: Tensor,
-    batch: PairBatch,
-    type_head: nn.Module | None,
-    config: FitConfig,
+    batch: PairBatch,  # the batch of this process
+    type_head: nn.Module | None,  # dim -> 95; None skips the type loss
+    config: FitConfig,  # the losses and their weights
     *,
+    # vectors of the plain phrases to stay close to, (p, phrase_dim), any norm; None skips the distillation
     wanted: Tensor | None = None,
 ) -> Losses:
-    """Compute Eq. 4 for the batch of all processes, and the distillation of its plain phrases.
-
-    Args:
-        vectors: Vectors of this process: anchors, positives, negatives, plain phrases, (2n + m + p, dim), before
-            normalisation.
-        batch: The batch of this process.
-        type_head: dim -> 95; None skips the type loss.
-        config: The losses and their weights.
-        wanted: Vectors of the plain phrases to stay close to, (p, phrase_dim), any norm; None skips the distillation.
-    """
+    """Compute Eq. 4 for the batch of all processes, and the distillation of its plain phrases."""
     n, device = len(batch.anchors), vectors.device
     paired = 2 * n + len(batch.negatives)
     anchors, positives, negatives = (

@@ -233,23 +233,15 @@ class BaseModel:
 
 
 def open_base_model(
-    model: str,
+    model: str,  # a folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch
     *,
-    name: str,
-    character: Path | None = None,
-    pooling: str | None = None,
-    prefix: str | None = None,
-    seed: int = 0,
+    name: str,  # name of the new model
+    character: Path | None = None,  # folder of a pre-trained character encoder; a checkpoint may have its own
+    pooling: str | None = None,  # "mean" or "cls", instead of the setting of a plain encoder
+    prefix: str | None = None,  # text before each name, instead of the setting of the model
+    seed: int = 0,  # seed of a new head
 ) -> BaseModel:
     """Load the network that a run starts from.
-
-    Args:
-        model: A folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch.
-        name: Name of the new model.
-        character: Folder of a pre-trained character encoder; a checkpoint may have its own.
-        pooling: "mean" or "cls", instead of the setting of a plain encoder.
-        prefix: Text before each name, instead of the setting of the model.
-        seed: Seed of a new head.
 
     Raises:
         ModelNotFoundError: If there is no such model.
@@ -288,12 +280,8 @@ def open_base_model(
     return BaseModel(network, config, folder, open_tokenizer(folder / "tokenizer.json"), has_trained_head)
 
 
-def find_device(requested: str) -> torch.device:
-    """Return the device to train on. Raises DeviceError if there is no such device.
-
-    Args:
-        requested: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
-    """
+def find_device(requested: str) -> torch.device:  # "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one
+    """Return the device to train on. Raises DeviceError if there is no such device."""
     from pearl_qdrant.encoder.loading import check_device
     from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 

@@ -149,12 +149,9 @@ class Levels:
 def count_levels(
     tokens: TokenStore, options: NgramOptions, *, on_level: Callable[[int], None] = lambda level: None
 ) -> Levels:
-    """Count the n-grams of a corpus. Raises OptionError if a level has more than 2^32 distinct n-grams; OSError if
-    the disk is full.
-
-    Args:
-        options: How many words the longest n-gram has, how often it must occur, and where.
-        on_level: Called with each level that is counted.
+    """Count the n-grams of a corpus. Raises OptionError if a level has more than 2^32 distinct n-grams; OSError if the
+    disk is full. `options`: how many words the longest n-gram has, how often it must occur, and where. `on_level`:
+    called with each level that is counted.
     """
     levels = Levels(tokens, [], [])
     n_partitions = 1

@@ -246,11 +246,9 @@ class SpanScorer(Protocol):
     """Gives scores to spans; the lowest one of a sequence is chosen. See `training.ulr.drawing`."""
 
     def __call__(self, texts: Sequence[str], spans: Sequence[tuple[int, int]]) -> Sequence[float]:
-        """Return the score of a span of each text; NaN for one that must not be chosen.
-
-        Args:
-            texts: Any number of texts; the same text may be given with several spans.
-            spans: First character of the span in each text, and the first one after it.
+        """Return the score of a span of each text; NaN for one that must not be chosen. `texts`: any number of texts;
+        the same text may be given with several spans. `spans`: first character of the span in each text, and the first
+        one after it.
         """
 
 

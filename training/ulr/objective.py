@@ -60,24 +60,15 @@ class UlrLosses:
 
 
 def backward(
-    network: UlrNetwork,
-    views: Sequence[Views],
-    config: UlrConfig,
+    network: UlrNetwork,  # computes the losses
+    views: Sequence[Views],  # the sequences of the batch, seen in parts
+    config: UlrConfig,  # the weights of the terms, and how many sequences are encoded at once
     *,
-    start: UlrNetwork | None = None,
-    precision: str = "fp32",
-    head_only: bool = False,
+    start: UlrNetwork | None = None,  # the network as it was before training, fixed; only if `config.hold` is positive
+    precision: str = "fp32",  # precision of the encoder's forward passes, "fp32" or "bf16"
+    head_only: bool = False,  # compute the MLM loss of S alone, as while the encoder is fixed
 ) -> UlrLosses:
-    """Add the gradient of the objective over a batch to the network's parameters.
-
-    Args:
-        network: Computes the losses.
-        views: The sequences of the batch, seen in parts.
-        config: The weights of the terms, and how many sequences are encoded at once.
-        start: The network as it was before training, fixed; only if `config.hold` is positive.
-        precision: Precision of the encoder's forward passes, "fp32" or "bf16".
-        head_only: Compute the MLM loss of S alone, as while the encoder is fixed.
-    """
+    """Add the gradient of the objective over a batch to the network's parameters."""
 
     def counts(some: Sequence[Views]) -> tuple[int, int]:
         n_spans = 0 if head_only else sum(view.part is not None for view in some)
@@ -164,9 +155,11 @@ class UlrRecord(StepRecord):
 
 
 def fit_ulr(
+    # its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now
     network: UlrNetwork,
     data: UlrData,
     config: UlrConfig,
+    # folder, resume, on_step, clock: as in `TrainingLoop`
     folder: Path,
     *,
     resume: bool = True,
@@ -175,10 +168,6 @@ def fit_ulr(
 ) -> None:
     """Train `network` in place, on the device where it is. Raises TrainingError if the state in `folder` is of another
     run, or a loss is not finite.
-
-    Args:
-        network: Its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now.
-        folder, resume, on_step, clock: As in `TrainingLoop`.
     """
     TrainingLoop(
         name="ulr",

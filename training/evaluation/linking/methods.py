@@ -35,11 +35,8 @@ _MAX_OPEN = 24
 class LoadedBases:
     """Collections of bases, one for each base and encoder; a context manager.
 
-    Recently used collections stay open: opening one takes longer than linking a few hundred mentions.
-
-    Args:
-        folder: Where collections are kept for later runs. None: a temporary folder.
-        progress: Called with a line when a base is loaded.
+    Recently used collections stay open: opening one takes longer than linking a few hundred mentions. `folder`: where
+    collections are kept for later runs. None: a temporary folder. `progress`: called with a line when a base is loaded.
     """
 
     def __init__(self, folder: Path | None, *, progress: Callable[[str], None] = lambda line: None) -> None:
@@ -213,10 +210,8 @@ class EverydaySet:
 
 
 def make_set(base: Base, n_mentions: int) -> EverydaySet:
-    """Make mentions of every kind from a base.
-
-    Args:
-        n_mentions: At most this many, equally many of each kind; fewer for a large base (`MAX_COMPARISONS`).
+    """Make mentions of every kind from a base. `n_mentions`: at most this many, equally many of each kind; fewer for a
+    large base (`MAX_COMPARISONS`).
     """
     entities = [NamedEntity(one.entity_id, tuple(one.names()), one.types) for one in base.entities]
     owners = NameOwners((one.entity_id, name) for one in entities for name in one.names)
