@@ -43,12 +43,10 @@ class NegativeTable:
     def draw(self, phrase: str, n: int, rng: random.Random) -> list[Example]:
         """Draw up to `n` different hard negatives of a phrase."""
         found = self._negatives.get(phrase, ())
-        return [self._example(name) for name in (rng.sample(found, min(n, len(found))) if found else ())]
-
-    def _example(self, name: str) -> Example:
-        """Return a negative with its entity and type, if these are known."""
-        known = self._known.get(name)
-        return Example(name, (), "") if known is None else Example(name, (), known.entity, known.allowed)
+        names = rng.sample(found, min(n, len(found))) if found else ()
+        unknown = Example("", (), "")
+        known = ((name, self._known.get(name, unknown)) for name in names)
+        return [Example(name, (), one.entity, one.allowed) for name, one in known]
 
 
 Augment = Callable[[str, random.Random], str]

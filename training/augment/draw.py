@@ -155,14 +155,14 @@ def edit_character(phrase: str, rng: random.Random) -> str:
     return phrase[:at] + rng.choice(KEYBOARD.get(letter, _LETTERS)) + phrase[at + 1 :]
 
 
-def swap_words(phrase: str, rng: random.Random) -> str:
-    """Swap two adjacent words; a one-word phrase comes back unchanged."""
+def swap_words(phrase: str, rng: random.Random) -> str | None:
+    """Swap two adjacent words; None for a phrase of one word, or of two that are equal."""
     words = phrase.split()
     if len(words) < 2:
-        return phrase
+        return None
     at = rng.randrange(len(words) - 1)
     words[at], words[at + 1] = words[at + 1], words[at]
-    return " ".join(words)
+    return None if (swapped := " ".join(words)) == phrase else swapped
 
 
 Row = tuple[tuple[str, ...], tuple[str, ...]]
@@ -341,7 +341,7 @@ class Augmenter:
         self._token_variants = tuple(token_variants)
         self._paraphrases = tuple(paraphrases)
         self._weights = weights
-        self._changes: tuple[Change, ...] = (edit_letters, self._synonym, self._paraphrase, _swapped)
+        self._changes: tuple[Change, ...] = (edit_letters, self._synonym, self._paraphrase, swap_words)
 
     def __call__(self, phrase: str, rng: random.Random) -> str:
         """Draw a variant of a phrase; the same for the same state of `rng`, and never blank if the phrase is not."""
@@ -359,21 +359,16 @@ class Augmenter:
             place = _choice(left, rng)
 
     def _synonym(self, phrase: str, rng: random.Random) -> str | None:
-        text = _first(self._token_variants, phrase, rng)
-        return text if text is not None or self._synonyms is None else self._synonyms.replace(phrase, rng)
+        tables = self._token_variants if self._synonyms is None else (*self._token_variants, self._synonyms)
+        return _first(tables, phrase, rng)
 
     def _paraphrase(self, phrase: str, rng: random.Random) -> str | None:
         return _first(self._paraphrases, phrase, rng)
 
 
-def _first(tables: Sequence[VariantTable], phrase: str, rng: random.Random) -> str | None:
+def _first(tables: Sequence[VariantTable | Synonyms], phrase: str, rng: random.Random) -> str | None:
     """Draw a variant from the first table that has one."""
     return next((text for table in tables if (text := table.replace(phrase, rng)) is not None), None)
-
-
-def _swapped(phrase: str, rng: random.Random) -> str | None:
-    text = swap_words(phrase, rng)
-    return text if text != phrase else None
 
 
 def _choice(weights: Sequence[float], rng: random.Random) -> int:

@@ -234,8 +234,12 @@ def make_corpus(
                 sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
             )
             typer = _typer(options, folder, lexicon, report)
+            assert lexicon is not None
+            # Each worker reads the lexicon again: sending it would take as long.
+            given = Path(str(options.wordnet)) if options.workers > 1 else lexicon
+            open_parser = partial(ChunkParser, given, max_words=options.max_words)
             with PhraseCounter(max_keys=options.max_keys) as counter:
-                for n_texts, counts in count_phrases(read, _parser(options, lexicon), workers=options.workers):
+                for n_texts, counts in count_phrases(read, open_parser, workers=options.workers):
                     counter.add(counts)
                     report.texts += n_texts
                     on_texts(n_texts)
@@ -259,15 +263,6 @@ def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
         raise OptionError(
             "ner_model", "'typer' ner needs a 'ner_model': a folder or hub id of a model trained on OntoNotes."
         )
-
-
-def _parser(options: CorpusOptions, lexicon: Lexicon | None) -> Callable[[], PhraseParser]:
-    """Return what makes the parser, in this process or in another."""
-    assert options.wordnet is not None
-    assert lexicon is not None
-    # Each worker reads the lexicon again: sending it would take as long.
-    given = Path(options.wordnet) if options.workers > 1 else lexicon
-    return partial(ChunkParser, given, max_words=options.max_words)
 
 
 def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report: CorpusReport) -> PhraseTyper:

@@ -168,19 +168,14 @@ class DistantTyper:
                 return kind
             if words[start].lower() not in _LEAD:
                 break
-        return None if any(_is_capitalised(word) for word in words[1:]) or self._begins_as_name(words[0]) else "OTHER"
+        first = words[0].lower()
+        begins_as_name = words[0][:1].isupper() and not self._is_common(first) and first not in CLOSED_CLASS
+        return None if begins_as_name or any(word[:1].isupper() for word in words[1:]) else "OTHER"
 
     def _named(self, name: str) -> str | None:
         if name == name.lower() or (" " not in name and self._is_common(name.lower())):
             return None  # lists have "the ship" and "Friends" as titles, but in running text they rarely are titles
         return self._names.get(normalise_name(name))
-
-    def _begins_as_name(self, word: str) -> bool:
-        return _is_capitalised(word) and not self._is_common(word.lower()) and word.lower() not in CLOSED_CLASS
-
-
-def _is_capitalised(word: str) -> bool:
-    return word[:1].isupper()
 
 
 def wordnet_names(synsets: Iterable[Synset]) -> Iterable[tuple[str, str]]:

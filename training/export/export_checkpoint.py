@@ -36,7 +36,7 @@ from pearl_qdrant.encoder.verify import verify
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
-from training.export.graph_builder import OPSET, GraphBuilder, add_character_encoder, join_parts
+from training.export.graph_builder import OPSET, GraphBuilder, join_character_encoder
 from training.finetune.losses import MASKED_LOGIT
 from training.networks.checkpoints import character_arrays, model_card, read_network, write_network
 from training.options import StrPath, refuse_overwriting
@@ -70,8 +70,7 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     graph = GraphBuilder(prefix="pearl_")
     pooled = _POOLED
     if network.character_encoder is not None:
-        character = add_character_encoder(graph, network.character_encoder, int8=False)
-        pooled = join_parts(graph, pooled, character)
+        pooled = join_character_encoder(graph, pooled, network.character_encoder, int8=False)
     head = network.type_head.weight.detach().float().numpy()
     graph.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
     graph.output("MatMul", pooled, graph.floats(head.T), name="type_logits")

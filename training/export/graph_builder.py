@@ -205,24 +205,15 @@ PROJECTION = "character_encoder.projection.weight"
 _ALL = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True)
-class CharacterPart:
-    """The results of the character encoder, as names of values."""
-
-    vector: str  # v of each phrase before normalisation, (b, char_dim); zero for a phrase without a word
-    ratio: str  # sqrt(s / (1 - s)) of its share s, ()
-
-
-def add_character_encoder(graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> CharacterPart:
-    """Add the nodes of an encoder on the CPU, its embeddings in 8 bits if asked; returns the names of the results."""
-    return _Branch(graph, encoder, int8=int8).build()
-
-
-def join_parts(graph: GraphBuilder, phrase: str, character: CharacterPart) -> str:
-    """Join both parts to the vector f of `pearl_qdrant.encoder.runtime.network`: (b, phrase_dim + char_dim)."""
+def join_character_encoder(graph: GraphBuilder, phrase: str, encoder: CharacterEncoder, *, int8: bool) -> str:
+    """Add the nodes of an encoder on the CPU, its embeddings in 8 bits if asked, and join both parts to the vector f of
+    `pearl_qdrant.encoder.runtime.network`, (b, phrase_dim + char_dim). Returns the name of the result.
+    """
+    vector = _Branch(graph, encoder, int8=int8).build()
+    share = encoder.config.share
     length = graph.op("ReduceL2", phrase, graph.ints(1), keepdims=1)
-    scaled = graph.op("Mul", length, character.ratio)
-    unit = graph.op("LpNormalization", character.vector, axis=1, p=2)
+    scaled = graph.op("Mul", length, graph.floats((share / (1 - share)) ** 0.5))
+    unit = graph.op("LpNormalization", vector, axis=1, p=2)
     return graph.op("Concat", phrase, graph.op("Mul", unit, scaled), axis=1)
 
 
@@ -245,8 +236,8 @@ class _Branch:
         self._int8 = int8
         self._weights: dict[str, Array] = {name: w.detach().float().numpy() for name, w in encoder.state_dict().items()}
 
-    def build(self) -> CharacterPart:
-        """Add all nodes; returns the results."""
+    def build(self) -> str:
+        """Add all nodes. Returns v of each phrase before normalisation, (b, char_dim); zero for one without a word."""
         g = self._g
         real, start = self._starts()
         words = self._words(real, start)
@@ -257,9 +248,7 @@ class _Branch:
         where = g.op("Unsqueeze", words.rows, g.ints(1))
         sums = g.op("ScatterND", zeros, where, vectors, reduction="add")
         phrases = g.op("Slice", sums, g.ints(0), g.ints(-1), g.ints(0))
-        vector = g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
-        share = self._config.share
-        return CharacterPart(vector, g.floats((share / (1 - share)) ** 0.5))
+        return g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
 
     def _batch(self) -> str:
         return self._g.op("Shape", "input_ids", start=0, end=1)  # (1,)
@@ -289,8 +278,10 @@ class _Branch:
         true = g.constant(np.array([True]))
         begins = g.op("Concat", begins, true, axis=0)
         last = g.op("Concat", g.op("Slice", begins, g.ints(1), g.ints(_ALL), g.ints(0)), true, axis=0)
-        of_token = g.op("Gather", g.constant(self._table()), ids, axis=0)  # (tokens, characters)
-        is_character = g.op("Greater", of_token, g.constant(self._table().dtype.type(PAD)))
+        table = self._encoder.codes.numpy()  # int16 if the alphabet fits
+        table = table.astype(np.int16) if table.max() < np.iinfo(np.int16).max else table
+        of_token = g.op("Gather", g.constant(table), ids, axis=0)  # (tokens, characters)
+        is_character = g.op("Greater", of_token, g.constant(table.dtype.type(PAD)))
         characters = g.op("Compress", g.op("Reshape", of_token, flat), g.op("Reshape", is_character, flat))
         characters = g.op("Concat", g.ints(PAD), g.op("Cast", characters, to=TensorProto.INT64), axis=0)
         n_characters = g.constant((self._encoder.codes != PAD).sum(1).numpy().astype(np.uint8))
@@ -345,13 +336,17 @@ class _Branch:
         real = g.op("Unsqueeze", g.op("Greater", words.codes, g.ints(PAD)), g.ints(1))  # (words, 1, places)
         mask = g.op("Where", real, g.floats(0.0), g.floats(MASKED))
 
-        pair = g.op("Relu", g.op("MatMul", flat, g.named(ATTENTION, self._query_key())))
+        # Both matrices of the content attention, (e, 2 a); the first includes the divisor of the scores.
+        both = np.concatenate([self._weights["query.weight"] / a**0.25, self._weights["key.weight"]]).T
+        pair = g.op("Relu", g.op("MatMul", flat, g.named(ATTENTION, both)))
         query = self._side(pair, size, 0, a)
         key = g.op("Transpose", self._side(pair, size, a, 2 * a), perm=[0, 2, 1])
         alike = g.op("Softmax", g.op("Add", g.op("MatMul", query, key), mask), axis=-1)
         mixed = g.op("Reshape", g.op("Concat", near, g.op("MatMul", alike, x), axis=2), g.ints(-1, 2 * e))
         bias = g.named(OUTPUT_BIAS, self._weights["output.bias"])
-        wide = g.op("Relu", g.op("Gemm", mixed, g.named(OUTPUT, self._output()), bias))
+        output = self._weights["output.weight"].T
+        merged = np.concatenate([self._weights["position.weight"].T @ output[:e], output[e:]])  # [W_p W_o1, W_o2]
+        wide = g.op("Relu", g.op("Gemm", mixed, g.named(OUTPUT, merged), bias))
         wide = g.op("Reshape", wide, g.op("Concat", size, g.ints(config.word_dim), axis=0))
         summed = g.op("MatMul", g.op("Cast", real, to=TensorProto.FLOAT), wide)
         return g.op("Squeeze", summed, g.ints(1))
@@ -383,20 +378,3 @@ class _Branch:
         rows = g.op("Gather", g.named(TABLE_INT8, values), codes, axis=0)
         of_rows = g.op("Gather", g.named(TABLE_SCALE, scales), codes, axis=0)
         return g.op("DequantizeLinear", rows, of_rows, axis=0)
-
-    def _query_key(self) -> Array:
-        """Return both matrices of the content attention, (e, 2 a); the first includes the divisor of the scores."""
-        query = self._weights["query.weight"] / self._config.attention_dim**0.25
-        pair: Array = np.concatenate([query, self._weights["key.weight"]]).T
-        return pair
-
-    def _output(self) -> Array:
-        """Return [W_p W_o1, W_o2], (2 e, word_dim)."""
-        e, output = self._config.embedding_dim, self._weights["output.weight"].T
-        merged: Array = np.concatenate([self._weights["position.weight"].T @ output[:e], output[e:]])
-        return merged
-
-    def _table(self) -> Any:
-        """Return the characters of each token; int16 if the alphabet fits."""
-        codes = self._encoder.codes.numpy()
-        return codes.astype(np.int16) if codes.max() < np.iinfo(np.int16).max else codes

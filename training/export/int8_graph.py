@@ -39,9 +39,8 @@ from training.export.graph_builder import (
     Array,
     Channels,
     GraphBuilder,
-    add_character_encoder,
     channel_scales,
-    join_parts,
+    join_character_encoder,
     probe_inputs,
     quantize_columns,
     quantize_rows,
@@ -121,8 +120,7 @@ class _Graph(GraphBuilder):
             hidden = self._feed_forward(i, hidden)
         pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), pooling)
         if character_encoder is not None:
-            character = add_character_encoder(self, character_encoder, int8=True)
-            pooled = join_parts(self, pooled, character)
+            pooled = join_character_encoder(self, pooled, character_encoder, int8=True)
         self.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
         self.output("MatMul", pooled, self.floats(head.T), name="type_logits")
         value = helper.make_tensor_value_info

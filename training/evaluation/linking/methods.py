@@ -201,15 +201,7 @@ class EverydayMethod(Method, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EverydaySet:
-    """Mentions of a base, in the order of their kinds."""
-
-    base: Base
-    mentions: tuple[MadeMention, ...]
-
-
-def make_set(base: Base, n_mentions: int) -> EverydaySet:
+def made_mentions(base: Base, n_mentions: int) -> tuple[MadeMention, ...]:
     """Make mentions of every kind from a base. `n_mentions`: at most this many, equally many of each kind; fewer for a
     large base (`MAX_COMPARISONS`).
     """
@@ -217,7 +209,7 @@ def make_set(base: Base, n_mentions: int) -> EverydaySet:
     owners = NameOwners((one.entity_id, name) for one in entities for name in one.names)
     affordable = max(MAX_COMPARISONS // max(1, len(owners)), FEWEST_OF_KIND * len(KINDS))
     per_kind = max(1, min(n_mentions, affordable) // len(KINDS))
-    return EverydaySet(base, tuple(make_mentions(entities, owners, per_kind=per_kind, seed=0)))
+    return tuple(make_mentions(entities, owners, per_kind=per_kind, seed=0))
 
 
 class EverydayLinker:

@@ -281,7 +281,8 @@ def peers() -> list[ExactNames | ScoredNames]:
     return [
         ExactNames(),
         ScoredNames("rapidfuzz", _fuzzy_scores, _SMALL_BASES),
-        ScoredNames("tfidf", _tfidf_scores, ALL_SIZES),
+        # scispaCy's candidate generation, but exact.
+        ScoredNames("tfidf", lambda mentions, names: products(*_tfidf(mentions, names, longest=3)), ALL_SIZES),
     ]
 
 
@@ -293,11 +294,6 @@ def _fuzzy_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
     for start in range(0, len(mentions), _ROWS):
         rows = [utils.default_process(mention) for mention in mentions[start : start + _ROWS]]
         yield from process.cdist(rows, folded, scorer=fuzz.WRatio, dtype=np.float32)
-
-
-def _tfidf_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
-    """TF-IDF of case-folded character 3-grams within words: scispaCy's candidate generation, but exact."""
-    yield from products(*_tfidf(mentions, names, longest=3))
 
 
 def _tfidf(mentions: Sequence[str], names: Sequence[str], *, longest: int) -> tuple[Any, Any]:

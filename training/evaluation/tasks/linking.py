@@ -19,7 +19,7 @@ import numpy as np
 from pearl_qdrant.linking.calibration.held_out import Samples
 from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention
 from training.evaluation.data import Data, OwnBase
-from training.evaluation.linking.methods import EverydayMethod, EverydaySet, Linker, LinkingMethod, make_set
+from training.evaluation.linking.methods import EverydayMethod, Linker, LinkingMethod, made_mentions
 from training.evaluation.linking.peers import Answers
 from training.evaluation.linking.sets import (
     Base,
@@ -144,14 +144,15 @@ _EVERYDAY_BASES = ("doid", "go", "uberon", "mondo")
 
 def _run_everyday(pattern: str) -> Callable[[Data, EverydayMethod, EvaluationOptions], Outcome]:
     @_once
-    def made(data: Data, n_mentions: int) -> EverydaySet:
+    def made(data: Data, n_mentions: int) -> tuple[Base, tuple[MadeMention, ...]]:
         path = data.paths(pattern)[0]
         entities = data.entities if isinstance(data, OwnBase) else tuple(read_base(data, path).values())
-        return make_set(Base(path.removesuffix(".tsv").replace("/", "-"), entities), n_mentions)
+        base = Base(path.removesuffix(".tsv").replace("/", "-"), entities)
+        return base, made_mentions(base, n_mentions)
 
     def run(data: Data, method: EverydayMethod, options: EvaluationOptions) -> Outcome:
-        one = made(data, options.n_mentions)
-        return as_outcome(one.mentions, method.answer(one.mentions, one.base))
+        base, mentions = made(data, options.n_mentions)
+        return as_outcome(mentions, method.answer(mentions, base))
 
     return run
 
