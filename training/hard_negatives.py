@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
@@ -256,32 +257,15 @@ def _find_allowed(merged_phrases: Sequence[Phrase], pairs: Pairs) -> npt.NDArray
     """Return which pairs may be negatives: no common entity, and not equal when folded."""
     folded = np.array([phrase_key(fold_phrase(phrase.text)) >> 1 for phrase in merged_phrases], dtype=np.int64)
     allowed: npt.NDArray[np.bool_] = folded[pairs[:, 0]] != folded[pairs[:, 1]]
-    both = np.array([bool(phrase.entities) for phrase in merged_phrases], dtype=bool)[pairs].all(axis=1)
-    checked = np.flatnonzero(allowed & both)
-    allowed[checked[_share_entity(merged_phrases, pairs[checked])]] = False
-    return allowed
-
-
-def _share_entity(merged_phrases: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_]:
-    """Return whether the phrases of a pair have an entity in common; exact for any number of entities."""
     ids: dict[str, int] = {}
-    degrees = np.array([len(phrase.entities) for phrase in merged_phrases], dtype=np.int64)
     flat = [ids.setdefault(entity, len(ids)) for phrase in merged_phrases for entity in phrase.entities]
-    entities = np.array(flat, dtype=np.int64)
-    starts = np.concatenate([[0], np.cumsum(degrees)])
-    owners = np.repeat(np.arange(len(merged_phrases)), degrees)
-    known = np.sort(entities << 32 | owners)
-    shared = np.zeros(len(pairs), dtype=bool)
+    starts = np.cumsum([0, *(len(phrase.entities) for phrase in merged_phrases)])
+    # Row i has the entities of phrase i.
+    known = csr_matrix((np.ones(len(flat), dtype=bool), flat, starts), shape=(len(merged_phrases), max(1, len(ids))))
     for start in range(0, len(pairs), _CHUNK * 8):
         first, second = pairs[start : start + _CHUNK * 8].T
-        counts = degrees[first]
-        row = np.repeat(np.arange(len(first)), counts)
-        offset = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        wanted = entities[starts[first][row] + offset] << 32 | second[row]
-        at = np.searchsorted(known, wanted)
-        hit = known[np.minimum(at, len(known) - 1)] == wanted
-        shared[start + row[hit]] = True
-    return shared
+        allowed[start : start + _CHUNK * 8] &= known[first].multiply(known[second]).getnnz(axis=1) == 0
+    return allowed
 
 
 def _keep_nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> Pairs:
