@@ -10,7 +10,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import chain, compress
 from operator import not_
 from pathlib import Path
@@ -65,47 +65,6 @@ MICRO_BATCH, REPEATS = 64, 3  # how the pace of a step is measured
 TEMPERATURE = 0.05
 
 _OUTSIDE = str.maketrans("\t\n\r", "   ")
-
-
-@dataclass(slots=True)
-class RefreshState:
-    """The stages that are done, and what they found."""
-
-    folder: Path  # the work folder
-    identity: dict[str, Any]  # what the run depends on
-    done: dict[str, Any] = field(default_factory=dict)  # what each finished stage found, by its name
-
-    @classmethod
-    def open(cls, folder: Path, identity: dict[str, Any], *, restart: bool) -> RefreshState:
-        """Read the state of a folder, or begin there. Raises OptionError if it has another run, or other files."""
-        path = folder / FILE
-        if path.exists() and not restart:
-            stored = json.loads(path.read_text("utf-8"))
-            if stored["identity"] != identity:
-                other = sorted(key for key in identity if stored["identity"].get(key) != identity[key])
-                raise OptionError(
-                    "restart",
-                    f"{folder} has a refresh with other values of: {', '.join(other)}. Give 'restart' to begin again, "
-                    f"or another 'work' folder.",
-                )
-            return cls(folder, identity, stored["done"])
-        if path.exists():
-            shutil.rmtree(folder)
-        elif folder.exists() and any(folder.iterdir()):
-            raise OptionError("work", f"{folder} has files, and no refresh wrote them. Give an empty folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        state = cls(folder, identity)
-        state._write()
-        return state
-
-    def finish(self, stage: str, found: Any) -> None:
-        """Note that a stage is done."""
-        self.done[stage] = found
-        self._write()
-
-    def _write(self) -> None:
-        record = {"identity": self.identity, "done": self.done}
-        write_atomically(self.folder / FILE, json.dumps(record, indent=2, default=str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +166,9 @@ class _Refresh:
         if not base:
             raise OptionError("base", "There is no base to learn from.")
         check_bounds(request)
-        work = Path(f"{out}.work") if request.work is None else Path(request.work)
         refuse_overwriting(out, *base, request.model)
-        identity = {
+        self.folder = Path(f"{out}.work") if request.work is None else Path(request.work)
+        self.identity = {  # what the run depends on
             "base": [[str(path), path.stat().st_size if path.is_file() else None] for path in base],
             "model": request.model,
             "distil": [str(path) for path in as_paths(request.distil)],
@@ -217,14 +176,41 @@ class _Refresh:
             "minutes": None if request.steps else request.minutes,
         }
         self.request, self.events, self.base, self.out = request, events, base, out
-        self.state = RefreshState.open(work, identity, restart=request.restart)
         self.name = request.name or out.name
+        self.done: dict[str, Any] = self._open()  # what each finished stage found, by its name
+
+    def _open(self) -> dict[str, Any]:
+        """Read the state of the folder, or begin there."""
+        folder, path = self.folder, self.folder / FILE
+        if path.exists() and not self.request.restart:
+            stored = json.loads(path.read_text("utf-8"))
+            if stored["identity"] != self.identity:
+                other = sorted(key for key in self.identity if stored["identity"].get(key) != self.identity[key])
+                raise OptionError(
+                    "restart",
+                    f"{folder} has a refresh with other values of: {', '.join(other)}. Give 'restart' to begin again, "
+                    f"or another 'work' folder.",
+                )
+            done: dict[str, Any] = stored["done"]
+            return done
+        if path.exists():
+            shutil.rmtree(folder)
+        elif folder.exists() and any(folder.iterdir()):
+            raise OptionError("work", f"{folder} has files, and no refresh wrote them. Give an empty folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write({})
+        return {}
+
+    def _write(self, done: dict[str, Any]) -> None:
+        write_atomically(
+            self.folder / FILE, json.dumps({"identity": self.identity, "done": done}, indent=2, default=str)
+        )
 
     def run(self) -> RefreshResult:
         """All stages."""
         request = self.request
         files = BaseFiles(**self._stage("base", lambda: asdict(write_base_files(
-            self.base, self.state.folder, seed=request.seed, max_errors=request.max_errors
+            self.base, self.folder, seed=request.seed, max_errors=request.max_errors
         ))))  # fmt: skip
         start: str = self._stage("start", self._prepare_start)
         typed: int = self._stage("phrases", lambda: self._prepare_phrases(start))
@@ -242,20 +228,21 @@ class _Refresh:
         self._stage("export", lambda: asdict(export_checkpoint(last, self.out, name=self.name)))
         figures = tuple(Compared(**one) for one in self._stage("measure", lambda: self._measure(files)))
         result = RefreshResult(self.out, steps, files.n_learned, files.n_held_out, has_head, figures, verdict(figures))
-        self.state.finish("result", {**asdict(result), "start": request.model})
+        self._write(self.done | {"result": {**asdict(result), "start": request.model}})
         return result
 
     def _path(self, name: str) -> Path:
-        return self.state.folder / name
+        return self.folder / name
 
     def _stage(self, name: str, run: Callable[[], Any], *, detail: str = "") -> Any:
         """Run a stage unless it is done; returns what it found."""
-        if name in self.state.done:
+        if name in self.done:
             self.events.stage(name, "done already")
         else:
             self.events.stage(name, detail)
-            self.state.finish(name, run())
-        return self.state.done[name]
+            self.done[name] = run()
+            self._write(self.done)
+        return self.done[name]
 
     def _prepare_start(self) -> str:
         """The start with weights for torch; those of a shipped model are rebuilt from its graph."""

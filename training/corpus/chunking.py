@@ -104,20 +104,11 @@ class Phrase(NamedTuple):
     lexical_class: str
 
 
-class PhraseParser(Protocol):
-    """Finds phrases in texts."""
-
-    def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
-        """Yield the phrases of each text, in the order of the texts; nested and repeated phrases are included."""
-        ...
-
-
 class PhraseTyper(Protocol):
     """Assigns entity types to phrases without context."""
 
     def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
         """Return one of `ENTITY_TYPES` for each phrase; None (which is not OTHER) if the type is unknown."""
-        ...
 
 
 Weights = dict[str, float]
@@ -314,7 +305,7 @@ class Token(NamedTuple):
 
 
 class ChunkParser:
-    """A `PhraseParser` that uses WordNet's parts of speech and patterns."""
+    """Finds phrases in texts by WordNet's parts of speech and patterns."""
 
     def __init__(self, wordnet: Path | Lexicon, *, max_words: int = DEFAULT_MAX_WORDS) -> None:
         """Read a WordNet `dict` folder, or take a lexicon read from one; phrases of over `max_words` are skipped."""
@@ -322,7 +313,7 @@ class ChunkParser:
         self._max_words = max_words
 
     def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
-        """Yield the phrases of each text; a newline ends a sentence."""
+        """Yield the phrases of each text, nested and repeated ones included; a newline ends a sentence."""
         for text in texts:
             yield [phrase for line in text.split("\n") if line for phrase in self._phrases(line)]
 

@@ -25,7 +25,7 @@ from ingest.base.format import TableColumns
 from ingest.formats import ReadOptions, open_reader
 from pearl_qdrant.cores import count_workers
 from pearl_qdrant.errors import OptionError
-from training.corpus.chunking import ChunkParser, Lexicon, Phrase, PhraseParser, PhraseTyper
+from training.corpus.chunking import ChunkParser, Lexicon, Phrase, PhraseTyper
 from training.corpus.typing import DistantTyper, NerTyper, name_types, wordnet_names
 from training.examples.files import (
     ENTITIES,
@@ -133,7 +133,7 @@ def write_phrases(counts: Iterable[Count], typer: PhraseTyper, folder: Path) -> 
 
 
 def count_phrases(
-    texts: Iterable[str], open_parser: Callable[[], PhraseParser], *, workers: int = 1
+    texts: Iterable[str], open_parser: Callable[[], ChunkParser], *, workers: int = 1
 ) -> Iterator[tuple[int, Counter[Phrase]]]:
     """Parse texts; yields numbers of texts with the counts of their phrases. `open_parser`: makes a parser; with
     several workers it must be picklable, and is called once in each. `workers`: processes; 1 parses in this process.
@@ -157,16 +157,16 @@ def count_phrases(
             yield waiting.popleft().result()
 
 
-_worker_parser: PhraseParser | None = None
+_worker_parser: ChunkParser | None = None
 """Parser of a worker process; set when the worker starts."""
 
 
-def _start_worker(open_parser: Callable[[], PhraseParser]) -> None:
+def _start_worker(open_parser: Callable[[], ChunkParser]) -> None:
     global _worker_parser  # noqa: PLW0603  (a process pool has no other place for per-worker state)
     _worker_parser = open_parser()
 
 
-def _count(texts: list[str], parser: PhraseParser | None = None) -> tuple[int, Counter[Phrase]]:
+def _count(texts: list[str], parser: ChunkParser | None = None) -> tuple[int, Counter[Phrase]]:
     parser = parser or _worker_parser
     assert parser is not None
     return len(texts), Counter(chain.from_iterable(parser.parse(texts)))

@@ -20,7 +20,7 @@ import random
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -242,14 +242,9 @@ MAX_SPAN_WORDS = 6
 """Words of the longest random span: ULR, section 7.2."""
 
 
-class SpanScorer(Protocol):
-    """Gives scores to spans; the lowest one of a sequence is chosen. See `training.ulr.drawing`."""
-
-    def __call__(self, texts: Sequence[str], spans: Sequence[tuple[int, int]]) -> Sequence[float]:
-        """Return the score of a span of each text; NaN for one that must not be chosen. `texts`: any number of texts;
-        the same text may be given with several spans. `spans`: first character of the span in each text, and the first
-        one after it.
-        """
+SpanScorer = Callable[[Sequence[str], Sequence[tuple[int, int]]], Sequence[float]]
+"""From texts, each with the first character of a span and the first one after it, to the scores of the spans; NaN for
+one that must not be chosen. See `training.ulr.drawing`."""
 
 
 def choose_spans(
