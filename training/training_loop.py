@@ -157,12 +157,6 @@ class RunLog:
         self._file.flush()
 
 
-def read_log(folder: Path) -> list[dict[str, float]]:
-    """Read the rows of a run's log.csv."""
-    with (folder / LOG).open(encoding="utf-8", newline="") as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-
-
 STATE = "state.safetensors"
 SAVE_SECONDS = 300.0
 """Seconds between two saved states, at most, plus one step."""

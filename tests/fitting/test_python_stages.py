@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import write_corpus
+from fit_cases import read_log, write_corpus
 
 from pearl_qdrant import (
     CharacterWidths,
@@ -29,7 +29,6 @@ from pearl_qdrant.cli.train import train
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import OptionError
-from training.training_loop import read_log
 
 ROWS = "id\tname\ttypes\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
 
