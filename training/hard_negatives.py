@@ -352,7 +352,7 @@ def mine_negatives(
         parts = []
         for start in range(0, len(names), _ENCODED):
             parts.append(encoder.encode(names[start : start + _ENCODED]).vectors)
-            events.names_encoded("encode", len(parts[-1]))
+            events.names_encoded(len(parts[-1]))
         return np.concatenate(parts)
 
     return write_hard_negatives(Path(out), mine_hard_negatives(list(as_phrases(examples)), encode, config=config))

@@ -489,10 +489,10 @@ class TrainingEvents:
     """What a training stage reports while it runs. Override the methods of interest; calls never overlap."""
 
     def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
-        """The inputs were read. `count`: training examples found. `skipped`: rows that were not used, by reason."""
+        """The inputs were read: so many training examples, and the rows that were not used, by reason."""
 
     def types_at_risk(self, kept: int, known: int) -> None:
         """The examples cover only `kept` of the `known` entity types of the type head, which will forget the others."""
 
-    def names_encoded(self, task: str, count: int) -> None:
-        """More names were encoded. `task`: "encode". `count`: names since the last call."""
+    def names_encoded(self, count: int) -> None:
+        """So many more names were encoded since the last call."""

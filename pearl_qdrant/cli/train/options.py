@@ -122,10 +122,10 @@ _QUOTED = re.compile(r"'(\w+)'")
 
 
 class TrainingOutput(TrainingEvents):
-    """Prints the events of a stage on stderr; encoding has a progress bar per task."""
+    """Prints the events of a stage on stderr; encoding has a progress bar."""
 
     def __init__(self) -> None:
-        self._bars: dict[str, Any] = {}
+        self._bar: Any = None
 
     def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
         """Print the counts."""
@@ -140,18 +140,18 @@ class TrainingOutput(TrainingEvents):
             err=True,
         )
 
-    def names_encoded(self, task: str, count: int) -> None:
-        """Move the progress bar of the task."""
+    def names_encoded(self, count: int) -> None:
+        """Move the progress bar."""
         from tqdm import tqdm
 
-        if task not in self._bars:
-            self._bars[task] = tqdm(unit=" names", unit_scale=True, desc=task, disable=None)
-        self._bars[task].update(count)
+        if self._bar is None:
+            self._bar = tqdm(unit=" names", unit_scale=True, desc="encode", disable=None)
+        self._bar.update(count)
 
     def close(self) -> None:
-        """Remove the progress bars."""
-        for bar in self._bars.values():
-            bar.close()
+        """Remove the progress bar."""
+        if self._bar is not None:
+            self._bar.close()
 
 
 @contextmanager
