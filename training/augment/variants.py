@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ingest.io.encoding import BadLine, byte_lines
 from ingest.io.streams import Source
-from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
+from pearl_qdrant.errors import FormatError
 from training.augment.draw import NEIGHBOURS
 from training.examples.files import PHRASE_VARIANTS, corpus_phrases, encode_row, parse_variants, phrase_key
 from training.options import (
@@ -43,22 +43,14 @@ class Paraphraser:
         self, model: str = DEFAULT_PARAPHRASER, *, options: ParaphraseOptions | None = None, device: str = "cpu"
     ) -> None:
         """Load a folder or a hub id, OWNER/NAME[@REVISION], with weights in safetensors. Raises ModelError."""
-        import torch
-        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+        from transformers import AutoModelForSeq2SeqLM
 
-        self._options = options or ParaphraseOptions()
-        name, _, revision = model.partition("@")
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision or None)
-            network = AutoModelForSeq2SeqLM.from_pretrained(name, revision=revision or None, use_safetensors=True)
-        except Exception as error:  # a damaged file can raise anything in transformers and safetensors
-            message = f"'{model}' cannot be loaded as a sequence-to-sequence model: {error}"
-            raise ModelNotFoundError(model, message) from error
-        try:
-            self._network: Any = network.eval().to(torch.device(device))
-        except (RuntimeError, AssertionError) as error:
-            raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
-        self._device = device
+        from training.networks.checkpoints import open_transformers_model
+
+        self._options, self._device = options or ParaphraseOptions(), device
+        self._tokenizer, self._network = open_transformers_model(
+            AutoModelForSeq2SeqLM, model, kind="sequence-to-sequence", device=device
+        )
 
     def paraphrase(self, phrases: Sequence[str]) -> list[tuple[str, ...]]:
         """Paraphrase each phrase; blank variants and those equal except for case and punctuation are dropped."""

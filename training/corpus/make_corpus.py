@@ -268,8 +268,7 @@ def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
 def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report: CorpusReport) -> PhraseTyper:
     if options.typer == "ner":
         assert options.ner_model is not None
-        model, _, revision = options.ner_model.partition("@")
-        return NerTyper(model, revision=revision or None, device=options.device)
+        return NerTyper(options.ner_model, device=options.device)
     names: list[Iterable[tuple[str, str]]] = []
     if options.bases:
         rows = counted(partial(read_entities, folder / ENTITIES), options.max_errors, report.skipped)

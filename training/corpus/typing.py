@@ -23,7 +23,7 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.encoder.type_head import type_marginals
-from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
+from pearl_qdrant.errors import ModelError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from training.corpus.chunking import CLOSED_CLASS, EMPTY_WORDS
 from training.examples.files import TypeTable, entity_type_of, normalise_name
@@ -195,30 +195,21 @@ class NerTyper:
     A phrase gets the most frequent type of its content words, if at least half of these words have it.
     """
 
-    def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu", batch_size: int = 256) -> None:
-        """Load a folder or hub id of a token-classification model with OntoNotes labels, weights in safetensors. Raises
-        ModelError if there is none, its labels are not entity types, or its tokenizer does not know words; DeviceError
-        if torch has no such device.
+    def __init__(self, model: str, *, device: str = "cpu", batch_size: int = 256) -> None:
+        """Load a folder or hub id, OWNER/NAME[@REVISION], of a token-classification model with OntoNotes labels, its
+        weights in safetensors. Raises ModelError if there is none, its labels are not entity types, or its tokenizer
+        does not know words; DeviceError if torch has no such device.
         """
-        import torch
-        from transformers import AutoModelForTokenClassification, AutoTokenizer
+        from transformers import AutoModelForTokenClassification as Auto
 
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(model, revision=revision, add_prefix_space=True)
-            network = AutoModelForTokenClassification.from_pretrained(model, revision=revision, use_safetensors=True)
-        except Exception as error:  # a damaged file can raise anything in transformers and safetensors
-            message = f"'{model}' cannot be loaded as a token-classification model: {error}"
-            raise ModelNotFoundError(model, message) from error
-        if not tokenizer.is_fast:
+        from training.networks.checkpoints import open_transformers_model
+
+        kind: Any = {"kind": "token-classification", "add_prefix_space": True}
+        self._tokenizer, self._network = open_transformers_model(Auto, model, device=device, **kind)
+        if not self._tokenizer.is_fast:
             raise ModelError(f"The tokenizer of '{model}' has no tokenizer.json, which maps tokens to words")
-        self._types = _types_of(model, network.config.id2label)
-        try:
-            self._network: Any = network.eval().to(torch.device(device))
-        except (RuntimeError, AssertionError) as error:
-            raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
-        self._tokenizer: Any = tokenizer
-        self._device = device
-        self._batch_size = batch_size
+        self._types = _types_of(model, self._network.config.id2label)
+        self._device, self._batch_size = device, batch_size
 
     def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
         """Return the type of each phrase; OTHER if the model finds no entity."""

@@ -32,7 +32,7 @@ from pearl_qdrant.encoder.runtime.torch_runtime import load_character_encoder, l
 from pearl_qdrant.encoder.runtime.transformer import load_transformer
 from pearl_qdrant.encoder.tokens import open_tokenizer
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
-from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError, OptionError
+from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError, ModelNotFoundError, OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.options import AVERAGE_RATIO, StrPath, refuse_overwriting
 
@@ -292,6 +292,25 @@ def find_device(requested: str) -> torch.device:  # "cpu", "cuda", "cuda:N", or 
     if requested == "cpu" or (requested == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     return torch.device(resolve_cuda("cuda" if requested == "auto" else requested))
+
+
+def open_transformers_model(auto: Any, model: str, *, kind: str, device: str, **how: Any) -> tuple[Any, Any]:
+    """Load the tokenizer and the network of a folder or a hub id, OWNER/NAME[@REVISION], with weights in safetensors,
+    by a class of transformers. Raises ModelNotFoundError if it is not of this kind; DeviceError if torch lacks the
+    device.
+    """
+    from transformers import AutoTokenizer
+
+    name, _, revision = model.partition("@")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision or None, **how)
+        network = auto.from_pretrained(name, revision=revision or None, use_safetensors=True).eval()
+    except Exception as error:  # a damaged file can raise anything in transformers and safetensors
+        raise ModelNotFoundError(model, f"'{model}' cannot be loaded as a {kind} model: {error}") from error
+    try:
+        return tokenizer, network.to(torch.device(device))
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
 
 
 def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> None:
