@@ -237,7 +237,8 @@ class TrainingLoop:
         is_single, is_first = self.shard.world_size == 1, self.shard.rank == 0
         # With several processes one of them cannot stop alone: the others would wait for it. A single one stops after
         # the log is closed.
-        with deferred_stop() if is_single else nullcontext([]) as stop, ExitStack() as stack:
+        no_stop: list[int] = []
+        with deferred_stop() if is_single else nullcontext(no_stop) as stop, ExitStack() as stack:
             log = None
             if self.folder is not None and is_first:
                 log = stack.enter_context(closing(RunLog(self.folder, done=done, record=self.objective.record)))
@@ -406,5 +407,5 @@ def deferred_stop() -> Iterator[list[int]]:
         yield stop
     finally:
         restore()
-    for number in stop:
-        signal.raise_signal(number)
+    for caught in stop:
+        signal.raise_signal(caught)

@@ -106,7 +106,7 @@ class PhraseVectors:
         if not self._cached:
             return
         assert self._leaf.grad is not None
-        gradients = self._leaf.grad.split([len(batch.rows) for batch in self._batches])
+        gradients = torch.split(self._leaf.grad, [len(batch.rows) for batch in self._batches])
         for batch, gradient, (cpu, on_gpu) in zip(self._batches, gradients, self._states, strict=True):
             with torch.random.fork_rng(self._gpus):
                 torch.set_rng_state(cpu)
