@@ -27,18 +27,6 @@ _MAY_CHANGE = frozenset({"save_every", "save_seconds", "workers"})
 """Settings that do not affect what is learnt, so that a run may resume with other values."""
 
 
-def default_micro_batch(device: str, *, cached: bool = False) -> int:
-    """Return the phrases per forward pass that suit a device.
-
-    A CPU gains from little padding. A GPU waits for each operation to be started: on an H100, 1,024 pairs took 0.205 s
-    a step in passes of 640 phrases, and 0.070 s in one pass. `device`: "cpu", "cuda" or "cuda:N". `cached`: whether
-    gradients are cached; then a pass must fit into memory.
-    """
-    if device == "cpu":
-        return 64
-    return 1024 if cached else 8192
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitSettings:
     """What a request and the loop share.
@@ -88,8 +76,7 @@ class FitConfig(FitSettings):
         optimizer: "adamw", or "adam" (the paper).
         clip: Largest norm of the gradient; 0 for no limit.
         freeze_words: Whether the word embeddings stay fixed.
-        micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding. See
-            `default_micro_batch`.
+        micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding.
         save_seconds: Seconds between two saved states, at most, plus one step.
     """
 
@@ -223,13 +210,11 @@ class FitRequest(FitSettings):
 
     def fit_config(self, *, steps: int, device: str = "cpu") -> FitConfig:
         """Return the settings of the training loop for a number of steps on a device."""
-        config = project(
-            FitConfig,
-            self,
-            steps=steps,
-            freeze_words=not self.train_words,
-            micro_batch=self.micro_batch or default_micro_batch(device, cached=self.cache_gradients),
-        )
+        # A CPU gains from little padding. A GPU waits for each operation to be started: on an H100, 1,024 pairs took
+        # 0.205 s a step in passes of 640 phrases, and 0.070 s in one pass, which must fit into memory if it is cached.
+        fitting = 64 if device == "cpu" else 1024 if self.cache_gradients else 8192
+        size = self.micro_batch or fitting
+        config = project(FitConfig, self, steps=steps, freeze_words=not self.train_words, micro_batch=size)
         return replace(config, **PAPER) if self.paper_settings else config
 
 

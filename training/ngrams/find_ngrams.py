@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import shutil
 import tempfile
 import time
 from collections import Counter
@@ -203,11 +202,10 @@ def _working_folder(out: Path) -> Iterator[Path]:
     """Make a folder beside the result, and remove it at the end; errors of the disk become ours."""
     if out.exists() and not out.is_dir():
         raise OptionError("out", f"{out} is a file. Name a folder.")
-    work = None
     try:
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
-        yield work
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.absolute().parent) as work:
+            yield Path(work)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             message = f"{out}: no space is left on its disk. What was written is removed. Free some space, or write to "
@@ -215,6 +213,3 @@ def _working_folder(out: Path) -> Iterator[Path]:
                 message + "a larger disk: with the defaults it takes about 10 times the size of the text"
             ) from error
         raise OptionError("out", f"{out} cannot be written: {error}") from error
-    finally:
-        if work is not None:
-            shutil.rmtree(work, ignore_errors=True)

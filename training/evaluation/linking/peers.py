@@ -152,30 +152,27 @@ class ExactThenFuzzy(Peer):
 
     def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
         """Link mentions; a score is in [0, 100]."""
-        from rapidfuzz import utils
+        from rapidfuzz import fuzz, process, utils
 
-        names = Names(base)
+        names, scorer = Names(base), getattr(fuzz, self._scorer)
         processed = [utils.default_process(name) for name in names.texts]
+
+        def best_of(mention: Mention) -> _Best:
+            text = utils.default_process(mention.mention)
+            first = process.extractOne(text, processed, scorer=scorer)
+            found = first and names.best(iter([(first[2], float(first[1]))]), mention)
+            if first and found is None:  # the best name is excluded: read more of them
+                more = process.extract(text, processed, scorer=scorer, limit=_READ)
+                found = names.best(((row, float(score)) for _, score, row in more), mention)
+            return found or _Best()
+
         start = time.perf_counter()
         exact = [names.exact(one) for one in mentions]
-        best = [_Best() if ids else self._best(one, names, processed) for one, ids in zip(mentions, exact, strict=True)]
+        best = [_Best() if ids else best_of(one) for one, ids in zip(mentions, exact, strict=True)]
         milliseconds = _milliseconds(start, mentions)
         linked, cutoffs = cut_off(best, mentions)
         ids = tuple(_only(known) if known else one for known, one in zip(exact, linked, strict=True))
         return Answers(ids, milliseconds, cutoffs)
-
-    def _best(self, mention: Mention, names: Names, processed: Sequence[str]) -> _Best:
-        from rapidfuzz import fuzz, process, utils
-
-        text, scorer = utils.default_process(mention.mention), getattr(fuzz, self._scorer)
-        first = process.extractOne(text, processed, scorer=scorer)
-        if first is None:
-            return _Best()
-        found = names.best(iter([(first[2], float(first[1]))]), mention)
-        if found is None:  # the best name is excluded: read more of them
-            more = process.extract(text, processed, scorer=scorer, limit=_READ)
-            found = names.best(((row, float(score)) for _, score, row in more), mention)
-        return found or _Best()
 
 
 class Tfidf(Peer):
