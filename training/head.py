@@ -124,7 +124,7 @@ def _vectors(base: BaseModel, examples: Sequence[Example]) -> Tensor:
     return torch.cat(parts)
 
 
-def train_head(
+def train_head(  # long: its arguments, and what they mean
     base_model: StrPath,
     out: StrPath,
     *,

@@ -359,7 +359,9 @@ class Augmenter:
             place = _choice(left, rng)
 
     def _synonym(self, phrase: str, rng: random.Random) -> str | None:
-        tables = self._token_variants if self._synonyms is None else (*self._token_variants, self._synonyms)
+        tables: list[VariantTable | Synonyms] = [*self._token_variants]
+        if self._synonyms is not None:
+            tables.append(self._synonyms)
         return _first(tables, phrase, rng)
 
     def _paraphrase(self, phrase: str, rng: random.Random) -> str | None:

@@ -185,7 +185,7 @@ MIN_FP32_COSINE = 0.9999
 """Smallest cosine allowed between the vectors of a name by torch and by an fp32 graph."""
 
 
-def export_checkpoint(
+def export_checkpoint(  # long: its arguments, and what they mean
     model: StrPath,
     out: StrPath,
     *,

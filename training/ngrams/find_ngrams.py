@@ -131,7 +131,7 @@ def _sequences(block: Block, first_span: Indices) -> Records:
 _FILES = (NGRAMS, SEQUENCES_TEXT, SEQUENCES, SPANS, META)  # the last one says that the others are complete
 
 
-def find_ngrams(
+def find_ngrams(  # long: its arguments, and what they mean
     inputs: Paths,
     out: StrPath,
     options: NgramOptions | None = None,
@@ -204,7 +204,9 @@ def _working_folder(out: Path) -> Iterator[Path]:
         raise OptionError("out", f"{out} is a file. Name a folder.")
     try:
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.absolute().parent) as work:
+        with tempfile.TemporaryDirectory(
+            prefix=f".{out.name}-", dir=out.absolute().parent, ignore_cleanup_errors=True
+        ) as work:
             yield Path(work)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
