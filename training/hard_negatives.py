@@ -92,13 +92,8 @@ def edit_pairs(
 ) -> tuple[Pairs, npt.NDArray[np.uint8]]:
     """Return pairs of different strings within an edit distance (Levenshtein: insert, delete, substitute). Returns
     pairs of indices, (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at least 1:
-    equal strings are not a pair.
-
-    Args:
-        texts: The strings, best in alphabetical order, so that the partners taken from a large block are near.
-        max_distance: 1 or 2.
-        window: See `WINDOW`; a larger window finds more pairs in large blocks, and takes longer.
-        threads: Threads of rapidfuzz.
+    equal strings are not a pair. The strings are best in alphabetical order, so that the partners taken from a large
+    block are near. `max_distance` is 1 or 2; for the window see `WINDOW`.
     """
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     found = [np.zeros(0, dtype=np.uint64)]

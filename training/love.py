@@ -89,17 +89,11 @@ def whole_words(table: CharacterTable) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Mimicry:
-    """How well words are recognised.
+    """How well words are recognised."""
 
-    Attributes:
-        n: Words tested.
-        accuracy: Share of the words whose own vector is the nearest one to the encoder's vector.
-        typo_accuracy: The same for the word with one edit.
-    """
-
-    n: int
-    accuracy: float
-    typo_accuracy: float
+    n: int  # words tested
+    accuracy: float  # share of the words whose own vector is the nearest one to the encoder's vector
+    typo_accuracy: float  # the same for the word with one edit
 
     def __str__(self) -> str:
         return f"{self.n:,} words: {self.accuracy:.1%} find their own vector, {self.typo_accuracy:.1%} with a typo"

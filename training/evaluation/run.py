@@ -22,36 +22,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Results of one task.
+    """Results of one task."""
 
-    Attributes:
-        task: The task.
-        outcomes: By name of the method, for the methods that support the task.
-        differences: The model minus each baseline that has an outcome, by name of the baseline.
-        seconds: Wall clock, with the encoding of new strings.
-    """
-
-    task: Task
-    outcomes: Mapping[str, Outcome]
-    differences: Mapping[str, Difference]
-    seconds: float
+    task: Task  # the task
+    outcomes: Mapping[str, Outcome]  # by name of the method, for the methods that support the task
+    differences: Mapping[str, Difference]  # the model minus each baseline that has an outcome, by name of the baseline
+    seconds: float  # wall clock, with the encoding of new strings
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Results of a run.
+    """Results of a run."""
 
-    Attributes:
-        model: Name of the model.
-        baselines: Names of the baselines, in order.
-        results: One for each task that ran, in order.
-        skipped: Reasons of the tasks that did not run, by name.
-    """
-
-    model: str
-    baselines: tuple[str, ...]
-    results: tuple[TaskResult, ...]
-    skipped: Mapping[str, str]
+    model: str  # name of the model
+    baselines: tuple[str, ...]  # names of the baselines, in order
+    results: tuple[TaskResult, ...]  # one for each task that ran, in order
+    skipped: Mapping[str, str]  # reasons of the tasks that did not run, by name
 
 
 def evaluate(

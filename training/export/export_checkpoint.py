@@ -121,20 +121,13 @@ _LONGEST = 5
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """Agreement of two encoders over the names that both can encode.
+    """Agreement of two encoders over the names that both can encode."""
 
-    Attributes:
-        n: Names compared.
-        mean_cosine: Mean cosine of the two vectors of a name.
-        min_cosine: Smallest cosine.
-        worst: The name with the smallest cosine.
-        type_agreement: Share of names for which both predict the same entity type; None if a head has learnt no type.
-    """
-
-    n: int
-    mean_cosine: float
-    min_cosine: float
-    worst: str
+    n: int  # names compared
+    mean_cosine: float  # mean cosine of the two vectors of a name
+    min_cosine: float  # smallest cosine
+    worst: str  # the name with the smallest cosine
+    # share of names for which both predict the same entity type; None if a head has learnt no type
     type_agreement: float | None
 
     def __str__(self) -> str:

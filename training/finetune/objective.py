@@ -38,11 +38,8 @@ class PairRecord(StepRecord):
 class PairObjective(Objective):
     """Contrastive loss, type loss and distillation over batches of pairs.
 
-    Args:
-        network: Trained in place; with a type head, unless the type loss has no weight. Plain phrases, if the batches
-            have some, are distilled from it as it is now.
-        dataset: Makes the batches; its shard is this process's.
-        config: The losses and their weights.
+    The network is trained in place; it has a type head, unless the type loss has no weight. Plain phrases, if the
+    batches have some, are distilled from it as it is now. The shard of the dataset is this process's.
     """
 
     record = PairRecord

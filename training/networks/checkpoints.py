@@ -163,13 +163,8 @@ def write_network(
     folder: Path, network: PearlNetwork, config: PearlConfig, *, transformer: Path, onnx_path: Path | None = None
 ) -> VerifiedCheckpoint:
     """Write a network as a checkpoint folder with its weights for torch. Raises CheckpointError if the parts do not
-    match.
-
-    Args:
-        folder: Created if absent.
-        network: Has a type head.
-        config: pearl.json; its widths and `character` are taken from the network.
-        transformer: Folder with the phrase encoder's config.json and tokenizer files.
+    match. The network has a type head, and gives the widths of the config; `transformer` is the folder with the phrase
+    encoder's config.json and tokenizer files.
     """
     assert network.type_head is not None
     config = with_widths(config, network)
@@ -315,12 +310,7 @@ def open_transformers_model(auto: Any, model: str, *, kind: str, device: str, **
 
 def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> None:
     """Set `tuned` to ratio x tuned + (1 - ratio) x original, in place. Raises ValueError if the two have different
-    tensors.
-
-    Args:
-        original: The phrase encoder before fine-tuning.
-        tuned: The phrase encoder after fine-tuning, of the same shape; or its network, of which nothing else changes.
-        ratio: In [0, 1]. PEARL: 0.5.
+    tensors. Both are phrase encoders of the same shape, or networks, of which nothing else changes. PEARL: 0.5.
     """
     before, after = _phrase_encoder(original).state_dict(), _phrase_encoder(tuned).state_dict()
     if before.keys() != after.keys():

@@ -76,14 +76,8 @@ def pad(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
 class PhraseVectors:
     """The vectors of one batch, through which gradients reach the network.
 
-    Args:
-        network: Computes the vectors, before normalisation.
-        batches: The micro-batches of one batch.
-        cached: Gradient caching; otherwise the activations of the whole batch are kept.
-        precision: Precision of the encoder's forward passes, "fp32" or "bf16".
-
-    Attributes:
-        vectors: (n, dim) in the order of the phrases, float32.
+    `vectors` are (n, dim) in the order of the phrases, before normalisation, float32. With `cached` gradients are
+    cached; otherwise the activations of the whole batch are kept. The precision of the encoder is "fp32" or "bf16".
     """
 
     def __init__(

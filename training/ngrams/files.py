@@ -252,11 +252,7 @@ def choose_spans(
 ) -> list[NgramSpan | None]:
     """Choose a span of each sequence. Returns the span, or None for a sequence that has none to choose.
 
-    Args:
-        sequences: Any number; with `lowest_score` all their n-grams are scored in one call.
-        strategy: See `Strategy`.
-        rng: Makes the draws; `lowest_score` needs none.
-        score: Needed for `lowest_score`.
+    With `lowest_score`, which needs `score` and no draws, all n-grams are scored in one call.
     """
     if strategy == "random_span":
         return [draw_random_span(one.text, rng) for one in sequences]

@@ -36,13 +36,8 @@ from training.ulr.request import UlrConfig
 
 
 def misad(part: Tensor, rest: Tensor, whole: Tensor, *, renormalise: bool = False) -> Tensor:
-    """Mean square error between E_w + E_R and E_S. Returns mean over the sequences and the dimensions, ().
-
-    Args:
-        part: Vectors of the n-grams w, (n, dim), any norm.
-        rest: Vectors of the rests R, (n, dim), any norm.
-        whole: Vectors of the sequences S, (n, dim), any norm.
-        renormalise: Scale the sum to unit length, as the published code does.
+    """Mean square error between E_w + E_R and E_S over sequences and dimensions, (), of the vectors of n-grams w, rests
+    R and sequences S, (n, dim) each, any norm. The published code scales the sum to unit length (`renormalise`).
     """
     total = nn.functional.normalize(part, dim=-1) + nn.functional.normalize(rest, dim=-1)
     if renormalise:

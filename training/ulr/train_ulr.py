@@ -63,17 +63,9 @@ class UlrBase:
 
 
 def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
-    """Load the encoder to start from.
-
-    Args:
-        model: A folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch.
-        pooling: Instead of the model's own.
-        seed: Seed of a new MLM head.
-
-    Raises:
-        ModelNotFoundError: If there is no such model.
-        CheckpointError: If it has no weights for torch, or is broken.
-        ModelError: If its family cannot be trained.
+    """Load the encoder to start from: a folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights
+    for torch. The seed is that of a new MLM head. Raises ModelNotFoundError if there is no such model; CheckpointError
+    if it has no weights for torch, or is broken; ModelError if its family cannot be trained.
     """
     folder = find_model(model).folder
     if is_checkpoint(folder):

@@ -230,11 +230,8 @@ def reliability_details(
 ) -> Mapping[str, float]:
     """Reliability of the probabilities at each share of NIL mentions, in percent, by name and share.
 
-    Args:
-        samples: Samples of n mentions with an entity.
-        nil_samples: Samples of the same mentions, with their entities removed from the base.
-        calibration: Calibration of the linker.
-        shares: Shares in [0, 1) of the mentions that are replaced by their NIL twins; drawn once.
+    `nil_samples` are those of the same n mentions with their entities removed from the base. A share in [0, 1) of the
+    mentions is replaced by them; drawn once.
     """
     details: dict[str, float] = {}
     n = len(samples)

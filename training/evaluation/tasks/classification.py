@@ -62,12 +62,7 @@ def split_rows(groups: Sequence[Hashable], rng: np.random.Generator) -> Split:
 def probe(features: Tensor, labels: IntArray, split: Split, *, seed: int, max_epochs: int) -> FloatArray:
     """Train the classifier and test it. Returns 1 for each correct test row, else 0.
 
-    Args:
-        features: (n, width).
-        labels: (n,), numbered from 0.
-        split: Rows of each part.
-        seed: Seed of the initial weights and of the order of batches.
-        max_epochs: Maximum number of passes over the training rows.
+    `features` are (n, width), `labels` (n,), from 0; `seed` gives the initial weights and the order of the batches.
     """
     generator = torch.Generator().manual_seed(seed)
     target = torch.from_numpy(labels)

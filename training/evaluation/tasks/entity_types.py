@@ -37,21 +37,13 @@ def training_keys() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class TypeScores:
-    """Scores on a set of names.
+    """Scores on a set of names."""
 
-    Attributes:
-        accuracy: Share of names whose predicted entity type is one of theirs, in [0, 1].
-        macro_f1: Mean F1 over the types that occur, in [0, 1].
-        f1: F1 by type.
-        n: Number of names.
-        support: Number of names by type.
-    """
-
-    accuracy: float
-    macro_f1: float
-    f1: dict[str, float]
-    n: int
-    support: dict[str, int]
+    accuracy: float  # share of names whose predicted entity type is one of theirs, in [0, 1]
+    macro_f1: float  # mean F1 over the types that occur, in [0, 1]
+    f1: dict[str, float]  # F1 by type
+    n: int  # number of names
+    support: dict[str, int]  # number of names by type
 
 
 def score_predictions(predicted: Sequence[str], types: Sequence[Collection[str]]) -> TypeScores:
