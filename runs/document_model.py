@@ -90,22 +90,17 @@ TASKS = {
 
 @dataclass(slots=True)
 class Document:
-    """A document with its mentions, their right ids (none for NIL) and, once set, their features.
-
-    Attributes:
-        task: The task that it is of.
-        learned: What was learned of each string in other documents.
-        compare: Compares its passages with entities.
-    """
+    """A document with its mentions, their right ids (none for NIL) and, once set, their features."""
 
     corpus: str
     text: str
     spans: list[DocumentSpan]
     gold: list[frozenset[str]]
     mentions: list[DocumentMention]
-    task: str = ""
+    task: str = ""  # the task that it is of
+    # what was learned of each string in other documents
     learned: dict[str, LearnedMention | None] = field(default_factory=dict)
-    compare: Compare | None = None
+    compare: Compare | None = None  # compares its passages with entities
 
 
 def read_documents(data: Path, corpora: Sequence[str]) -> list[Document]:

@@ -47,19 +47,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A base and mentions of its entities.
+    """A base and mentions of its entities."""
 
-    Attributes:
-        name: "autofj:Song", "biomedical:doid_2024", "general:60000", ...; bases of one kind share the first part.
-        rows: Its entities.
-        mentions: Strings with the ids that are right.
-        has_aliases: Whether aliases are loaded too, without the mention's own string.
-    """
-
-    name: str
-    rows: list[Row]
-    mentions: list[tuple[str, frozenset[str]]]
-    has_aliases: bool = False
+    name: str  # "autofj:Song", "biomedical:doid_2024", "general:60000", ...; bases of one kind share the first part
+    rows: list[Row]  # its entities
+    mentions: list[tuple[str, frozenset[str]]]  # strings with the ids that are right
+    has_aliases: bool = False  # whether aliases are loaded too, without the mention's own string
 
 
 def autofj_bases(data: Path) -> Iterator[Base]:

@@ -18,17 +18,14 @@ from pathlib import Path
 
 import click
 import numpy as np
-import numpy.typing as npt
-from development_suite import as_table, compare, measure
 from multilingual.data import hard_negatives, plain_names, read_sources
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoder
-
-Array = npt.NDArray[np.float32]
+from training.evaluation.methods import EncoderMethod
+from training.evaluation.outcome import paired_bootstrap
 
 N_PLAIN = 100_000
 """Names to distil that `prepare` draws: half in English, text among them."""
@@ -58,23 +55,21 @@ def prepare(data: Path, wordnet: Path, out: Path) -> None:
         json.dump(stored, file, ensure_ascii=False)
 
 
-@main.command("measure")
-@click.argument("models", nargs=-1)
+@main.command()
+@click.argument("models", nargs=-1, required=True)
 @click.option("--baseline", required=True)
-def measure_models(models: tuple[str, ...], baseline: str) -> None:
-    """Measure encoders on held-out names in many languages, by vectors: first candidate, in percent."""
-    suite = {1: multilingual_tasks(read_entities())}
-    first = None
-    for model in (baseline, *models):
-        encoder = load_encoder(model, device="cpu")
-
-        def encode(names: list[str], encoder: Encoder = encoder) -> Array:
-            found: Array = encoder.encode(names).vectors
-            return found
-
-        found = measure(encode, suite)[1]
-        first = first or found
-        click.echo("\n".join([model, *as_table(compare(found, first))]))
+def measure(models: tuple[str, ...], baseline: str) -> None:
+    """Compare encoders by vectors on held-out names in many languages: start, model, difference, in percent."""
+    tasks = multilingual_tasks(read_entities())
+    start = EncoderMethod(load_encoder(baseline, device="cpu"))
+    first = {task.name: task.measure(start) for task in tasks}
+    for model in models:
+        method = EncoderMethod(load_encoder(model, device="cpu"))
+        for task in tasks:
+            found = task.measure(method)
+            one = paired_bootstrap(found, first[task.name], rng=np.random.default_rng(0))
+            difference = f"{one.mean:+5.1f}  {one.low:+.1f} to {one.high:+.1f}"
+            click.echo(f"{model}  {task.name:34}  {first[task.name].value:5.1f}  {found.value:5.1f}  {difference}")
 
 
 @main.command("link")

@@ -5,13 +5,13 @@ So a resumed run does not draw the same batches again, and any worker process ca
 
 from __future__ import annotations
 
-import math
+import functools
 import os
 import random
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +20,14 @@ from pearl_qdrant.cores import count_workers
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment.draw import edit_character
 from training.examples.example import Example, fold_phrase
-from training.examples.files import index_by_name, phrase_key
+from training.examples.files import phrase_key
 from training.networks.phrase_vectors import MicroBatch, micro_batches
-from training.options import BatchOptions, Count, Natural, Share, Within, check_bounds
+from training.options import Count, Natural, Share, Within, check_bounds
 
 
 class NegativeTable:
-    """The hard negatives of phrases.
-
-    Args:
-        rows: Phrases with their hard negatives; a repeated phrase keeps its first row.
-        known: Examples by name, for the entity and the type of a negative.
+    """The hard negatives of phrases. `rows`: phrases with their hard negatives; a repeated phrase keeps its first row.
+    `known`: examples by name, for the entity and the type of a negative.
     """
 
     def __init__(
@@ -46,18 +43,19 @@ class NegativeTable:
     def draw(self, phrase: str, n: int, rng: random.Random) -> list[Example]:
         """Draw up to `n` different hard negatives of a phrase."""
         found = self._negatives.get(phrase, ())
-        return [self._example(name) for name in (rng.sample(found, min(n, len(found))) if found else ())]
-
-    def _example(self, name: str) -> Example:
-        """Return a negative with its entity and type, if these are known."""
-        known = self._known.get(name)
-        return Example(name, (), "") if known is None else Example(name, (), known.entity, known.allowed)
+        names = rng.sample(found, min(n, len(found))) if found else ()
+        unknown = Example("", (), "")
+        known = ((name, self._known.get(name, unknown)) for name in names)
+        return [Example(name, (), one.entity, one.allowed) for name, one in known]
 
 
 Augment = Callable[[str, random.Random], str]
 """Makes a variant of a phrase."""
 
 KeyArray = npt.NDArray[np.int64]
+
+N_PLAIN = 64
+"""Plain phrases of a batch and process."""
 
 NO_KEY = 0
 """Key of an unknown entity; it never counts as equal to another, not even to itself."""
@@ -73,103 +71,68 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
-    """One batch of n pairs, m hard negatives, and any number of plain phrases.
+    """One batch of n pairs, m hard negatives, and any number of plain phrases."""
 
-    Attributes:
-        anchors, positives: n phrases each.
-        negatives: m phrases that are not the positive of any anchor.
-        allowed: (n, 95) bool; the phrase types that are right for a pair, none if unknown.
-        entities: (n,), key of each pair's entity, or `NO_KEY`.
-        anchor_keys, positive_keys: (n,), keys of the folded strings.
-        negative_entities, negative_keys: (m,), the same for the negatives.
-        plain: Phrases that are distilled and take no part in the contrastive loss.
-        plain_views: The plain phrases as the network sees them, some of them misspelt.
-    """
-
+    # anchors, positives: n phrases each
     anchors: list[str]
     positives: list[str]
-    negatives: list[str]
-    allowed: npt.NDArray[np.bool_]
-    entities: KeyArray
+    negatives: list[str]  # m phrases that are not the positive of any anchor
+    allowed: npt.NDArray[np.bool_]  # (n, 95) bool; the phrase types that are right for a pair, none if unknown
+    entities: KeyArray  # (n,), key of each pair's entity, or `NO_KEY`
+    # anchor_keys, positive_keys: (n,), keys of the folded strings
     anchor_keys: KeyArray
     positive_keys: KeyArray
+    # negative_entities, negative_keys: (m,), the same for the negatives
     negative_entities: KeyArray
     negative_keys: KeyArray
+    # phrases that are distilled and take no part in the contrastive loss
     plain: list[str] = field(default_factory=list)
+    # the plain phrases as the network sees them, some of them misspelt
     plain_views: list[str] = field(default_factory=list)
 
 
-class Sampler(Protocol):
-    """Chooses the examples of a batch."""
-
-    def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
-        """Return `n` examples of a step (from 1) on one process; `rng` belongs to that step and process."""
-        ...
+@functools.lru_cache(maxsize=2)
+def epoch_order(n: int, seed: int, epoch: int) -> KeyArray:
+    """Return the order of n items in an epoch, (n,)."""
+    return np.random.default_rng([seed, epoch]).permutation(n)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EpochSampler:
-    """Takes each example once per epoch; every epoch has a new random order.
+    """Takes each example once per epoch; every epoch has a new random order."""
 
-    Attributes:
-        examples: Not empty.
-        seed: Determines the orders.
-    """
+    examples: Sequence[Example]  # not empty
+    seed: int  # determines the orders
 
-    examples: Sequence[Example]
-    seed: int
-    _epoch: int = field(default=-1, init=False)
-    _order: KeyArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
-
-    def draw(self, step: int, n: int, shard: Shard, rng: random.Random) -> list[Example]:
-        """See `Sampler.draw`; the processes take turns, so that together they see each example once."""
-        start = ((step - 1) * shard.world_size + shard.rank) * n
-        return [self.examples[self._index_at(start + i)] for i in range(n)]
-
-    def _index_at(self, position: int) -> int:
-        """Index of the example at a position of the sequence of all epochs."""
-        epoch, within = divmod(position, len(self.examples))
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = np.random.default_rng([self.seed, epoch]).permutation(len(self.examples))
-        return int(self._order[within])
+    def draw(self, step: int, n: int, shard: Shard) -> list[Example]:
+        """Return `n` examples of a step (from 1); the processes take turns, so that together they see each one once."""
+        start, size = ((step - 1) * shard.world_size + shard.rank) * n, len(self.examples)
+        places = (divmod(place, size) for place in range(start, start + n))
+        return [self.examples[int(epoch_order(size, self.seed, epoch)[within])] for epoch, within in places]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchMaker:
-    """Makes the batch of any step.
+    """Makes the batch of any step."""
 
-    Attributes:
-        sampler: Chooses the anchors.
-        n_pairs: Anchors per batch and process.
-        seed: Determines each batch, together with the step and the rank.
-        augment: Makes a variant of a phrase.
-        negatives: Hard negatives by phrase, or None.
-        n_negatives: Hard negatives drawn for each anchor that has some. PEARL: 2.
-        negatives_as_pairs: Hard negatives join the batch as further anchors with a variant of their own, as in the
-            paper's code. Otherwise they are negatives only, which costs half.
-        alias_share: Share of the anchors with other names that get one of these as positive; the rest get a variant.
-        augmented_aliases: Share of these other names that are augmented too.
-        plain: Phrases of plain text; some of them join each batch to be distilled.
-        n_plain: Plain phrases per batch and process.
-        misspelt_plain: Share of the plain phrases that the network sees with one character edited. Their target is the
-            vector of the phrase as it is written.
-        shard: The process that the batches are for.
-    """
-
-    sampler: Sampler
-    n_pairs: Annotated[int, Within(2)]
-    seed: int
-    augment: Augment
-    negatives: NegativeTable | None = None
-    n_negatives: Natural = 2
+    sampler: EpochSampler  # chooses the anchors
+    n_pairs: Annotated[int, Within(2)]  # anchors per batch and process
+    seed: int  # determines each batch, together with the step and the rank
+    augment: Augment  # makes a variant of a phrase
+    negatives: NegativeTable | None = None  # hard negatives by phrase, or None
+    n_negatives: Natural = 2  # hard negatives drawn for each anchor that has some. PEARL: 2
+    # hard negatives join the batch as further anchors with a variant of their own, as in the paper's code.
+    # Otherwise they are negatives only, which costs half
     negatives_as_pairs: bool = False
+    # share of the anchors with other names that get one of these as positive; the rest get a variant
     alias_share: Share = 0.85
-    augmented_aliases: Share = 0.15
-    plain: Sequence[str] = ()
-    n_plain: Count = 64
+    augmented_aliases: Share = 0.15  # share of these other names that are augmented too
+    plain: Sequence[str] = ()  # phrases of plain text; some of them join each batch to be distilled
+    n_plain: Count = N_PLAIN  # plain phrases per batch and process
+    # share of the plain phrases that the network sees with one character edited. Their target is the vector of the
+    # phrase as it is written
     misspelt_plain: Share = 0.0
-    shard: Shard = Shard()
+    shard: Shard = Shard()  # the process that the batches are for
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -177,7 +140,7 @@ class BatchMaker:
     def make(self, step: int) -> PairBatch:
         """Make the batch of a step, from 1."""
         rng = random.Random(f"{self.seed}/{self.shard.rank}/{step}")
-        anchors = self.sampler.draw(step, self.n_pairs, self.shard, rng)
+        anchors = self.sampler.draw(step, self.n_pairs, self.shard)
         drawn: list[Example] = []
         if self.negatives is not None:
             table = self.negatives
@@ -237,79 +200,28 @@ def _keys(texts: Sequence[str]) -> KeyArray:
     return np.array([phrase_key(text) >> 1 or 1 if text else NO_KEY for text in texts], dtype=np.int64)
 
 
-NegativeRows = Iterable[tuple[str, Iterable[str]]]
-"""Phrases with their hard negatives."""
-
-
-def plan_steps(n_examples: int, options: BatchOptions, *, has_negatives: bool, world_size: int = 1) -> int:
-    """Return the steps in which each example is an anchor `epochs` times."""
-    pairs = options.n_pairs(has_negatives=has_negatives, world_size=world_size) * world_size
-    return max(1, math.ceil(options.epochs * n_examples / pairs))
-
-
-def new_batch_maker(
-    examples: list[Example],
-    options: BatchOptions,
-    *,
-    augment: Augment,
-    negatives: NegativeRows | None = None,
-    plain: Sequence[str] = (),
-    shard: Shard | None = None,
-) -> BatchMaker:
-    """Return what makes the batches of a run from examples in alphabetical order."""
-    shard = shard or Shard()
-    if options.paper_settings:
-        # At most one phrase type, and no other names.
-        examples = [replace(one, others=(), allowed=one.allowed[:1]) for one in examples]
-    table = None if negatives is None else NegativeTable(negatives, known=index_by_name(examples))
-    return BatchMaker(
-        EpochSampler(examples, options.seed),
-        n_pairs=options.n_pairs(has_negatives=table is not None, world_size=shard.world_size),
-        seed=options.seed,
-        augment=augment,
-        negatives=table,
-        n_negatives=options.n_negatives,
-        negatives_as_pairs=options.paper_settings,
-        plain=plain,
-        n_plain=options.n_plain,
-        misspelt_plain=options.misspelt_plain,
-        shard=shard,
-    )
-
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenisedBatch:
-    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain phrases.
+    """A batch and its token ids; the phrases are in the order anchors, positives, negatives, plain phrases."""
 
-    Attributes:
-        batch: The phrases.
-        micro_batches: What the network sees.
-        plain: The plain phrases as they are written, for the start of the network.
-    """
-
-    batch: PairBatch
-    micro_batches: list[MicroBatch]
-    plain: list[MicroBatch]
+    batch: PairBatch  # the phrases
+    micro_batches: list[MicroBatch]  # what the network sees
+    plain: list[MicroBatch]  # the plain phrases as they are written, for the start of the network
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDataset:
-    """Tokenised batches by step; what `torch.utils.data` calls a map-style dataset.
-
-    Attributes:
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        max_tokens, micro_batch: As in `FitConfig`.
-        prefix: Text before each phrase, as when the model is used.
-    """
+    """Tokenised batches by step; what `torch.utils.data` calls a map-style dataset."""
 
     maker: BatchMaker
-    tokenizer: Any
+    tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
+    # max_tokens, micro_batch: as in `FitConfig`
     max_tokens: int
     micro_batch: int
-    prefix: str = ""
+    prefix: str = ""  # text before each phrase, as when the model is used
 
     def __getitem__(self, step: int) -> TokenisedBatch:
         """The batch of a step, from 1."""

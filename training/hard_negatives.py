@@ -5,25 +5,18 @@
     skipped      of the same entity; equal after case and punctuation folding; cosine over 0.9
     kept         of the nearest 32 by edit distance, the 12 with the lowest cosine by the base encoder
 
-A million phrases take a few minutes besides the encoder's time, and about 2 KB of memory each, of which 768 bytes are
-the vector in half precision. Source: PEARL (Chen et al. 2024), section 3.4; 12 kept and 2 drawn as in its published
-code.
+A million phrases take a few minutes besides the encoder's time, and about 2 KB of memory each. Source: PEARL (Chen et
+al. 2024), section 3.4; 12 kept and 2 drawn as in its published code.
 
-`edit_pairs` compares no pair that has nothing in common (SymSpell, Garbe 2012). Two strings within distance d share a
-variant with up to d characters deleted (SymSpell). The variants are hashes, from prefix hashes, without a Python loop
-over strings:
+Two strings within distance d share a variant with up to d characters deleted (SymSpell, Garbe 2012). The variants are
+hashes, without a Python loop over strings; rapidfuzz measures the pairs that share one:
 
-    prefix hash   P[0] = 0,  P[i + 1] = P[i] B + value(c_i)            mod 2^64
+    prefix hash   P[0] = 0,  P[i + 1] = P[i] B + value(c_i)            mod 2^64, B odd
     one deletion  h(s without i) = P[L] + (P[i] - P[i + 1]) B^(L - 1 - i)
     two           h(s without i < j) = P[L] + d_j + d_i / B     where d_k = (P[k] - P[k + 1]) B^(L - 1 - k)
 
-B is odd, so it has an inverse modulo 2^64, and a variant with two deletions costs two additions. rapidfuzz measures the
-pairs that share a variant.
-
-Cost: about L^2 / 2 hashes for a string of L characters, sorted in parts. It is linear in the number of strings: in a
-block of strings that share a key, only a window around each string is searched. In larger blocks (thousands of names of
-one template) some pairs are missed, but not the alphabetically nearest ones. Strings of more than `LONGEST` characters
-have variants with one deletion only.
+The cost is linear in the number of strings: in a block of strings that share a key, only a window around each is
+searched, so that of thousands of names of one template some pairs are missed, but not the alphabetically nearest ones.
 """
 
 from __future__ import annotations
@@ -36,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
@@ -74,11 +68,8 @@ def _mix(values: UInt64Array) -> UInt64Array:
 
 def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
     """Return the hashes of all variants of strings with up to this many characters deleted. Returns (n, 1 + L) or (n, 1
-    + L + L (L - 1) / 2); a string with a repeated character has some hashes twice.
-
-    Args:
-        texts: n strings of one length L > 0; lone surrogates are allowed.
-        deletions: 1 or 2.
+    + L + L (L - 1) / 2); a string with a repeated character has some hashes twice. `texts`: n strings of one length L >
+    0; lone surrogates are allowed. `deletions`: 1 or 2.
     """
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     values = _mix(points.astype(np.uint64)).reshape(len(texts), -1)
@@ -101,13 +92,8 @@ def edit_pairs(
 ) -> tuple[Pairs, npt.NDArray[np.uint8]]:
     """Return pairs of different strings within an edit distance (Levenshtein: insert, delete, substitute). Returns
     pairs of indices, (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at least 1:
-    equal strings are not a pair.
-
-    Args:
-        texts: The strings, best in alphabetical order, so that the partners taken from a large block are near.
-        max_distance: 1 or 2.
-        window: See `WINDOW`; a larger window finds more pairs in large blocks, and takes longer.
-        threads: Threads of rapidfuzz.
+    equal strings are not a pair. The strings are best in alphabetical order, so that the partners taken from a large
+    block are near. `max_distance` is 1 or 2; for the window see `WINDOW`.
     """
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     found = [np.zeros(0, dtype=np.uint64)]
@@ -195,11 +181,9 @@ _CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
 def mine_hard_negatives(
     phrases: Sequence[Phrase], encode: Encode, *, config: MiningConfig | None = None
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield phrases with their hard negatives, lowest cosine first; phrases without any are skipped.
-
-    Args:
-        phrases: Phrases that differ only in case and white space count as one, with the text of the first.
-        config: What counts as a hard negative.
+    """Yield phrases with their hard negatives, lowest cosine first; phrases without any are skipped. `phrases`: phrases
+    that differ only in case and white space count as one, with the text of the first. `config`: what counts as a hard
+    negative.
     """
     config = config or MiningConfig()
     merged = _merge(phrases)
@@ -268,32 +252,15 @@ def _find_allowed(merged_phrases: Sequence[Phrase], pairs: Pairs) -> npt.NDArray
     """Return which pairs may be negatives: no common entity, and not equal when folded."""
     folded = np.array([phrase_key(fold_phrase(phrase.text)) >> 1 for phrase in merged_phrases], dtype=np.int64)
     allowed: npt.NDArray[np.bool_] = folded[pairs[:, 0]] != folded[pairs[:, 1]]
-    both = np.array([bool(phrase.entities) for phrase in merged_phrases], dtype=bool)[pairs].all(axis=1)
-    checked = np.flatnonzero(allowed & both)
-    allowed[checked[_share_entity(merged_phrases, pairs[checked])]] = False
-    return allowed
-
-
-def _share_entity(merged_phrases: Sequence[Phrase], pairs: Pairs) -> npt.NDArray[np.bool_]:
-    """Return whether the phrases of a pair have an entity in common; exact for any number of entities."""
     ids: dict[str, int] = {}
-    degrees = np.array([len(phrase.entities) for phrase in merged_phrases], dtype=np.int64)
     flat = [ids.setdefault(entity, len(ids)) for phrase in merged_phrases for entity in phrase.entities]
-    entities = np.array(flat, dtype=np.int64)
-    starts = np.concatenate([[0], np.cumsum(degrees)])
-    owners = np.repeat(np.arange(len(merged_phrases)), degrees)
-    known = np.sort(entities << 32 | owners)
-    shared = np.zeros(len(pairs), dtype=bool)
+    starts = np.cumsum([0, *(len(phrase.entities) for phrase in merged_phrases)])
+    # Row i has the entities of phrase i.
+    known = csr_matrix((np.ones(len(flat), dtype=bool), flat, starts), shape=(len(merged_phrases), max(1, len(ids))))
     for start in range(0, len(pairs), _CHUNK * 8):
         first, second = pairs[start : start + _CHUNK * 8].T
-        counts = degrees[first]
-        row = np.repeat(np.arange(len(first)), counts)
-        offset = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        wanted = entities[starts[first][row] + offset] << 32 | second[row]
-        at = np.searchsorted(known, wanted)
-        hit = known[np.minimum(at, len(known) - 1)] == wanted
-        shared[start + row[hit]] = True
-    return shared
+        allowed[start : start + _CHUNK * 8] &= known[first].multiply(known[second]).getnnz(axis=1) == 0
+    return allowed
 
 
 def _keep_nearest(pairs: Pairs, distances: npt.NDArray[np.uint8], pool: int) -> Pairs:
@@ -319,7 +286,8 @@ def _keep_lowest_cosines(
     place = np.zeros(len(merged_phrases), dtype=np.int64)
     place[used] = np.arange(len(used))
     names = [merged_phrases[i].text for i in used.tolist()]
-    vectors = _encode_all(encode, names)
+    parts = [encode(names[start : start + _CHUNK]).astype(np.float16) for start in range(0, len(names), _CHUNK)]
+    vectors = np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
     owners, begins = np.unique(pool[:, 0], return_index=True)
     ends = np.append(begins[1:], len(pool))
     step = max(1, _CHUNK // config.pool)
@@ -327,7 +295,7 @@ def _keep_lowest_cosines(
         stop = min(start + step, len(owners))
         rows = pool[begins[start] : ends[stop - 1]]
         left, right = place[rows[:, 0]], place[rows[:, 1]]
-        cosines = _cosines(vectors, left, right)
+        cosines = np.einsum("nd,nd->n", vectors[left].astype(np.float32), vectors[right].astype(np.float32))
         encoded = vectors[right].any(axis=1) & vectors[left].any(axis=1)
         usable = encoded & (cosines <= config.max_cosine)
         order = np.lexsort((rows[:, 1], cosines, rows[:, 0]))
@@ -337,18 +305,6 @@ def _keep_lowest_cosines(
         for owner, first, count in zip(here.tolist(), firsts.tolist(), counts.tolist(), strict=True):
             best = chosen[first : first + min(count, config.kept), 1].tolist()
             yield merged_phrases[owner].text, [merged_phrases[i].text for i in best]
-
-
-def _encode_all(encode: Encode, names: Sequence[str]) -> npt.NDArray[np.float16]:
-    """Encode all names; vectors in half precision, (n, dim)."""
-    parts = [encode(names[start : start + _CHUNK]).astype(np.float16) for start in range(0, len(names), _CHUNK)]
-    return np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
-
-
-def _cosines(vectors: npt.NDArray[np.float16], left: IntArray, right: IntArray) -> FloatArray:
-    """Cosine of each pair of rows."""
-    product: FloatArray = np.einsum("nd,nd->n", vectors[left].astype(np.float32), vectors[right].astype(np.float32))
-    return product
 
 
 _ENCODED = 1024  # names between two reports of progress
@@ -385,21 +341,13 @@ def mine_negatives(
     refuse_overwriting(out, *as_paths(phrases), *as_paths(aliases))
     events = events or TrainingEvents()
     examples = read_training_files(phrases, aliases, events=events)
-    found = mine_hard_negatives(list(as_phrases(examples)), _load(model, device, events), config=config)
-    path = Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return write_hard_negatives(path, found)
-
-
-def _load(model: StrPath, device: str, events: TrainingEvents) -> Encode:
-    """Load a model as a function that reports its progress."""
     encoder = load_encoder(str(model), device=device)
 
     def encode(names: Sequence[str]) -> FloatArray:
         parts = []
         for start in range(0, len(names), _ENCODED):
             parts.append(encoder.encode(names[start : start + _ENCODED]).vectors)
-            events.names_encoded("encode", len(parts[-1]))
+            events.names_encoded(len(parts[-1]))
         return np.concatenate(parts)
 
-    return encode
+    return write_hard_negatives(Path(out), mine_hard_negatives(list(as_phrases(examples)), encode, config=config))

@@ -1,9 +1,8 @@
 """A type head fitted on a frozen encoder: what `pearl-qdrant train head` does.
 
-It is a softmax regression on phrase vectors with the marginal type loss.
-
-Each name is encoded once, which is most of the cost: an epoch over 200,000 vectors takes a few seconds. A tenth of the
-names, chosen by their hash, is held out to measure the head on names that it never saw.
+It is a softmax regression on phrase vectors with the marginal type loss. Each name is encoded once, which is most of
+the cost: an epoch over 200,000 vectors takes a few seconds. A tenth of the names, chosen by their hash, is held out to
+measure the head on names that it never saw.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from training.options import (
     check_bounds,
     refuse_overwriting,
 )
-from training.training_loop import Objective, StepRecord, TrainingLoop
+from training.training_loop import LossRecord, Objective, StepRecord, TrainingLoop
 
 __all__ = ["TypeScores", "score_types"]
 
@@ -52,13 +51,6 @@ def score_types(logits: Tensor, types: Sequence[set[str]]) -> TypeScores:
     return score_predictions(predicted, types)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadRecord(StepRecord):
-    """Figures of one step: the marginal type loss, in nats."""
-
-    loss: float
-
-
 @dataclass(slots=True)
 class HeadObjective(Objective):
     """The marginal type loss of a linear layer; `draw` draws the rows of a batch, the rest is as for `fit_head`."""
@@ -69,10 +61,9 @@ class HeadObjective(Objective):
     allowed: Tensor
     draw: Callable[[], Tensor]
     steps: int
-    record: type[StepRecord] = HeadRecord
+    record: type[StepRecord] = LossRecord
 
     def batches(self, steps: range) -> Iterator[Tensor]:
-        """Draw the rows."""
         return (self.draw() for _ in steps)
 
     def rate(self, step: int, factor: float) -> float:
@@ -81,41 +72,26 @@ class HeadObjective(Objective):
         return peak * (1 + math.cos(math.pi * (step - 1) / self.steps)) / 2
 
     def backward(self, step: int, batch: Tensor) -> dict[str, Tensor]:
-        """Add the gradient of a batch."""
         loss = marginal_type_loss(self.network(self.vectors[batch]), self.allowed[batch])
         torch.autograd.backward(loss)
         return {"loss": loss.detach()}
 
 
-_WEIGHT_DECAY = 1e-3
-
-
 def fit_head(
-    vectors: Tensor,
-    allowed: Tensor,
+    vectors: Tensor,  # phrase vectors before normalisation, (n, dim)
+    allowed: Tensor,  # (n, 95) bool, the phrase types that are right
     *,
-    weights: Tensor,
-    epochs: int,
-    batch: int = 1024,
-    learning_rate: float = 3e-3,
-    generator: torch.Generator,
+    weights: Tensor,  # (n,), relative frequency with which an example is drawn; balances rare types
+    epochs: int,  # passes: n examples are drawn per epoch
+    batch: int = 1024,  # examples per step
+    learning_rate: float = 3e-3,  # peak; falls to zero as a cosine
+    generator: torch.Generator,  # determines the order and the initial weights
 ) -> nn.Linear:
-    """Fit W of Eq. 1. Returns the head, dim -> 95, without a bias.
-
-    Args:
-        vectors: Phrase vectors before normalisation, (n, dim).
-        allowed: (n, 95) bool, the phrase types that are right.
-        weights: (n,), relative frequency with which an example is drawn; balances rare types.
-        epochs: Passes: n examples are drawn per epoch.
-        batch: Examples per step.
-        learning_rate: Peak; falls to zero as a cosine.
-        generator: Determines the order and the initial weights.
-    """
+    """Fit W of Eq. 1. Returns the head, dim -> 95, without a bias."""
     head = new_type_head(vectors.shape[1])
     nn.init.normal_(head.weight, std=0.02, generator=generator)
     steps = max(1, epochs * len(vectors) // batch)
-
-    optimizer = torch.optim.AdamW(head.parameters(), lr=learning_rate, weight_decay=_WEIGHT_DECAY)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=learning_rate, weight_decay=1e-3)
 
     def draw() -> Tensor:
         return torch.multinomial(weights, batch, replacement=True, generator=generator)
@@ -123,9 +99,6 @@ def fit_head(
     objective = HeadObjective(head, optimizer, vectors, allowed, draw, steps)
     TrainingLoop(name="head", objective=objective, steps=steps, progress=False).run()
     return head.eval()
-
-
-_CHUNK = 2048  # names between two updates of the progress bar
 
 
 def label_matrix(examples: Sequence[Example]) -> Tensor:
@@ -136,91 +109,22 @@ def label_matrix(examples: Sequence[Example]) -> Tensor:
     return allowed
 
 
+_CHUNK = 2048  # names between two updates of the progress bar
+
+
 @torch.inference_mode()
-def phrase_vectors(base: BaseModel, names: list[str], *, max_tokens: int = 64) -> Tensor:
+def _vectors(base: BaseModel, examples: Sequence[Example]) -> Tensor:
     """Encode names: vectors before normalisation on the CPU, (n, dim), the input of the head."""
-    parts = []
+    names, parts = [base.config.prefix + example.name for example in examples], []
     with tqdm(total=len(names), desc="encode", unit=" names", unit_scale=True, disable=None) as bar:
         for start in range(0, len(names), _CHUNK):
-            chunk = [base.config.prefix + name for name in names[start : start + _CHUNK]]
-            parts.append(pool_phrases(base.network, base.tokenizer, chunk, max_tokens, 64).cpu())
+            chunk = names[start : start + _CHUNK]
+            parts.append(pool_phrases(base.network, base.tokenizer, chunk, base.config.max_length, 64).cpu())
             bar.update(len(chunk))
     return torch.cat(parts)
 
 
-def run_head(
-    base: BaseModel, examples: list[Example], options: HeadOptions, out: Path, *, device: torch.device
-) -> TypeScores | None:
-    """Fit a type head on a frozen network and write both as a checkpoint. Returns scores on the names held out, or None
-    if there are none. Raises OptionError if no example has a type.
-
-    Args:
-        base: Its network stays unchanged, except for the head.
-        examples: Those without a type are skipped; names with an open lexical class count as noun phrases.
-        device: Where names are encoded.
-    """
-    base.network.to(device).eval()
-    typed = _choose([replace(e, allowed=as_noun_phrase(e.allowed)) for e in examples if e.allowed], options)
-    if not typed:
-        raise OptionError(
-            "phrases", "None of the names has an entity type. Give phrase_with_etype.txt, or a corpus with types."
-        )
-    held = [e for e in typed if options.hold_out and split_of(name_key(e.name)) in TEST_SPLITS]
-    kept = [e for e in typed if not options.hold_out or split_of(name_key(e.name)) not in TEST_SPLITS]
-    if not kept:
-        held, kept = [], typed
-    vectors = phrase_vectors(base, [e.name for e in kept], max_tokens=base.config.max_length)
-    allowed = label_matrix(kept)
-    sizes = Counter(example.allowed for example in kept)
-    weights = torch.tensor([sizes[example.allowed] ** -options.balance for example in kept])
-    head = fit_head(
-        # Tensors of inference mode cannot be used in training.
-        vectors.clone(),
-        allowed,
-        weights=weights,
-        epochs=options.epochs,
-        batch=min(1024, len(kept)),
-        learning_rate=options.learning_rate,
-        generator=torch.Generator().manual_seed(options.seed),
-    )
-    scores = _score(base, head, held)
-    base.network.cpu().type_head = head
-    record: dict[str, Any] = {"head_examples": len(kept), "head_epochs": options.epochs}
-    if scores is not None:
-        record |= {"type_accuracy": round(scores.accuracy, 4), "type_macro_f1": round(scores.macro_f1, 4)}
-        record |= {"type_names_held_out": scores.n}
-    config = base.config.model_copy(
-        update={"label_counts": count_labels(kept), "training": {**base.config.training, **record}}
-    )
-    write_network(out, base.network, config, transformer=base.folder)
-    return scores
-
-
-def _choose(examples: list[Example], options: HeadOptions) -> list[Example]:
-    """Choose at most `max_each` examples of each set of types, by a hash of the name."""
-    seen: Counter[tuple[int, ...]] = Counter()
-    chosen = []
-    distinct = {(e.name, e.allowed): e for e in examples}
-    for example in sorted(
-        distinct.values(), key=lambda e: phrase_key(f"{options.seed}/{e.name}").to_bytes(8, "little")
-    ):
-        if seen[example.allowed] < options.max_each:
-            seen[example.allowed] += 1
-            chosen.append(example)
-    return chosen
-
-
-@torch.inference_mode()
-def _score(base: BaseModel, head: torch.nn.Module, held: list[Example]) -> TypeScores | None:
-    """Score the head on names that it never saw."""
-    if not held:
-        return None
-    kinds = [{PHRASE_TYPES[i].partition("-")[2] for i in example.allowed} for example in held]
-    vectors = phrase_vectors(base, [e.name for e in held], max_tokens=base.config.max_length)
-    return score_types(head(vectors), kinds)
-
-
-def train_head(
+def train_head(  # long: its arguments, and what they mean
     base_model: StrPath,
     out: StrPath,
     *,
@@ -236,7 +140,8 @@ def train_head(
     Args:
         base_model: The encoder, which stays unchanged: a folder or a hub id.
         out: The checkpoint to write.
-        phrases, aliases, typed_names: As for `read_training_files`.
+        phrases, aliases, typed_names: As for `read_training_files`; names without a type are skipped, and those with an
+            open lexical class count as noun phrases.
         options: How to fit.
         device: auto, cpu, cuda or cuda:N.
         events: Gets `examples_read`.
@@ -250,9 +155,55 @@ def train_head(
         ModelError: If the base model cannot be loaded.
     """
     refuse_overwriting(out, base_model, *as_paths(phrases))
-    place = find_device(device)
-    options = options or HeadOptions()
+    place, options = find_device(device), options or HeadOptions()
     check_bounds(options)
     examples = read_training_files(phrases, aliases, typed_names=typed_names, events=events)
     base = open_base_model(str(base_model), name=Path(out).name, seed=options.seed)
-    return run_head(base, examples, options, Path(out), device=place)
+    base.network.to(place).eval()
+    typed = _choose([replace(e, allowed=as_noun_phrase(e.allowed)) for e in examples if e.allowed], options)
+    if not typed:
+        raise OptionError(
+            "phrases", "None of the names has an entity type. Give phrase_with_etype.txt, or a corpus with types."
+        )
+    held = [e for e in typed if options.hold_out and split_of(name_key(e.name)) in TEST_SPLITS]
+    kept = [e for e in typed if not options.hold_out or split_of(name_key(e.name)) not in TEST_SPLITS]
+    if not kept:
+        held, kept = [], typed
+    sizes = Counter(example.allowed for example in kept)
+    head = fit_head(
+        _vectors(base, kept).clone(),  # tensors of inference mode cannot be used in training
+        label_matrix(kept),
+        weights=torch.tensor([sizes[example.allowed] ** -options.balance for example in kept]),
+        epochs=options.epochs,
+        batch=min(1024, len(kept)),
+        learning_rate=options.learning_rate,
+        generator=torch.Generator().manual_seed(options.seed),
+    )
+    record: dict[str, Any] = {"head_examples": len(kept), "head_epochs": options.epochs}
+    scores = None
+    if held:
+        kinds = [{PHRASE_TYPES[i].partition("-")[2] for i in example.allowed} for example in held]
+        with torch.inference_mode():
+            scores = score_types(head(_vectors(base, held)), kinds)
+        record |= {"type_accuracy": round(scores.accuracy, 4), "type_macro_f1": round(scores.macro_f1, 4)}
+        record |= {"type_names_held_out": scores.n}
+    base.network.cpu().type_head = head
+    config = base.config.model_copy(
+        update={"label_counts": count_labels(kept), "training": {**base.config.training, **record}}
+    )
+    write_network(Path(out), base.network, config, transformer=base.folder)
+    return scores
+
+
+def _choose(examples: list[Example], options: HeadOptions) -> list[Example]:
+    """Choose at most `max_each` examples of each set of types, by a hash of the name."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    chosen = []
+    distinct = {(e.name, e.allowed): e for e in examples}
+    for example in sorted(
+        distinct.values(), key=lambda e: phrase_key(f"{options.seed}/{e.name}").to_bytes(8, "little")
+    ):
+        if seen[example.allowed] < options.max_each:
+            seen[example.allowed] += 1
+            chosen.append(example)
+    return chosen

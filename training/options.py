@@ -149,7 +149,7 @@ class EvaluationOptions:
         n_distractors: Names added to the dictionary of entity retrieval, at most.
         max_epochs: Passes of the classifiers on frozen vectors, at most.
         splits: Linking: entities whose aliases are the mentions, by SHA-1 of their id mod 10; by default 7 and 8, and
-            all of a base of your own.
+            all of a base of your own. Types: the names, by default 9.
         n_mentions: Linking: mentions of each base, at most; fuzzy joins use all, and everyday mentions of a large base
             are fewer.
         nil_shares: Linking: shares of mentions whose entity is removed.
@@ -255,37 +255,6 @@ class CorpusOptions:
     max_errors: Natural | None = DEFAULT_MAX_ERRORS
     ner_model: str | None = None
     device: str = "cpu"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """How batches are made of examples.
-
-    Attributes:
-        batch_size: Phrases encoded per step on all processes together: anchors, positives and hard negatives.
-            PEARL: 512.
-        epochs: How often each example is an anchor. PEARL: 2.
-        n_negatives: Hard negatives drawn for each anchor. PEARL: 2.
-        paper_settings: As the paper and its code: no aliases, one label per phrase, and each hard negative is an anchor
-            with a variant of its own.
-        n_plain: Plain phrases distilled per step and process, if there are any.
-        misspelt_plain: Share of the plain phrases that the network sees with one character edited.
-        seed: Determines all batches.
-    """
-
-    batch_size: Annotated[int, Within(4)] = 512
-    epochs: Rate = 2.0
-    n_negatives: Natural = 2
-    paper_settings: bool = False
-    n_plain: Count = 64
-    misspelt_plain: Share = 0.0
-    seed: int = 0
-
-    def n_pairs(self, *, has_negatives: bool, world_size: int) -> int:
-        """Anchors per batch and process: 85 for a batch of 512 with two hard negatives that have variants."""
-        each = self.n_negatives if has_negatives else 0
-        phrases_each = 2 * (1 + each) if self.paper_settings else 2 + each
-        return max(2, self.batch_size // (phrases_each * world_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,20 +489,10 @@ class TrainingEvents:
     """What a training stage reports while it runs. Override the methods of interest; calls never overlap."""
 
     def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
-        """The inputs were read.
-
-        Args:
-            count: Training examples found.
-            skipped: Rows that were not used, by reason.
-        """
+        """The inputs were read: so many training examples, and the rows that were not used, by reason."""
 
     def types_at_risk(self, kept: int, known: int) -> None:
         """The examples cover only `kept` of the `known` entity types of the type head, which will forget the others."""
 
-    def names_encoded(self, task: str, count: int) -> None:
-        """More names were encoded.
-
-        Args:
-            task: "encode".
-            count: Names since the last call.
-        """
+    def names_encoded(self, count: int) -> None:
+        """So many more names were encoded since the last call."""

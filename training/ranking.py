@@ -36,31 +36,18 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Scored mentions of one base as arrays; m mentions, at most k candidates.
+    """Scored mentions of one base as arrays; m mentions, at most k candidates."""
 
-    Attributes:
-        name: Name of the task.
-        features: (m, k, len(FEATURES)).
-        present: (m, k) bool; false if a mention has fewer candidates.
-        right: (m, k) bool; the candidates that are the mention's entity.
-        nil_features: (m, len(NIL_FEATURES)).
-        is_nil: (m,) bool; the base does not have the entity.
-        offsets: (m, k); what rules add to the logits (`linking.ranking.rules`).
-        by_rule: (m,) bool; a rule decides the mention.
-        weight: Weight of the task in the fit of the ranking, >= 0.
-        decision_weight: Its weight in the fit of the decision, >= 0.
-    """
-
-    name: str
-    features: FloatArray
-    present: npt.NDArray[np.bool_]
-    right: npt.NDArray[np.bool_]
-    nil_features: FloatArray
-    is_nil: npt.NDArray[np.bool_]
-    offsets: FloatArray
-    by_rule: npt.NDArray[np.bool_]
-    weight: float = 1.0
-    decision_weight: float = 1.0
+    name: str  # name of the task
+    features: FloatArray  # (m, k, len(FEATURES))
+    present: npt.NDArray[np.bool_]  # (m, k) bool; false if a mention has fewer candidates
+    right: npt.NDArray[np.bool_]  # (m, k) bool; the candidates that are the mention's entity
+    nil_features: FloatArray  # (m, len(NIL_FEATURES))
+    is_nil: npt.NDArray[np.bool_]  # (m,) bool; the base does not have the entity
+    offsets: FloatArray  # (m, k); what rules add to the logits (`linking.ranking.rules`)
+    by_rule: npt.NDArray[np.bool_]  # (m,) bool; a rule decides the mention
+    weight: float = 1.0  # weight of the task in the fit of the ranking, >= 0
+    decision_weight: float = 1.0  # its weight in the fit of the decision, >= 0
 
     def take(self, rows: npt.NDArray[np.bool_]) -> Task:
         """The mentions of these rows, (m,) bool."""

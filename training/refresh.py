@@ -10,8 +10,9 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import chain
+from dataclasses import asdict, dataclass
+from itertools import chain, compress
+from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pearl_qdrant.encoder.loading import find_model, load_encoder
 from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.atomic import write_atomically
+from training.batches import N_PLAIN
 from training.corpus.typing import vocabulary_phrases, write_predicted_types
 from training.evaluation.data import OwnBase
 from training.evaluation.linking.methods import Linker, LoadedBases
@@ -40,7 +42,6 @@ from training.head import train_head
 from training.networks.checkpoints import BaseModel, average_checkpoint, find_device, open_base_model
 from training.networks.phrase_vectors import pool_phrases
 from training.options import (
-    BatchOptions,
     Compared,
     EvaluationOptions,
     HeadOptions,
@@ -55,90 +56,26 @@ from training.options import (
 
 FILE = "refresh.json"
 
-MAX_HELD_OUT, LEAST_MENTIONS = 2000, 50
-"""Entities kept out of training, of a tenth of the base, at most: enough for an interval of two points; and those with
-aliases among them that a verdict needs."""
-
-MAX_MEASURED, MEASURED_MENTIONS = 20_000, 2000
-"""Entities among which the aliases of those are linked, and aliases, at most."""
-
-HEAD_NAMES = 2000
-"""Names of each type that the head is fitted to, at most."""
-
-MICRO_BATCH, REPEATS = 64, 3
-"""How the pace of a step is measured."""
-
+MAX_HELD_OUT = 2000  # entities kept out of training, of a tenth of the base: enough for an interval of two points
+LEAST_MENTIONS = 50  # those with aliases among them that a verdict needs
+MAX_MEASURED, MEASURED_MENTIONS = 20_000, 2000  # entities among which the aliases of those are linked, and aliases
+HEAD_NAMES = 2000  # names of each type that the head is fitted to, at most
+MICRO_BATCH, REPEATS = 64, 3  # how the pace of a step is measured
 TEMPERATURE = 0.05
 
 _OUTSIDE = str.maketrans("\t\n\r", "   ")
 
 
-@dataclass(slots=True)
-class RefreshState:
-    """The stages that are done, and what they found.
-
-    Attributes:
-        folder: The work folder.
-        identity: What the run depends on.
-        done: What each finished stage found, by its name.
-    """
-
-    folder: Path
-    identity: dict[str, Any]
-    done: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def open(cls, folder: Path, identity: dict[str, Any], *, restart: bool) -> RefreshState:
-        """Read the state of a folder, or begin there. Raises OptionError if it has another run, or other files."""
-        path = folder / FILE
-        if path.exists() and not restart:
-            stored = json.loads(path.read_text("utf-8"))
-            if stored["identity"] != identity:
-                other = sorted(key for key in identity if stored["identity"].get(key) != identity[key])
-                raise OptionError(
-                    "restart",
-                    f"{folder} has a refresh with other values of: {', '.join(other)}. Give 'restart' to begin again, "
-                    f"or another 'work' folder.",
-                )
-            return cls(folder, identity, stored["done"])
-        if path.exists():
-            shutil.rmtree(folder)
-        elif folder.exists() and any(folder.iterdir()):
-            raise OptionError("work", f"{folder} has files, and no refresh wrote them. Give an empty folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        state = cls(folder, identity)
-        state._write()
-        return state
-
-    def finish(self, stage: str, found: Any) -> None:
-        """Note that a stage is done."""
-        self.done[stage] = found
-        self._write()
-
-    def _write(self) -> None:
-        record = {"identity": self.identity, "done": self.done}
-        write_atomically(self.folder / FILE, json.dumps(record, indent=2, default=str))
-
-
 @dataclass(frozen=True, slots=True)
 class BaseFiles:
-    """Two tables that `ingest` reads.
+    """Two tables that `ingest` reads."""
 
-    Attributes:
-        learned: Entities to learn from.
-        measured: Entities that were kept out, and others to tell them from.
-        n_learned: Entities of the first.
-        n_held_out: Entities kept out.
-        n_with_aliases: Those of them that have aliases, the mentions of the measurement.
-        has_types: Whether an entity to learn from has coarse types.
-    """
-
-    learned: Path
-    measured: Path
-    n_learned: int
-    n_held_out: int
-    n_with_aliases: int
-    has_types: bool
+    learned: Path  # entities to learn from
+    measured: Path  # entities that were kept out, and others to tell them from
+    n_learned: int  # entities of the first
+    n_held_out: int  # entities kept out
+    n_with_aliases: int  # those of them that have aliases, the mentions of the measurement
+    has_types: bool  # whether an entity to learn from has coarse types
 
     def __post_init__(self) -> None:
         for name in ("learned", "measured"):  # a state has them as text
@@ -146,13 +83,8 @@ class BaseFiles:
 
 
 def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_errors: int | None) -> BaseFiles:
-    """Read a base once and write both tables. Raises InputError if the base cannot be read, has too many bad rows, or
-    fewer than two entities have aliases.
-
-    Args:
-        folder: Where to write `learned.tsv` and `measured.tsv`.
-        seed: Determines the samples.
-        max_errors: Bad rows that the base may have.
+    """Read a base once and write both tables, `learned.tsv` and `measured.tsv`. Raises InputError if the base cannot be
+    read, has too many bad rows, or fewer than two entities have aliases.
     """
     rng = random.Random(seed)
     with open_reader([str(path) for path in base]) as reader:
@@ -165,10 +97,8 @@ def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_error
         )
         raise InputError(", ".join(map(str, base)), None, message)
     # By the split of the id, so that a later release keeps out the same entities.
-    test: list[Entity] = []
-    rest: list[Entity] = []
-    for entity in entities:
-        (test if split_of(entity.entity_id) in TEST_SPLITS else rest).append(entity)
+    in_test = [split_of(entity.entity_id) in TEST_SPLITS for entity in entities]
+    test, rest = list(compress(entities, in_test)), list(compress(entities, map(not_, in_test)))
     measured = rng.sample(test, min(len(test), MAX_HELD_OUT))
     held_out = {entity.entity_id for entity in measured}
     learned = [entity for entity in entities if entity.entity_id not in held_out]
@@ -186,7 +116,6 @@ def write_base_files(base: Sequence[Path], folder: Path, *, seed: int, max_error
 
 
 def _write(path: Path, entities: Iterable[Entity]) -> None:
-    """Write a table."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("id\tname\ttype\taliases\n")
         for entity in entities:
@@ -208,7 +137,7 @@ def seconds_a_step(base: BaseModel, names: Sequence[str], batch_size: int, devic
         seconds.append(time.perf_counter() - start)
         network.zero_grad(set_to_none=True)
     # The phrases that are distilled go through the network and, without gradients, through its start.
-    phrases = batch_size + 2 * BatchOptions().n_plain
+    phrases = batch_size + 2 * N_PLAIN
     return min(seconds) * phrases / MICRO_BATCH
 
 
@@ -231,16 +160,14 @@ def refresh_model(request: RefreshRequest, *, events: RefreshEvents | None = Non
 
 
 class _Refresh:
-    """One run."""
-
     def __init__(self, request: RefreshRequest, events: RefreshEvents) -> None:
         base, out = as_paths(request.base), Path(request.out)
         if not base:
             raise OptionError("base", "There is no base to learn from.")
         check_bounds(request)
-        work = Path(f"{out}.work") if request.work is None else Path(request.work)
         refuse_overwriting(out, *base, request.model)
-        identity = {
+        self.folder = Path(f"{out}.work") if request.work is None else Path(request.work)
+        self.identity = {  # what the run depends on
             "base": [[str(path), path.stat().st_size if path.is_file() else None] for path in base],
             "model": request.model,
             "distil": [str(path) for path in as_paths(request.distil)],
@@ -248,14 +175,41 @@ class _Refresh:
             "minutes": None if request.steps else request.minutes,
         }
         self.request, self.events, self.base, self.out = request, events, base, out
-        self.state = RefreshState.open(work, identity, restart=request.restart)
         self.name = request.name or out.name
+        self.done: dict[str, Any] = self._open()  # what each finished stage found, by its name
+
+    def _open(self) -> dict[str, Any]:
+        """Read the state of the folder, or begin there."""
+        folder, path = self.folder, self.folder / FILE
+        if path.exists() and not self.request.restart:
+            stored = json.loads(path.read_text("utf-8"))
+            if stored["identity"] != self.identity:
+                other = sorted(key for key in self.identity if stored["identity"].get(key) != self.identity[key])
+                raise OptionError(
+                    "restart",
+                    f"{folder} has a refresh with other values of: {', '.join(other)}. Give 'restart' to begin again, "
+                    f"or another 'work' folder.",
+                )
+            done: dict[str, Any] = stored["done"]
+            return done
+        if path.exists():
+            shutil.rmtree(folder)
+        elif folder.exists() and any(folder.iterdir()):
+            raise OptionError("work", f"{folder} has files, and no refresh wrote them. Give an empty folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write({})
+        return {}
+
+    def _write(self, done: dict[str, Any]) -> None:
+        write_atomically(
+            self.folder / FILE, json.dumps({"identity": self.identity, "done": done}, indent=2, default=str)
+        )
 
     def run(self) -> RefreshResult:
         """All stages."""
         request = self.request
         files = BaseFiles(**self._stage("base", lambda: asdict(write_base_files(
-            self.base, self.state.folder, seed=request.seed, max_errors=request.max_errors
+            self.base, self.folder, seed=request.seed, max_errors=request.max_errors
         ))))  # fmt: skip
         start: str = self._stage("start", self._prepare_start)
         typed: int = self._stage("phrases", lambda: self._prepare_phrases(start))
@@ -273,20 +227,21 @@ class _Refresh:
         self._stage("export", lambda: asdict(export_checkpoint(last, self.out, name=self.name)))
         figures = tuple(Compared(**one) for one in self._stage("measure", lambda: self._measure(files)))
         result = RefreshResult(self.out, steps, files.n_learned, files.n_held_out, has_head, figures, verdict(figures))
-        self.state.finish("result", {**asdict(result), "start": request.model})
+        self._write(self.done | {"result": {**asdict(result), "start": request.model}})
         return result
 
     def _path(self, name: str) -> Path:
-        return self.state.folder / name
+        return self.folder / name
 
     def _stage(self, name: str, run: Callable[[], Any], *, detail: str = "") -> Any:
         """Run a stage unless it is done; returns what it found."""
-        if name in self.state.done:
+        if name in self.done:
             self.events.stage(name, "done already")
         else:
             self.events.stage(name, detail)
-            self.state.finish(name, run())
-        return self.state.done[name]
+            self.done[name] = run()
+            self._write(self.done)
+        return self.done[name]
 
     def _prepare_start(self) -> str:
         """The start with weights for torch; those of a shipped model are rebuilt from its graph."""
@@ -312,7 +267,6 @@ class _Refresh:
         return max(1, int(60 * self.request.minutes / pace))
 
     def _fit(self, start: str, files: BaseFiles, steps: int) -> None:
-        """Fine-tune."""
         request = self.request
         fit_model(
             FitRequest(
@@ -334,14 +288,9 @@ class _Refresh:
 
     def _fit_head(self, files: BaseFiles) -> None:
         """Fit the type head to the averaged vectors."""
-        train_head(
-            self._path("averaged"),
-            self._path("typed"),
-            aliases=files.learned,
-            typed_names=self._path("types.tsv"),
-            options=HeadOptions(max_each=HEAD_NAMES),
-            device=self.request.device,
-        )
+        options, types = HeadOptions(max_each=HEAD_NAMES), self._path("types.tsv")
+        paths, device = (self._path("averaged"), self._path("typed")), self.request.device
+        train_head(*paths, aliases=files.learned, typed_names=types, options=options, device=device)
 
     def _measure(self, files: BaseFiles) -> list[dict[str, Any]]:
         """Aliases of the entities that were kept out, linked with the result and with the start."""

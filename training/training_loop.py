@@ -73,12 +73,8 @@ def local_device(device: torch.device) -> torch.device:
     return device
 
 
-def gather_rows(rows: Tensor) -> Tensor:
-    """Gather the rows of all processes in the order of ranks, (sum of n, ...); only the own rows have gradients.
-
-    Args:
-        rows: (n, ...); n may differ between processes.
-    """
+def gather_rows(rows: Tensor) -> Tensor:  # (n, ...); n may differ between processes
+    """Gather the rows of all processes in the order of ranks, (sum of n, ...); only the own rows have gradients."""
     if not _is_joined():
         return rows
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
@@ -150,7 +146,6 @@ class RunLog:
         self._write([header, *kept])
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def step(self, record: StepRecord) -> None:
@@ -162,12 +157,6 @@ class RunLog:
         self._file.flush()
 
 
-def read_log(folder: Path) -> list[dict[str, float]]:
-    """Read the rows of a run's log.csv."""
-    with (folder / LOG).open(encoding="utf-8", newline="") as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-
-
 STATE = "state.safetensors"
 SAVE_SECONDS = 300.0
 """Seconds between two saved states, at most, plus one step."""
@@ -177,35 +166,29 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """Figures of one step. A subclass adds those of its objective: losses are floats, counts are integers.
+    """Figures of one step. A subclass adds those of its objective: losses are floats, counts are integers."""
 
-    Attributes:
-        step: From 1.
-        learning_rate: Learning rate of the first parameters.
-        seconds: Duration of the step, waiting included.
-        waited: Share of the duration spent waiting for data, in [0, 1].
-    """
+    step: int  # from 1
+    learning_rate: float  # learning rate of the first parameters
+    seconds: float  # duration of the step, waiting included
+    waited: float  # share of the duration spent waiting for data, in [0, 1]
 
-    step: int
-    learning_rate: float
-    seconds: float
-    waited: float
+
+@dataclass(frozen=True, slots=True)
+class LossRecord(StepRecord):
+    """Figures of one step of an objective with a single loss, in nats."""
+
+    loss: float
 
 
 class Objective(ABC):
-    """What a loop minimises.
+    """What a loop minimises."""
 
-    Attributes:
-        network: All weights that a state has.
-        optimizer: Of its parameters; the key "rate" of a group is the factor of the group's learning rate.
-        record: Figures of a step.
-        clip: Largest norm of the gradient; 0 for no limit.
-    """
-
-    network: nn.Module
+    network: nn.Module  # all weights that a state has
+    # of its parameters; the key "rate" of a group is the factor of the group's learning rate
     optimizer: torch.optim.Optimizer
-    record: type[StepRecord]
-    clip: float = 0.0
+    record: type[StepRecord]  # figures of a step
+    clip: float = 0.0  # largest norm of the gradient; 0 for no limit
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that a resumed run must share, serialisable as JSON."""
@@ -231,32 +214,19 @@ class TrainingLoop:
     With a folder it writes state.safetensors (to resume) and log.csv. With several processes (`process_group`) all run
     the same loop, and the first one writes. On Ctrl-C or SIGTERM a single process finishes its step and writes its
     state before it stops.
-
-    Attributes:
-        name: Of the progress bar.
-        objective: What is learnt. Its network is trained in place, on the device where it is.
-        steps: Optimizer steps of the whole run.
-        folder: Created if absent; None: nothing is written.
-        resume: Resume from the state in `folder`, if there is one; otherwise the state is removed.
-        save_every: Steps between two saved states, at most.
-        save_seconds: Seconds between two saved states, at most, plus one step.
-        on_step: Called with the figures of each step.
-        shard: This process.
-        progress: Show a progress bar on stderr.
-        clock: Returns seconds; decides when a state is due by time.
     """
 
-    name: str
-    objective: Objective
-    steps: int
-    folder: Path | None = None
-    resume: bool = True
-    save_every: int = 500
-    save_seconds: float = SAVE_SECONDS
-    on_step: Callable[[Any], None] = lambda _: None
-    shard: Shard = field(default_factory=Shard)
-    progress: bool = True
-    clock: Callable[[], float] = time.monotonic
+    name: str  # of the progress bar
+    objective: Objective  # what is learnt. Its network is trained in place, on the device where it is
+    steps: int  # optimizer steps of the whole run
+    folder: Path | None = None  # created if absent; None: nothing is written
+    resume: bool = True  # resume from the state in `folder`, if there is one; otherwise the state is removed
+    save_every: int = 500  # steps between two saved states, at most
+    save_seconds: float = SAVE_SECONDS  # seconds between two saved states, at most, plus one step
+    on_step: Callable[[Any], None] = lambda _: None  # called with the figures of each step
+    shard: Shard = field(default_factory=Shard)  # this process
+    progress: bool = True  # show a progress bar on stderr
+    clock: Callable[[], float] = time.monotonic  # returns seconds; decides when a state is due by time
 
     def run(self) -> int:
         """Take the steps that are not done; returns the steps done, all of them unless it was stopped. Raises
@@ -267,7 +237,8 @@ class TrainingLoop:
         is_single, is_first = self.shard.world_size == 1, self.shard.rank == 0
         # With several processes one of them cannot stop alone: the others would wait for it. A single one stops after
         # the log is closed.
-        with deferred_stop() if is_single else nullcontext(StopRequest()) as stop, ExitStack() as stack:
+        no_stop: list[int] = []
+        with deferred_stop() if is_single else nullcontext(no_stop) as stop, ExitStack() as stack:
             log = None
             if self.folder is not None and is_first:
                 log = stack.enter_context(closing(RunLog(self.folder, done=done, record=self.objective.record)))
@@ -277,7 +248,10 @@ class TrainingLoop:
             saved_at = self.clock()
             for record in self._records(range(done + 1, self.steps + 1)):
                 done, is_last = record.step, record.step == self.steps
-                bar.set_postfix(_losses(record), refresh=False)
+                own = list(asdict(record).items())[len(fields(StepRecord)) :]
+                bar.set_postfix(
+                    {name: f"{value:.4g}" for name, value in own if isinstance(value, float)}, refresh=False
+                )
                 bar.update()
                 if log is not None:
                     log.step(record)
@@ -312,7 +286,12 @@ class TrainingLoop:
             # The figures are read after the step is taken: until then a GPU need not wait.
             known = {name: value.item() if isinstance(value, Tensor) else value for name, value in figures.items()}
             rate, seconds = objective.rate(step, 1.0), time.perf_counter() - began
-            _check(step, known, rate)
+            if not all(abs(value) < float("inf") for value in known.values()):
+                shown = ", ".join(f"{value} ({name})" for name, value in known.items())
+                raise TrainingError(
+                    f"step {step}: the loss is not finite: {shown}. Start over with a learning rate below {rate:g}, or "
+                    f"in fp32"
+                )
             yield objective.record(step=step, learning_rate=rate, seconds=seconds, waited=waited / seconds, **known)
             began = time.perf_counter()
 
@@ -337,21 +316,6 @@ class TrainingLoop:
         assert self.folder is not None
         objective = self.objective
         save_state(self.folder / STATE, step, objective.network, objective.optimizer, objective.identity())
-
-
-def _losses(record: StepRecord) -> dict[str, str]:
-    """The losses of a step, to be shown."""
-    names = (field.name for field in fields(record)[len(fields(StepRecord)) :])
-    return {name: f"{getattr(record, name):.4g}" for name in names if isinstance(getattr(record, name), float)}
-
-
-def _check(step: int, figures: Mapping[str, float], rate: float) -> None:
-    """Stop where a loss is not finite."""
-    if not all(abs(value) < float("inf") for value in figures.values()):
-        shown = ", ".join(f"{value} ({name})" for name, value in figures.items())
-        raise TrainingError(
-            f"step {step}: the loss is not finite: {shown}. Start over with a learning rate below {rate:g}, or in fp32"
-        )
 
 
 def save_state(
@@ -414,24 +378,14 @@ def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-@dataclass(slots=True)
-class StopRequest:
-    """The number of the signal that requested a stop, or None."""
-
-    number: int | None = None
-
-    def __bool__(self) -> bool:
-        return self.number is not None
-
-
 @contextmanager
-def deferred_stop() -> Iterator[StopRequest]:
-    """Record a first Ctrl-C or SIGTERM within the block; it takes effect at the end of the block.
+def deferred_stop() -> Iterator[list[int]]:
+    """Record the number of a first Ctrl-C or SIGTERM within the block; it takes effect at the end of the block.
 
     A second signal takes effect at once. An ignored signal stays ignored. Only the main thread can set handlers: in
     another thread nothing is deferred.
     """
-    stop = StopRequest()
+    stop: list[int] = []
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     # None is a handler that was not set from Python, and that Python cannot restore.
     deferred = [number for number in _SIGNALS if before[number] not in (signal.SIG_IGN, None)]
@@ -443,7 +397,7 @@ def deferred_stop() -> Iterator[StopRequest]:
             signal.signal(number, before[number])
 
     def note(number: int, _: object) -> None:
-        stop.number = number
+        stop.append(number)
         restore()
         _log.warning("stopping after this step; a second signal stops without saving")
 
@@ -453,5 +407,5 @@ def deferred_stop() -> Iterator[StopRequest]:
         yield stop
     finally:
         restore()
-    if stop.number is not None:
-        signal.raise_signal(stop.number)
+    for caught in stop:
+        signal.raise_signal(caught)

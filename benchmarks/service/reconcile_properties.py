@@ -40,17 +40,11 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a user's table.
+    """A row of a user's table."""
 
-    Attributes:
-        name: What is reconciled.
-        cells: The other columns.
-        truth: The right entity; None if the base lacks it.
-    """
-
-    name: str
-    cells: dict[str, str]
-    truth: str | None
+    name: str  # what is reconciled
+    cells: dict[str, str]  # the other columns
+    truth: str | None  # the right entity; None if the base lacks it
 
 
 def make_base(n_names: int, rng: random.Random) -> tuple[list[Entity], list[Entity]]:

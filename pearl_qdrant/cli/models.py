@@ -246,7 +246,7 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
     """
     from pearl_qdrant import evaluate_model, report_as_text
     from pearl_qdrant.errors import MissingDataError, OptionError
-    from training.evaluation import as_record
+    from training.evaluation.run import as_record
 
     try:
         options = taken(EvaluationOptions, others)

@@ -118,10 +118,10 @@ _QUOTED = re.compile(r"'(\w+)'")
 
 
 class TrainingOutput(TrainingEvents):
-    """Prints the events of a stage on stderr; encoding has a progress bar per task."""
+    """Prints the events of a stage on stderr; encoding has a progress bar."""
 
     def __init__(self) -> None:
-        self._bars: dict[str, Any] = {}
+        self._bar: Any = None
 
     def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in skipped.items())
@@ -134,16 +134,16 @@ class TrainingOutput(TrainingEvents):
             err=True,
         )
 
-    def names_encoded(self, task: str, count: int) -> None:
+    def names_encoded(self, count: int) -> None:
         from tqdm import tqdm
 
-        if task not in self._bars:
-            self._bars[task] = tqdm(unit=" names", unit_scale=True, desc=task, disable=None)
-        self._bars[task].update(count)
+        if self._bar is None:
+            self._bar = tqdm(unit=" names", unit_scale=True, desc="encode", disable=None)
+        self._bar.update(count)
 
     def close(self) -> None:
-        for bar in self._bars.values():
-            bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
 
 @contextmanager

@@ -48,10 +48,7 @@ class Shares:
     prepositional: float
 
 
-FIRST_SHARES = Shares(0.28, 0.04, 0.24, 0.08, 0.08, 0.05, 0.05)
-
-
-def read_sources(data: Path, wordnet: Path, rng: random.Random, shares: Shares = FIRST_SHARES) -> list[ExampleSource]:
+def read_sources(data: Path, wordnet: Path, rng: random.Random, shares: Shares) -> list[ExampleSource]:
     """Read all training examples; each source has its share of a batch as weight."""
     bases = sorted((data / "kb" / "biomedical").glob("*.tsv"))
     general = data / "kb" / "general.tsv"

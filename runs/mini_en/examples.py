@@ -27,15 +27,10 @@ _PREPOSITIONS = "in on at of from to for with by about near after before during 
 
 @dataclass(frozen=True, slots=True)
 class ExampleSource:
-    """Training examples of one origin.
+    """Training examples of one origin."""
 
-    Attributes:
-        examples: In alphabetical order.
-        weight: Share of a batch, relative to the weights of the other sources.
-    """
-
-    examples: Sequence[Example]
-    weight: float
+    examples: Sequence[Example]  # in alphabetical order
+    weight: float  # share of a batch, relative to the weights of the other sources
 
 
 def wordnet_examples(folder: Path) -> list[Example]:

@@ -49,19 +49,12 @@ LANGUAGES = frozenset(
 
 @dataclass(slots=True)
 class Entity:
-    """A thing with names in many languages.
+    """A thing with names in many languages."""
 
-    Attributes:
-        kind: One of the table above.
-        ids: Its ids, the one that decides the fold first.
-        name: In English.
-        names: Other names, with a language of each ("" where it is unknown).
-    """
-
-    kind: str
-    ids: tuple[str, ...]
-    name: str
-    names: dict[str, str] = field(default_factory=dict)
+    kind: str  # one of the table above
+    ids: tuple[str, ...]  # its ids, the one that decides the fold first
+    name: str  # in English
+    names: dict[str, str] = field(default_factory=dict)  # other names, with a language of each ("" where it is unknown)
 
     @property
     def split(self) -> int:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from development_tasks.tasks import Search, SearchTask
+import numpy as np
 
 from multilingual.names import LANGUAGES, OTHER_SCRIPTS, Entity, script_of
+from training.evaluation.methods import EncoderMethod
+from training.evaluation.outcome import Outcome, mean_outcome
 from training.examples.example import DEVELOPMENT_SPLITS
 
 KINDS = ("territory", "language", "city")
@@ -21,6 +24,35 @@ N_PLACES = 500
 """Mentions of GeoNames, of each of both groups of scripts, among the names of `N_AMONG` places."""
 N_AMONG = 4_500
 FEWEST = 10
+TIES = 1e-6
+"""Cosines that differ by less are equal: equal names share the point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Names with their keys, and the mentions that are looked for among them, with the keys that are right."""
+
+    names: tuple[tuple[str, str], ...]
+    mentions: tuple[tuple[str, frozenset[str]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """How often the nearest name is right: the mean over the searches."""
+
+    name: str
+    searches: tuple[Search, ...]
+
+    def measure(self, method: EncoderMethod) -> Outcome:
+        """Measure an encoder."""
+        right = []
+        for search in self.searches:
+            scores = method.score_matrix([text for text, _ in search.mentions], [name for name, _ in search.names])
+            for row, (_, gold) in zip(scores, search.mentions, strict=True):
+                first = np.flatnonzero(row >= row.max() - TIES)
+                right.append(sum(search.names[i][1] in gold for i in first) / len(first))
+        strata = np.repeat(np.arange(len(self.searches)), [len(search.mentions) for search in self.searches])
+        return mean_outcome([(np.arange(len(right)), np.array(right))], strata=strata)
 
 
 def multilingual_tasks(entities: Iterable[Entity]) -> list[SearchTask]:
@@ -38,8 +70,8 @@ def multilingual_tasks(entities: Iterable[Entity]) -> list[SearchTask]:
                 if len(rows) >= FEWEST:
                     n = N_EACH * (4 if script == "LATIN" else 1)
                     chosen = random.Random(f"{kind} {script}").sample(rows, min(n, len(rows)))
-                    searches.append(Search(script, names, tuple(chosen)))
-            found.append(SearchTask(f"{kind}: {group}", tuple(searches), by_search=False))
+                    searches.append(Search(names, tuple(chosen)))
+            found.append(SearchTask(f"{kind}: {group}", tuple(searches)))
     found += _places([entity for entity in entities if entity.kind == "place"])
     return found
 
@@ -58,7 +90,7 @@ def _places(places: list[Entity]) -> Iterator[SearchTask]:
             *rng.sample(rest, min(len(rest), N_AMONG - len(gold))),
         ]
         names = tuple((place.name, place.key) for place in among)
-        yield SearchTask(f"place: {group}", (Search("geonames", names, tuple(chosen)),), by_search=False)
+        yield SearchTask(f"place: {group}", (Search(names, tuple(chosen)),))
 
 
 def _mentions(entities: list[Entity], *, languages: bool) -> dict[str, list[tuple[str, frozenset[str]]]]:

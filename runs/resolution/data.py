@@ -40,19 +40,12 @@ SAME_DISEASES = ("doid_2024", "ordo_2018")
 
 @dataclass(frozen=True, slots=True)
 class GoldName:
-    """A name with the entity that it means.
+    """A name with the entity that it means."""
 
-    Attributes:
-        name: The string.
-        gold: The entity.
-        type: Its type in the source, or "".
-        source: Where it was found (a document), or "".
-    """
-
-    name: str
-    gold: str
-    type: str = ""
-    source: str = ""
+    name: str  # the string
+    gold: str  # the entity
+    type: str = ""  # its type in the source, or ""
+    source: str = ""  # where it was found (a document), or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,25 +88,15 @@ _log = logging.getLogger("resolution")
 
 @dataclass(frozen=True, slots=True)
 class TrainingPairs:
-    """Candidates of a training set.
+    """Candidates of a training set."""
 
-    Attributes:
-        forms: The forms of its names.
-        gold: The entity of each form; None for one of several entities.
-        pairs: (p, 2).
-        features: (p, features).
-        is_right: (p,).
-        is_open: (p,), false where a contradiction or doubt forbids a merge.
-        is_same: (p,), whether the words are the same (`same_words.sameness`).
-    """
-
-    forms: Forms
-    gold: list[str | None]
-    pairs: npt.NDArray[np.int64]
-    features: npt.NDArray[np.float32]
-    is_right: npt.NDArray[np.bool_]
-    is_open: npt.NDArray[np.bool_]
-    is_same: npt.NDArray[np.bool_]
+    forms: Forms  # the forms of its names
+    gold: list[str | None]  # the entity of each form; None for one of several entities
+    pairs: npt.NDArray[np.int64]  # (p, 2)
+    features: npt.NDArray[np.float32]  # (p, features)
+    is_right: npt.NDArray[np.bool_]  # (p,)
+    is_open: npt.NDArray[np.bool_]  # (p,), false where a contradiction or doubt forbids a merge
+    is_same: npt.NDArray[np.bool_]  # (p,), whether the words are the same (`same_words.sameness`)
 
 
 def pairs_of(names: list[GoldName], encoder: Encoder) -> TrainingPairs:

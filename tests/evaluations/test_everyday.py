@@ -131,7 +131,7 @@ def test_a_large_base_has_fewer_mentions(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def most(limit: int, n_mentions: int = 10 * len(KINDS)) -> int:
         monkeypatch.setattr(everyday, "MAX_COMPARISONS", limit)
-        kinds = [one.kind for one in everyday.make_set(wide, n_mentions).mentions]
+        kinds = [one.kind for one in everyday.made_mentions(wide, n_mentions)]
         return max(map(kinds.count, kinds))
 
     assert [most(10**9), most(60 * 5 * len(KINDS)), most(1)] == [10, 5, 2]

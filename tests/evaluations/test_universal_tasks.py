@@ -23,7 +23,7 @@ from training.evaluation.tasks.entity_types import (
     held_out_names,
     score_predictions,
 )
-from training.evaluation.tasks.retrieval import found_within, plain_question, read_questions
+from training.evaluation.tasks.universal import found_within, plain_question, read_questions
 from training.examples.example import name_key, split_of
 
 ANALOGIES = "ulr_analogy/analogies.tsv"

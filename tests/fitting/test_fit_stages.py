@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from cli_runner import Run
-from fit_cases import write_corpus
+from fit_cases import read_log, write_corpus
 from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
@@ -22,7 +22,6 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.examples.files import read_examples, read_training_files
 from training.finetune import fit_model as stage
-from training.training_loop import read_log
 
 
 class TwoGpus:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 from character_models import make_character_encoder, make_trained
 from evaluation_data import Letters, make_evaluation_data
-from fit_cases import config, fit, maker, new_network, open_tokenizer, write_corpus
+from fit_cases import config, fit, maker, new_network, open_tokenizer, read_log, write_corpus
 from tiny_models import NAMES, as_sentence_transformers, make_bert
 
 from pearl_qdrant import (
@@ -41,7 +41,6 @@ from training.examples.example import Phrase
 from training.hard_negatives import mine_hard_negatives
 from training.love import Targets, pretrain
 from training.options import EvaluationOptions, LoveConfig
-from training.training_loop import read_log
 
 WORDS = "river north lake stone bridge market garden castle forest harbour".split()
 NGRAMS: dict[str, tuple[dict[str, Any], str]] = {

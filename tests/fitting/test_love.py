@@ -23,7 +23,6 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork
 from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
 from training.love import (
-    LoveRecord,
     Targets,
     encoder_targets,
     file_targets,
@@ -33,6 +32,7 @@ from training.love import (
 )
 from training.networks.checkpoints import read_character_encoder, write_character_encoder
 from training.options import LoveConfig
+from training.training_loop import LossRecord
 
 WORDS = tuple(
     "aspirin attack banana carbon castle cattle dragon engine forest garden hammer heart island jacket kettle ladder "
@@ -93,7 +93,7 @@ def test_a_killed_run_resumes_to_the_same_weights(
     whole, again = make_character_encoder(base), make_character_encoder(base)
     pretrain(whole, tokenizer(base), targets, config, tmp_path / "whole", progress=False)
 
-    def die(record: LoveRecord) -> None:
+    def die(record: LossRecord) -> None:
         if record.step == step and ended is Killed:
             raise Killed
         if record.step == step:

@@ -28,7 +28,7 @@ def test_cached_gradients_equal_uncached_ones(bert: Path, tokenizer: Any, dropou
         torch.manual_seed(7)
         phrases = [*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views]
         small = micro_batches(tokenizer, phrases, max_tokens=16, size=5)
-        views = PhraseVectors(network, small, device=torch.device("cpu"), cached=cached)
+        views = PhraseVectors(network, small, cached=cached)
         head, settings = network.type_head, config()
         losses = batch_losses(views.vectors, batch, head, settings, wanted=torch.eye(DIM)[: len(batch.plain)])
         views.backward(losses.total)

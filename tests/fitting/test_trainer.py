@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import config, fit, losses_of, maker, new_network, run_script
+from fit_cases import config, fit, losses_of, maker, new_network, read_log, run_script
 from safetensors.torch import load_file
 from tiny_models import make_bert
 
@@ -28,7 +28,7 @@ from training.examples.numbers import number_names
 from training.head import fit_head, score_types
 from training.networks.checkpoints import average_weights
 from training.networks.phrase_vectors import pool_phrases
-from training.training_loop import Objective, StepRecord, TrainingLoop, read_log
+from training.training_loop import Objective, StepRecord, TrainingLoop
 
 VICTIM = """
 def pause(record):

@@ -139,7 +139,7 @@ def leave_half(refresh: _Refresh, stage: str) -> None:
         "export": [str(refresh.out / "pearl.json"), str(refresh.out / "model.onnx")],
     }
     for name in written.get(stage, ()):
-        path = refresh.state.folder / name
+        path = refresh.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("cut o")
 

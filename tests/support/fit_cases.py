@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from training.batches import BatchDataset, BatchMaker, EpochSampler, NegativeTab
 from training.examples.example import Example, any_class
 from training.finetune.objective import PairObjective
 from training.finetune.request import FitConfig
-from training.training_loop import TrainingLoop, process_group, read_log
+from training.training_loop import LOG, TrainingLoop, process_group
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
@@ -64,6 +65,12 @@ def fit(network: PearlNetwork, tokenizer: Any, made: BatchMaker, settings: FitCo
 def config(**changes: Any) -> FitConfig:
     """Six quick steps."""
     return replace(FitConfig(steps=6, learning_rate=1e-3, save_every=2, precision="fp32", micro_batch=8), **changes)
+
+
+def read_log(folder: Path) -> list[dict[str, float]]:
+    """The rows of a run's log.csv."""
+    with (folder / LOG).open(encoding="utf-8", newline="") as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
 def losses_of(folder: Path) -> list[tuple[float, float, float]]:

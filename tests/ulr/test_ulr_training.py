@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from cli_runner import Run
+from fit_cases import read_log
 from safetensors.torch import load_file
 from tiny_models import as_sentence_transformers
 from ulr_cases import SENTENCES, config, make_encoder, open_base, write_text
@@ -21,7 +22,6 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError, TrainingError
 from training.ngrams.files import MarkedSequence, NgramSpan
 from training.options import NgramOptions
-from training.training_loop import read_log
 from training.ulr.drawing import TextSequences, UlrData, open_masking
 from training.ulr.objective import UlrRecord, fit_ulr
 from training.ulr.request import UlrConfig

@@ -3,19 +3,15 @@
 Only letters are edited, and only in words of at least three letters: another digit is another number, and an edit of
 "US" is another country. The first letter of a phrase is kept. All are seeded and never empty.
 
-Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
-
-The draw: one level of augmentation, with fallbacks if it has no variant.
-
     character 0.10, synonym 0.30, paraphrase 0.50, word swap 0.05, unchanged 0.05
 
-In the published code, a phrase without a synonym, a paraphrase or a second word silently becomes its own positive. Here
-another of the remaining levels is drawn by weight, until one changes the phrase. "Unchanged" is never a fallback. If no
-level can change the phrase (one or two letters, only digits), it comes back unchanged.
+Where a level has no variant, another of the remaining ones is drawn by weight, until one changes the phrase (in the
+published code it silently becomes its own positive). "Unchanged" is never a fallback.
 
 Paraphrases, variants by synonyms and aliases are read on demand from JSON Lines on disk, with an index of 16 bytes per
-phrase in memory: 3 microseconds each. Function words and words of one or two letters have no synonyms: WordNet knows
-"in" as an inch and "he" as helium.
+phrase in memory. Function words and words of one or two letters have no synonyms: WordNet knows "in" as an inch.
+
+Source: PEARL (Chen et al. 2024), section 3.1; the kinds of edits are those of its published code.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from __future__ import annotations
 import mmap
 import random
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -105,31 +101,16 @@ def _swap(phrase: str, at: int, rng: random.Random) -> str:
     return phrase
 
 
-def _delete(phrase: str, at: int, rng: random.Random) -> str:
-    return phrase[:at] + phrase[at + 1 :]
+def _among(table: Mapping[str, Sequence[str]]) -> Edit:
+    """Return the replacement of a letter by one of a table: adjacent keys, or letters that look alike."""
 
+    def replace(phrase: str, at: int, rng: random.Random) -> str:
+        near = table.get(phrase[at].lower())
+        if near is None:
+            return phrase
+        return phrase[:at] + _cased(near[int(rng.random() * len(near))], phrase[at]) + phrase[at + 1 :]
 
-def _insert(phrase: str, at: int, rng: random.Random) -> str:
-    return phrase[:at] + _other(phrase, at, rng) + phrase[at:]
-
-
-def _substitute(phrase: str, at: int, rng: random.Random) -> str:
-    return phrase[:at] + _other(phrase, at, rng) + phrase[at + 1 :]
-
-
-def _keyboard(phrase: str, at: int, rng: random.Random) -> str:
-    """Replace a letter by an adjacent key of a QWERTY keyboard."""
-    near = KEYBOARD.get(phrase[at].lower())
-    if near is None:
-        return phrase
-    return phrase[:at] + _cased(near[int(rng.random() * len(near))], phrase[at]) + phrase[at + 1 :]
-
-
-def _ocr(phrase: str, at: int, rng: random.Random) -> str:
-    alike = _CONFUSED.get(phrase[at].lower())
-    if alike is None:
-        return phrase
-    return phrase[:at] + _cased(alike[int(rng.random() * len(alike))], phrase[at]) + phrase[at + 1 :]
+    return replace
 
 
 def _other(phrase: str, at: int, rng: random.Random) -> str:
@@ -144,7 +125,14 @@ def _cased(letters: str, like: str) -> str:
     return letters.upper() if like.isupper() else letters
 
 
-EDITS: tuple[Edit, ...] = (_swap, _delete, _insert, _substitute, _keyboard, _ocr)
+EDITS: tuple[Edit, ...] = (
+    _swap,
+    lambda phrase, at, rng: phrase[:at] + phrase[at + 1 :],
+    lambda phrase, at, rng: phrase[:at] + _other(phrase, at, rng) + phrase[at:],
+    lambda phrase, at, rng: phrase[:at] + _other(phrase, at, rng) + phrase[at + 1 :],
+    _among(KEYBOARD),
+    _among(_CONFUSED),
+)
 """The six kinds of edits; each returns the phrase unchanged if it cannot be applied."""
 
 
@@ -167,14 +155,14 @@ def edit_character(phrase: str, rng: random.Random) -> str:
     return phrase[:at] + rng.choice(KEYBOARD.get(letter, _LETTERS)) + phrase[at + 1 :]
 
 
-def swap_words(phrase: str, rng: random.Random) -> str:
-    """Swap two adjacent words; a one-word phrase comes back unchanged."""
+def swap_words(phrase: str, rng: random.Random) -> str | None:
+    """Swap two adjacent words; None for a phrase of one word, or of two that are equal."""
     words = phrase.split()
     if len(words) < 2:
-        return phrase
+        return None
     at = rng.randrange(len(words) - 1)
     words[at], words[at + 1] = words[at + 1], words[at]
-    return " ".join(words)
+    return None if (swapped := " ".join(words)) == phrase else swapped
 
 
 Row = tuple[tuple[str, ...], tuple[str, ...]]
@@ -262,7 +250,7 @@ def _parser_of(path: Path, mapped: mmap.mmap) -> Callable[[bytes], Row | None]:
 
 def _variants(line: bytes) -> Row | None:
     found = parse_variants(line)
-    return None if found is None else ((found[0],), found[1])
+    return found and ((found[0],), found[1])
 
 
 def _entity(line: bytes) -> Row | None:
@@ -348,19 +336,12 @@ class Augmenter:
         paraphrases: Sequence[VariantTable] = (),
         weights: tuple[float, ...] = WEIGHTS,
     ) -> None:
-        """Take the sources of the levels; a level without a source always falls back.
-
-        Args:
-            synonyms: Synonyms of words.
-            token_variants: Tables of `token_aug.jsonl`: phrases with synonyms inserted.
-            paraphrases: Tables of `phrase_aug.jsonl`, and of `entities.jsonl` for aliases.
-            weights: Of the levels, as `WEIGHTS`.
-        """
+        """Take the sources of the levels; a level without a source always falls back."""
         self._synonyms = synonyms
         self._token_variants = tuple(token_variants)
         self._paraphrases = tuple(paraphrases)
         self._weights = weights
-        self._changes: tuple[Change, ...] = (edit_letters, self._synonym, self._paraphrase, _swapped)
+        self._changes: tuple[Change, ...] = (edit_letters, self._synonym, self._paraphrase, swap_words)
 
     def __call__(self, phrase: str, rng: random.Random) -> str:
         """Draw a variant of a phrase; the same for the same state of `rng`, and never blank if the phrase is not."""
@@ -378,21 +359,18 @@ class Augmenter:
             place = _choice(left, rng)
 
     def _synonym(self, phrase: str, rng: random.Random) -> str | None:
-        text = _first(self._token_variants, phrase, rng)
-        return text if text is not None or self._synonyms is None else self._synonyms.replace(phrase, rng)
+        tables: list[VariantTable | Synonyms] = [*self._token_variants]
+        if self._synonyms is not None:
+            tables.append(self._synonyms)
+        return _first(tables, phrase, rng)
 
     def _paraphrase(self, phrase: str, rng: random.Random) -> str | None:
         return _first(self._paraphrases, phrase, rng)
 
 
-def _first(tables: Sequence[VariantTable], phrase: str, rng: random.Random) -> str | None:
+def _first(tables: Sequence[VariantTable | Synonyms], phrase: str, rng: random.Random) -> str | None:
     """Draw a variant from the first table that has one."""
     return next((text for table in tables if (text := table.replace(phrase, rng)) is not None), None)
-
-
-def _swapped(phrase: str, rng: random.Random) -> str | None:
-    text = swap_words(phrase, rng)
-    return text if text != phrase else None
 
 
 def _choice(weights: Sequence[float], rng: random.Random) -> int:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ingest.io.encoding import BadLine, byte_lines
 from ingest.io.streams import Source
-from pearl_qdrant.errors import DeviceError, FormatError, ModelNotFoundError
+from pearl_qdrant.errors import FormatError
 from training.augment.draw import NEIGHBOURS
 from training.examples.files import PHRASE_VARIANTS, corpus_phrases, encode_row, parse_variants, phrase_key
 from training.options import (
@@ -43,22 +43,14 @@ class Paraphraser:
         self, model: str = DEFAULT_PARAPHRASER, *, options: ParaphraseOptions | None = None, device: str = "cpu"
     ) -> None:
         """Load a folder or a hub id, OWNER/NAME[@REVISION], with weights in safetensors. Raises ModelError."""
-        import torch
-        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+        from transformers import AutoModelForSeq2SeqLM
 
-        self._options = options or ParaphraseOptions()
-        name, _, revision = model.partition("@")
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision or None)
-            network = AutoModelForSeq2SeqLM.from_pretrained(name, revision=revision or None, use_safetensors=True)
-        except Exception as error:  # a damaged file can raise anything in transformers and safetensors
-            message = f"'{model}' cannot be loaded as a sequence-to-sequence model: {error}"
-            raise ModelNotFoundError(model, message) from error
-        try:
-            self._network: Any = network.eval().to(torch.device(device))
-        except (RuntimeError, AssertionError) as error:
-            raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
-        self._device = device
+        from training.networks.checkpoints import open_transformers_model
+
+        self._options, self._device = options or ParaphraseOptions(), device
+        self._tokenizer, self._network = open_transformers_model(
+            AutoModelForSeq2SeqLM, model, kind="sequence-to-sequence", device=device
+        )
 
     def paraphrase(self, phrases: Sequence[str]) -> list[tuple[str, ...]]:
         """Paraphrase each phrase; blank variants and those equal except for case and punctuation are dropped."""
@@ -98,15 +90,9 @@ def write_paraphrases(
     batch_size: int = 64,
     on_phrases: Callable[[int], None] = lambda n: None,
 ) -> int:
-    """Append a row for each phrase to a file, after the rows that it has. Returns number of rows written by this call.
-    Raises FormatError if the file has rows of other phrases.
-
-    Args:
-        phrases: In the same order in each run.
-        paraphraser: Makes the paraphrases.
-        path: `phrase_aug.jsonl`; created if absent. An incomplete last batch is made again.
-        batch_size: Phrases per batch; a resumed run must use the same number.
-        on_phrases: Called with the number of phrases done since the last call.
+    """Append a row for each phrase to a file, after the rows that it has; an incomplete last batch is made again. The
+    order of the phrases and the size of a batch must be the same in each run. Returns the number of rows written by
+    this call. Raises FormatError if the file has rows of other phrases.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     iterator = iter(phrases)
@@ -141,13 +127,10 @@ def _skip_written(phrases: Iterator[str], path: Path, batch_size: int) -> int:
 
 def _kept(phrase: str, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the texts without blanks, repetitions and copies of the phrase."""
-    seen = {_key(phrase)}
-    kept = []
+    kept = {"": "", _key(phrase): ""}
     for text in (" ".join(text.split()) for text in texts):
-        if _key(text) not in seen and _key(text):
-            seen.add(_key(text))
-            kept.append(text)
-    return tuple(kept)
+        kept.setdefault(_key(text), text)
+    return tuple(filter(None, kept.values()))
 
 
 def _key(text: str) -> str:
@@ -163,14 +146,9 @@ FloatArray = npt.NDArray[np.float32]
 def read_vectors(
     path: Path, *, words: Collection[str] | None = None, limit: int | None = None
 ) -> tuple[list[str], FloatArray]:
-    """Read words with their vectors. Returns the words, and their vectors normalised to length 1, (n, dim). Zero
+    """Read words with their vectors, normalised to length 1, (n, dim), from a `.vec` file, compressed or not. Zero
     vectors are skipped. Raises FormatError if the file has another format, or a row another number of values than the
-    first.
-
-    Args:
-        path: A `.vec` file, compressed or not.
-        words: Only these words, best as a set; None for all.
-        limit: At most this many words, the most frequent ones.
+    first. `words`, best a set, are all that is read; `limit` the most frequent ones.
     """
     found: list[str] = []
     rows: list[FloatArray] = []
@@ -204,14 +182,8 @@ def read_vectors(
 def find_neighbours(
     words: list[str], vectors: FloatArray, *, threshold: float = DEFAULT_THRESHOLD, limit: int = 10
 ) -> dict[str, tuple[str, ...]]:
-    """Find the nearest other words of each word, above a threshold. Returns neighbours, the nearest first; words
-    without any are skipped. Words that differ only in case are not neighbours.
-
-    Args:
-        words: n words.
-        vectors: (n, dim), norm 1.
-        threshold: Cosine, in (0, 1].
-        limit: Neighbours per word, at most.
+    """Find the nearest other words of each word, above a cosine in (0, 1], the nearest first and `limit` at most; words
+    without any are skipped. `vectors` are (n, dim), norm 1. Words that differ only in case are not neighbours.
     """
     found = {}
     for start in range(0, len(words), _BLOCK):
@@ -224,20 +196,6 @@ def find_neighbours(
             if others:
                 found[words[i]] = others
     return found
-
-
-def write_neighbours(
-    path: Path, words: Collection[str], out: Path, *, threshold: float, limit: int, max_words: int
-) -> int:
-    """Write the neighbours of words in the format of `token_aug.jsonl`; returns the number of rows."""
-    kept, vectors = read_vectors(path, words=words, limit=max_words)
-    if not kept:
-        raise FormatError(str(path), None, f"has none of the {len(words)} words of the corpus")
-    found = find_neighbours(kept, vectors, threshold=threshold, limit=limit)
-    with out.open("w", encoding="utf-8", newline="\n") as file:
-        for word, others in found.items():
-            file.write(encode_row({"phrase": word, "synonyms": others}))
-    return len(found)
 
 
 def _vector(path: Path, number: int, cells: list[bytes], dim: int) -> FloatArray | None:
@@ -318,7 +276,10 @@ def find_synonyms(
     check_bounds(options)
     words = {word for phrase in corpus_phrases(Path(corpus), min_count=1) for word in phrase.split()}
     path = Path(corpus) / NEIGHBOURS if out is None else Path(out)
-    rows = write_neighbours(
-        Path(vectors), words, path, threshold=options.threshold, limit=options.neighbours, max_words=options.max_words
-    )
-    return WrittenFile(path, rows)
+    kept, rows = read_vectors(Path(vectors), words=words, limit=options.max_words)
+    if not kept:
+        raise FormatError(str(vectors), None, f"has none of the {len(words)} words of the corpus")
+    found = find_neighbours(kept, rows, threshold=options.threshold, limit=options.neighbours)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(encode_row({"phrase": word, "synonyms": others}) for word, others in found.items())
+    return WrittenFile(path, len(found))

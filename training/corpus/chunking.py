@@ -6,17 +6,12 @@
 Letters: D determiner, F "of", P preposition, O pronoun, W subordinator, C coordinator, X be/have/do, M modal,
 T "to" before a verb, ! negation, N noun, E name, K month, 1 number, J adjective, L participle before a noun,
 V verb (past participles too), G verb in -ing, R adverb, A "ago" and similar words, S 's, "," comma, "." any end of a
-phrase. There is no sentence splitter: the end of a sentence is a letter that no phrase crosses.
+phrase, which no phrase crosses.
 
-The weight of a letter is the number of times that the word has this tag in WordNet's corpora (`cntlist.rev`, if there
-is one) plus its number of senses. Inflected forms are reduced as by WordNet's own look-up (morphy(7WN)); an unknown
-word is classified by its ending. Words of the closed classes, which WordNet lacks, have letters of their own.
-
-The parser finds what a constituency parse of simple clauses has, nested phrases included. It cannot decide what a
-prepositional phrase is attached to ("of" apart): noun phrases that contain another preposition are not found, and verb
-phrases end early. A pronoun alone is not a phrase.
-
-Cost: about 60,000 words per second on one core; memory: the lexicon, about 100 MB.
+The weight of a letter is how often the word has this tag in WordNet's corpora (`cntlist.rev`) plus its number of
+senses. Inflected forms are reduced as by morphy(7WN); an unknown word is classified by its ending. The parser finds
+what a constituency parse of simple clauses has, nested phrases included, but not what a prepositional phrase is
+attached to. Cost: about 60,000 words per second on one core; memory: the lexicon, about 100 MB.
 """
 
 from __future__ import annotations
@@ -109,20 +104,11 @@ class Phrase(NamedTuple):
     lexical_class: str
 
 
-class PhraseParser(Protocol):
-    """Finds phrases in texts."""
-
-    def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
-        """Yield the phrases of each text, in the order of the texts; nested and repeated phrases are included."""
-        ...
-
-
 class PhraseTyper(Protocol):
     """Assigns entity types to phrases without context."""
 
     def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
         """Return one of `ENTITY_TYPES` for each phrase; None (which is not OTHER) if the type is unknown."""
-        ...
 
 
 Weights = dict[str, float]
@@ -252,11 +238,6 @@ class Lexicon:
                         weights[one] = weights.get(one, 0.0) + weight / (1 + i)
 
 
-def is_month(word: str) -> bool:
-    """Whether a capitalised word is a month."""
-    return word.lower() in MONTHS
-
-
 _TOKEN = re.compile(
     r"""
     (?:[A-Z]\.){2,}                                   # U.S.
@@ -323,13 +304,28 @@ class Token(NamedTuple):
     end: int
 
 
-class Tagger:
-    """Finds the tokens and letters of a paragraph."""
+class ChunkParser:
+    """Finds phrases in texts by WordNet's parts of speech and patterns."""
 
-    def __init__(self, lexicon: Lexicon) -> None:
-        self._lexicon = lexicon
+    def __init__(self, wordnet: Path | Lexicon, *, max_words: int = DEFAULT_MAX_WORDS) -> None:
+        """Read a WordNet `dict` folder, or take a lexicon read from one; phrases of over `max_words` are skipped."""
+        self._lexicon = Lexicon(wordnet) if isinstance(wordnet, Path) else wordnet
+        self._max_words = max_words
 
-    def tag(self, text: str) -> tuple[list[Token], str]:
+    def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
+        """Yield the phrases of each text, nested and repeated ones included; a newline ends a sentence."""
+        for text in texts:
+            yield [phrase for line in text.split("\n") if line for phrase in self._phrases(line)]
+
+    def _phrases(self, line: str) -> Iterator[Phrase]:
+        tokens, letters = self._tag(line)
+        for start, end, lexical_class in chunks(letters):
+            if end - start <= self._max_words:
+                text = _text(line, tokens[start:end])
+                if text is not None:
+                    yield Phrase(text, lexical_class)
+
+    def _tag(self, text: str) -> tuple[list[Token], str]:
         """Return the tokens of a text, and a string with a letter for each."""
         tokens: list[Token] = []
         options: list[Weights] = []
@@ -351,7 +347,7 @@ class Tagger:
         lower = word.lower().replace("’", "'")
         if not first.isupper():
             return self._lexicon.weights(lower)
-        if is_month(lower):
+        if lower in MONTHS:
             return _MONTH
         if lower in CLOSED_CLASS and (word == "I" or not word.isupper() or (is_start and word == "A")):
             return self._lexicon.weights(lower)
@@ -360,12 +356,7 @@ class Tagger:
         return _NAME
 
 
-_COMMA: Weights = {",": 1.0}
-_END: Weights = {".": 1.0}
-_ONE: Weights = {"1": 1.0}
-_ORDINAL: Weights = {"J": 1.0}
-_MONTH: Weights = {"K": 1.0}
-_NAME: Weights = {"E": 1.0}
+_COMMA, _END, _ONE, _ORDINAL, _MONTH, _NAME = ({letter: 1.0} for letter in ",.1JKE")
 _NOTHING: dict[str, float] = {}
 
 
@@ -374,12 +365,9 @@ def _unlikely_starts(text: str, tokens: list[Token], options: list[Weights]) -> 
     for i, weights in enumerate(options[:-1]):
         if len(weights) > 1 and "E" in weights:
             follows = options[i + 1] is _NAME and text[tokens[i].end : tokens[i + 1].start] == " "
-            options[i] = _NAME if follows and ("N" in weights or "J" in weights) else _without_name(weights)
+            without_name = {letter: weight for letter, weight in weights.items() if letter != "E"}
+            options[i] = _NAME if follows and ("N" in weights or "J" in weights) else without_name
     return options
-
-
-def _without_name(weights: Weights) -> Weights:
-    return {letter: weight for letter, weight in weights.items() if letter != "E"}
 
 
 def _choose(options: list[Weights]) -> str:
@@ -423,28 +411,6 @@ _DEGREE_ADJP = re.compile(r"R+J(?=[JNE])")
 _VP = re.compile(rf"(?=({_VERBAL}))")
 _PIECE = re.compile(r"[^.]{1,200}")  # no phrase crosses a full stop; patterns cost the square of a run's length
 _ALONE = re.compile(r"X+[!RA]*")
-
-
-class ChunkParser:
-    """A `PhraseParser` that uses WordNet's parts of speech and patterns."""
-
-    def __init__(self, wordnet: Path | Lexicon, *, max_words: int = DEFAULT_MAX_WORDS) -> None:
-        """Read a WordNet `dict` folder, or take a lexicon read from one; phrases of over `max_words` are skipped."""
-        self._tagger = Tagger(Lexicon(wordnet) if isinstance(wordnet, Path) else wordnet)
-        self._max_words = max_words
-
-    def parse(self, texts: Iterable[str]) -> Iterator[list[Phrase]]:
-        """Yield the phrases of each text; a newline ends a sentence."""
-        for text in texts:
-            yield [phrase for line in text.split("\n") if line for phrase in self._phrases(line)]
-
-    def _phrases(self, line: str) -> Iterator[Phrase]:
-        tokens, letters = self._tagger.tag(line)
-        for start, end, lexical_class in chunks(letters):
-            if end - start <= self._max_words:
-                text = _text(line, tokens[start:end])
-                if text is not None:
-                    yield Phrase(text, lexical_class)
 
 
 def chunks(letters: str) -> Iterator[tuple[int, int, str]]:

@@ -3,32 +3,29 @@
     bases -> entities.jsonl -> typed names
     texts -> parser -> counts -> phrases seen often enough -> typer -> freq_phrase.txt, phrase_with_etype.txt
 
-Everything streams: memory holds the parser, the typed names (9 bytes each) and `max_keys` counts; more are spilled to
-sorted runs in temporary files and merged. A file appears under its name when it is complete.
+Everything streams: memory holds the parser, the typed names (9 bytes each) and `max_keys` counts; more go to a
+temporary database. A file appears under its name when it is complete.
 """
 
 from __future__ import annotations
 
-import heapq
-import tempfile
+import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, islice
 from multiprocessing import get_context
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.formats import open_reader
 from pearl_qdrant.cores import count_workers
 from pearl_qdrant.errors import OptionError
-from training.corpus.chunking import ChunkParser, Lexicon, Phrase, PhraseParser, PhraseTyper
+from training.corpus.chunking import ChunkParser, Lexicon, Phrase, PhraseTyper
 from training.corpus.typing import DistantTyper, NerTyper, name_types, wordnet_names
 from training.examples.files import (
     ENTITIES,
@@ -46,13 +43,12 @@ from training.examples.files import (
     whole_file,
 )
 from training.examples.wordnet import read_synsets
-from training.options import DEFAULT_MAX_KEYS, MIN_COUNT, CorpusOptions, Paths, StrPath, as_paths, check_bounds
+from training.options import DEFAULT_MAX_KEYS, CorpusOptions, Paths, StrPath, as_paths, check_bounds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_MAX_RUNS = 64
 _TYPED_AT_ONCE = 8192
 _TEXTS_AT_ONCE = 64
 _IN_FLIGHT = 3  # chunks of texts per worker
@@ -66,65 +62,41 @@ Count = tuple[str, str, int]
 
 
 class PhraseCounter:
-    """Counts phrases by class in bounded memory: counts are spilled to sorted runs, which are merged at the end.
-
-    A context manager, which removes its temporary files.
-
-    Args:
-        max_keys: Distinct phrases in memory, about.
+    """Counts phrases by class: about `max_keys` of them in memory, all others in a temporary database. A context
+    manager, which removes it.
     """
 
     def __init__(self, *, max_keys: int = DEFAULT_MAX_KEYS) -> None:
         self._max_keys = max_keys
         self._counts: Counter[Phrase] = Counter()
-        self._runs: list[TextIO] = []
-        self._files = ExitStack()
+        self._others = sqlite3.connect("")  # a temporary file of SQLite's own
+        self._others.execute("CREATE TABLE counts (text BLOB, class, n, PRIMARY KEY (text, class)) WITHOUT ROWID")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._files.close()
+        self._others.close()
 
     def add(self, counted: Mapping[Phrase, int]) -> None:
         """Add the counts of some texts."""
         self._counts.update(counted)
         if len(self._counts) > self._max_keys:
-            self._write(_in_order(self._counts))
-            self._counts.clear()
-            if len(self._runs) > _MAX_RUNS:
-                old, self._runs = self._runs, []
-                self._write(_merged(map(_read, old)))
-                for run in old:
-                    run.close()
+            self._write()
 
     def seen_at_least(self, min_count: int) -> Iterator[Count]:
         """Yield the phrases with at least this many occurrences, ordered by phrase and class."""
-        counts = _merged([*map(_read, self._runs), _in_order(self._counts)])
-        return (count for count in counts if count[2] >= min_count)
+        self._write()
+        chosen = "SELECT text, class, n FROM counts WHERE n >= ? ORDER BY text, class"
+        for text, lexical_class, n in self._others.execute(chosen, (min_count,)):
+            yield text.decode("utf-8", "surrogatepass"), lexical_class, n
 
-    def _write(self, rows: Iterable[Count]) -> None:
-        run = tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogatepass", newline="\n")  # noqa: SIM115
-        self._files.push(run)
-        for text, lexical_class, count in rows:
-            run.write(f"{text}\t{lexical_class}\t{count}\n")
-        self._runs.append(run)
-
-
-def _in_order(counts: Mapping[Phrase, int]) -> Iterator[Count]:
-    return ((*phrase, counts[phrase]) for phrase in sorted(counts))
-
-
-def _read(run: TextIO) -> Iterator[Count]:
-    run.seek(0)
-    for line in run:
-        text, lexical_class, count = line[:-1].split("\t")
-        yield text, lexical_class, int(count)
-
-
-def _merged(runs: Iterable[Iterable[Count]]) -> Iterator[Count]:
-    for (text, lexical_class), same in groupby(heapq.merge(*runs), key=itemgetter(0, 1)):
-        yield text, lexical_class, sum(one[2] for one in same)
+    def _write(self) -> None:
+        rows = ((key[0].encode("utf-8", "surrogatepass"), key[1], n) for key, n in sorted(self._counts.items()))
+        self._others.executemany(
+            "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT (text, class) DO UPDATE SET n = n + excluded.n", rows
+        )
+        self._counts.clear()
 
 
 @dataclass(slots=True)
@@ -161,13 +133,11 @@ def write_phrases(counts: Iterable[Count], typer: PhraseTyper, folder: Path) -> 
 
 
 def count_phrases(
-    texts: Iterable[str], open_parser: Callable[[], PhraseParser], *, workers: int = 1
+    texts: Iterable[str], open_parser: Callable[[], ChunkParser], *, workers: int = 1
 ) -> Iterator[tuple[int, Counter[Phrase]]]:
-    """Parse texts; yields numbers of texts with the counts of their phrases.
-
-    Args:
-        open_parser: Makes a parser; with several workers it must be picklable, and is called once in each.
-        workers: Processes; 1 parses in this process. The counts do not depend on their number.
+    """Parse texts; yields numbers of texts with the counts of their phrases. `open_parser`: makes a parser; with
+    several workers it must be picklable, and is called once in each. `workers`: processes; 1 parses in this process.
+    The counts do not depend on their number.
     """
     workers = count_workers(workers)
     if workers < 2:
@@ -187,40 +157,19 @@ def count_phrases(
             yield waiting.popleft().result()
 
 
-_worker_parser: PhraseParser | None = None
+_worker_parser: ChunkParser | None = None
 """Parser of a worker process; set when the worker starts."""
 
 
-def _start_worker(open_parser: Callable[[], PhraseParser]) -> None:
+def _start_worker(open_parser: Callable[[], ChunkParser]) -> None:
     global _worker_parser  # noqa: PLW0603  (a process pool has no other place for per-worker state)
     _worker_parser = open_parser()
 
 
-def _count(texts: list[str], parser: PhraseParser | None = None) -> tuple[int, Counter[Phrase]]:
+def _count(texts: list[str], parser: ChunkParser | None = None) -> tuple[int, Counter[Phrase]]:
     parser = parser or _worker_parser
     assert parser is not None
     return len(texts), Counter(chain.from_iterable(parser.parse(texts)))
-
-
-def build_corpus(
-    texts: Iterable[str],
-    folder: Path,
-    *,
-    open_parser: Callable[[], PhraseParser],
-    typer: PhraseTyper,
-    min_count: int = MIN_COUNT,
-    max_keys: int = DEFAULT_MAX_KEYS,
-    workers: int = 1,
-    on_texts: Callable[[int], None] = lambda n: None,
-) -> CorpusCounts:
-    """Write freq_phrase.txt and phrase_with_etype.txt from texts; arguments as for `CorpusOptions`. Raises InputError
-    as the texts raise.
-    """
-    with PhraseCounter(max_keys=max_keys) as counter:
-        for n_texts, counts in count_phrases(texts, open_parser, workers=workers):
-            counter.add(counts)
-            on_texts(n_texts)
-        return write_phrases(counter.seen_at_least(min_count), typer, folder)
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -273,11 +222,6 @@ def make_corpus(
     _check(texts, options)
     start = time.monotonic()
     report = CorpusReport()
-
-    def parsed(n_texts: int) -> None:
-        report.texts += n_texts
-        on_texts(n_texts)
-
     with opened_sources(texts) as sources:
         if options.bases:
             with whole_file(folder / ENTITIES) as file:
@@ -286,18 +230,20 @@ def make_corpus(
                     report.entities += 1
         if sources:
             lexicon = Lexicon(Path(options.wordnet)) if options.wordnet else None
-            report.counts = build_corpus(
-                texts_of(
-                    sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
-                ),
-                folder,
-                open_parser=_parser(options, lexicon),
-                typer=_typer(options, folder, lexicon, report),
-                min_count=options.min_count,
-                max_keys=options.max_keys,
-                workers=options.workers,
-                on_texts=parsed,
+            read = texts_of(
+                sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
             )
+            typer = _typer(options, folder, lexicon, report)
+            assert lexicon is not None
+            # Each worker reads the lexicon again: sending it would take as long.
+            given = Path(str(options.wordnet)) if options.workers > 1 else lexicon
+            open_parser = partial(ChunkParser, given, max_words=options.max_words)
+            with PhraseCounter(max_keys=options.max_keys) as counter:
+                for n_texts, counts in count_phrases(read, open_parser, workers=options.workers):
+                    counter.add(counts)
+                    report.texts += n_texts
+                    on_texts(n_texts)
+                report.counts = write_phrases(counter.seen_at_least(options.min_count), typer, folder)
     report.seconds = time.monotonic() - start
     return report
 
@@ -319,20 +265,10 @@ def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
         )
 
 
-def _parser(options: CorpusOptions, lexicon: Lexicon | None) -> Callable[[], PhraseParser]:
-    """Return what makes the parser, in this process or in another."""
-    assert options.wordnet is not None
-    assert lexicon is not None
-    # Each worker reads the lexicon again: sending it would take as long.
-    given = Path(options.wordnet) if options.workers > 1 else lexicon
-    return partial(ChunkParser, given, max_words=options.max_words)
-
-
 def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report: CorpusReport) -> PhraseTyper:
     if options.typer == "ner":
         assert options.ner_model is not None
-        model, _, revision = options.ner_model.partition("@")
-        return NerTyper(model, revision=revision or None, device=options.device)
+        return NerTyper(options.ner_model, device=options.device)
     names: list[Iterable[tuple[str, str]]] = []
     if options.bases:
         rows = counted(partial(read_entities, folder / ENTITIES), options.max_errors, report.skipped)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder, type_marginals
-from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
+from pearl_qdrant.errors import ModelError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from training.corpus.chunking import CLOSED_CLASS, EMPTY_WORDS
 from training.examples.files import TypeTable, entity_type_of, normalise_name
@@ -148,18 +148,14 @@ class DistantTyper:
     """A `PhraseTyper` that uses lists of names, and rules."""
 
     def __init__(self, names: TypeTable, *, is_common: Callable[[str], bool] = lambda word: False) -> None:
-        """Take names with their types.
-
-        Args:
-            names: Names from bases, lists, and WordNet.
-            is_common: Whether a lower-cased word is a word of the language. A single capitalised word of the language
-                is not typed by lists of names, in which almost every word occurs: it may just start a sentence.
+        """Take names with their types. `names`: names from bases, lists, and WordNet. `is_common`: whether a
+        lower-cased word is a word of the language. A single capitalised word of the language is not typed by lists of
+        names, in which almost every word occurs: it may just start a sentence.
         """
         self._names = names
         self._is_common = is_common
 
     def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
-        """Return the type of each phrase."""
         return [self._type(phrase) for phrase in phrases]
 
     def _type(self, phrase: str) -> str | None:
@@ -171,19 +167,14 @@ class DistantTyper:
                 return kind
             if words[start].lower() not in _LEAD:
                 break
-        return None if any(_is_capitalised(word) for word in words[1:]) or self._begins_as_name(words[0]) else "OTHER"
+        first = words[0].lower()
+        begins_as_name = words[0][:1].isupper() and not self._is_common(first) and first not in CLOSED_CLASS
+        return None if begins_as_name or any(word[:1].isupper() for word in words[1:]) else "OTHER"
 
     def _named(self, name: str) -> str | None:
         if name == name.lower() or (" " not in name and self._is_common(name.lower())):
             return None  # lists have "the ship" and "Friends" as titles, but in running text they rarely are titles
         return self._names.get(normalise_name(name))
-
-    def _begins_as_name(self, word: str) -> bool:
-        return _is_capitalised(word) and not self._is_common(word.lower()) and word.lower() not in CLOSED_CLASS
-
-
-def _is_capitalised(word: str) -> bool:
-    return word[:1].isupper()
 
 
 def wordnet_names(synsets: Iterable[Synset]) -> Iterable[tuple[str, str]]:
@@ -203,30 +194,21 @@ class NerTyper:
     A phrase gets the most frequent type of its content words, if at least half of these words have it.
     """
 
-    def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu", batch_size: int = 256) -> None:
-        """Load a folder or hub id of a token-classification model with OntoNotes labels, weights in safetensors. Raises
-        ModelError if there is none, its labels are not entity types, or its tokenizer does not know words; DeviceError
-        if torch has no such device.
+    def __init__(self, model: str, *, device: str = "cpu", batch_size: int = 256) -> None:
+        """Load a folder or hub id, OWNER/NAME[@REVISION], of a token-classification model with OntoNotes labels, its
+        weights in safetensors. Raises ModelError if there is none, its labels are not entity types, or its tokenizer
+        does not know words; DeviceError if torch has no such device.
         """
-        import torch
-        from transformers import AutoModelForTokenClassification, AutoTokenizer
+        from transformers import AutoModelForTokenClassification as Auto
 
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(model, revision=revision, add_prefix_space=True)
-            network = AutoModelForTokenClassification.from_pretrained(model, revision=revision, use_safetensors=True)
-        except Exception as error:  # a damaged file can raise anything in transformers and safetensors
-            message = f"'{model}' cannot be loaded as a token-classification model: {error}"
-            raise ModelNotFoundError(model, message) from error
-        if not tokenizer.is_fast:
+        from training.networks.checkpoints import open_transformers_model
+
+        kind: Any = {"kind": "token-classification", "add_prefix_space": True}
+        self._tokenizer, self._network = open_transformers_model(Auto, model, device=device, **kind)
+        if not self._tokenizer.is_fast:
             raise ModelError(f"The tokenizer of '{model}' has no tokenizer.json, which maps tokens to words")
-        self._types = _types_of(model, network.config.id2label)
-        try:
-            self._network: Any = network.eval().to(torch.device(device))
-        except (RuntimeError, AssertionError) as error:
-            raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
-        self._tokenizer: Any = tokenizer
-        self._device = device
-        self._batch_size = batch_size
+        self._types = _types_of(model, self._network.config.id2label)
+        self._device, self._batch_size = device, batch_size
 
     def type_phrases(self, phrases: Sequence[str]) -> list[str | None]:
         """Return the type of each phrase; OTHER if the model finds no entity."""

@@ -26,6 +26,7 @@ from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import MAX_LINE_BYTES
+from training.examples.example import name_key, split_of
 
 Row = tuple[str, ...]
 
@@ -35,11 +36,9 @@ class Data(Protocol):
 
     def paths(self, pattern: str) -> list[str]:
         """Sorted paths of the existing tables that match a pattern such as `kb/biomedical/*.tsv`."""
-        ...
 
     def rows(self, path: str, *columns: str) -> list[Row]:
         """Rows of a table, with these columns. Raises FormatError if a column is missing, or a row is broken."""
-        ...
 
 
 class FolderData:
@@ -106,13 +105,51 @@ def as_number(text: str, path: str, what: str) -> float:
     return number
 
 
+FOLDS = {1: 7, 2: 8}
+"""The development split of each fold (`training.examples.example`)."""
+
+_ITEMS: Mapping[str, tuple[str, ...]] = {
+    "pearl_bench/ppdb*.tsv": ("phrase1", "phrase2"),
+    "pearl_bench/turney.tsv": ("query",),
+    "pearl_bench/bird.tsv": ("term1",),
+    "pearl_bench/*_test.tsv": ("canonical",),
+    "pearl_bench/*.tsv": ("mention",),
+    "autofj/*.tsv": ("dataset",),
+    "intent/*.tsv": ("text",),
+    "tweets/*.tsv": ("text",),
+    "ulr_analogy/*.tsv": ("c", "d_gold"),
+    "geogranno/*.tsv": ("canonical",),
+}
+"""The columns that say which item a row is of. The smallest cell is hashed, so that a pair and its reverse agree."""
+
+
+class FoldData:
+    """One of two folds of another source, so that a model is chosen on one and confirmed on the other.
+
+    A row belongs to fold 1 or 2 by the hash of its item; bases and typed names are whole, since tasks choose from these
+    by split (`EvaluationOptions.splits`). Of sets with the splits train, dev and test (CoNLL), dev stands for test.
+    """
+
+    def __init__(self, data: Data, fold: int) -> None:
+        self._data, self._fold, self.paths = data, fold, data.paths
+
+    def rows(self, path: str, *columns: str) -> list[Row]:
+        """As `Data.rows`."""
+        items = next((found for pattern, found in _ITEMS.items() if fnmatch.fnmatch(path, pattern)), ())
+        if not items:
+            return self._data.rows(path, *columns)
+        n, found = len(columns), self._data.rows(path, *columns, *items)
+        kept = [row[:n] for row in found if split_of(name_key(min(row[n:]))) % 2 == self._fold % 2]
+        if items != ("mention",) or "split" not in columns:
+            return kept
+        place, stands_for = columns.index("split"), {"dev": "test", "test": "left out"}
+        return [(*row[:place], stands_for.get(row[place], row[place]), *row[place + 1 :]) for row in kept]
+
+
 class OwnBase:
     """A base as a table of the layout; implements `data.Data`. Raises FormatError if `ingest` cannot read the file;
-    TooManyErrorsError if there are more bad rows.
-
-    Args:
-        path: File of the base.
-        max_errors: Number of bad rows that are skipped.
+    TooManyErrorsError if there are more bad rows. `path`: file of the base. `max_errors`: number of bad rows that are
+    skipped.
 
     Attributes:
         name: The file's name without endings.
@@ -152,17 +189,11 @@ REPOSITORY = "Lihuchen/pearl_benchmark"
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of the hub.
+    """A table of the hub."""
 
-    Attributes:
-        config: Its configuration.
-        splits: Possible names of its split.
-        columns: Its column names by ours.
-    """
-
-    config: str
-    splits: tuple[str, ...]
-    columns: Mapping[str, str]
+    config: str  # its configuration
+    splits: tuple[str, ...]  # possible names of its split
+    columns: Mapping[str, str]  # its column names by ours
 
 
 _PAIRS = {"phrase1": "phrase_1", "phrase2": "phrase_2", "label": "label"}
@@ -207,7 +238,7 @@ class HubData:
 
     def paths(self, pattern: str) -> list[str]:
         known = [*_TABLES, *(f"autofj/{name}.tsv" for name in _AUTOFJ)]
-        if self._load_join is None and not _is_installed("autofj"):
+        if self._load_join is None and importlib.util.find_spec("autofj") is None:
             known = list(_TABLES)
         return sorted(fnmatch.filter(known, pattern))
 
@@ -219,7 +250,8 @@ class HubData:
         for number, row in enumerate(self._fetch(table.config, table.splits), 1):
             fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
             if path in _TYPES:
-                fields = {**fields, "split": "test", "type": _type_name(path, fields["type"])}
+                label = fields["type"]
+                fields |= {"split": "test", "type": _TYPES[path][int(label)] if label.isdigit() else label}
             rows.append(tuple(fields[column] for column in columns))
         if not rows:
             raise FormatError(f"{REPOSITORY} {table.config}", None, "has no rows.")
@@ -257,7 +289,7 @@ class HubData:
 
 
 def _load_dataset(config: str, split: str) -> Iterable[Mapping[str, Any]]:
-    if not _is_installed("datasets"):
+    if importlib.util.find_spec("datasets") is None:
         raise SettingsError(
             f"{REPOSITORY} needs the datasets library: {install_command('hub')}. Or evaluate on a folder with the sets."
         )
@@ -266,20 +298,11 @@ def _load_dataset(config: str, split: str) -> Iterable[Mapping[str, Any]]:
     return rows
 
 
-def _is_installed(library: str) -> bool:
-    return importlib.util.find_spec(library) is not None
-
-
 def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
     """A field as text. None stands for the string NA, which the hub's CSV reader takes for a missing value."""
     if column not in row:
         raise FormatError(path, number, f"the hub has no column {column!r}; there are: {', '.join(row)}.")
     return "NA" if row[column] is None else str(row[column])
-
-
-def _type_name(path: str, label: str) -> str:
-    """The name of a type that the benchmark gives as a number."""
-    return _TYPES[path][int(label)] if label.isdigit() else label
 
 
 def _first_line(error: Exception | None) -> str:

@@ -16,11 +16,7 @@ from pearl_qdrant.linking.calibration.metrics import Answers, bins, calibration_
 def draw_reliability(path: Path, named: Mapping[str, Answers], *, title: str = "") -> None:
     """Draw a panel for each set of answers: share correct by probability above, number of answers below. Raises
     SettingsError if matplotlib is not installed, or the file cannot be written.
-
-    Args:
-        path: The PNG file; an existing one is replaced.
-        named: Answers by the title of their panel, at least one.
-        title: Title of the figure.
+    `path` is a PNG file, which is replaced; `named` has the answers by the title of their panel, at least one.
     """
     check_matplotlib()
     # Not by pyplot, which keeps global state and may look for a window system.

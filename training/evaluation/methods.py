@@ -11,9 +11,7 @@ Source of BM25: Robertson & Zaragoza 2009, section 3.4; constants and the floor 
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
@@ -40,15 +38,8 @@ _OFFSETS = 10_000
 class Method(Protocol):
     """A method under evaluation. A task runs on methods that support its need."""
 
-    @property
-    def name(self) -> str:
-        """Name in the report, as the user gave it."""
-        ...
-
-    @property
-    def supports(self) -> frozenset[Need]:
-        """The needs of tasks that it can meet."""
-        ...
+    name: str  # in the report, as the user gave it
+    supports: frozenset[Need]  # the needs of tasks that it can meet
 
 
 class Similarity(Method, Protocol):
@@ -56,11 +47,9 @@ class Similarity(Method, Protocol):
 
     def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
         """Similarity of each pair, (n,); higher is closer."""
-        ...
 
     def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
         """Index of the most similar name for each mention, (n,); the first one if several are equal."""
-        ...
 
 
 class Ranking(Method, Protocol):
@@ -68,7 +57,6 @@ class Ranking(Method, Protocol):
 
     def score_matrix(self, queries: Sequence[str], candidates: Sequence[str]) -> FloatArray:
         """Scores of all candidates for each query, (n, m); higher is closer."""
-        ...
 
 
 class Arithmetic(Method, Protocol):
@@ -76,7 +64,6 @@ class Arithmetic(Method, Protocol):
 
     def offset_scores(self, a: Sequence[str], b: Sequence[str], c: Sequence[str], d: Sequence[str]) -> FloatArray:
         """Cosine of c + b - a and d for each row, (n,), with vectors of length 1; 0 where one side is zero."""
-        ...
 
 
 class EncoderMethod:
@@ -230,12 +217,8 @@ def _jaccard(shared: Any, left: FloatArray, right: FloatArray) -> FloatArray:
     return scores
 
 
-_K1 = 1.5
-_B = 0.75
-_FLOOR = 0.25
-_WORD = re.compile(r"\w+")
-_DECIMALS = 9
-"""Rounding, so that equal scores are equal whatever the order of summation."""
+_K1, _B, _FLOOR = 1.5, 0.75, 0.25
+_DECIMALS = 9  # so that equal scores are equal whatever the order of summation
 
 
 class Bm25Method:
@@ -246,32 +229,18 @@ class Bm25Method:
 
     def score_matrix(self, queries: Sequence[str], candidates: Sequence[str]) -> FloatArray:
         """Scores of all candidates for each query, (n, m)."""
-        documents = [Counter(_words(candidate)) for candidate in candidates]
-        idf = _idf(documents)
-        column = {word: i for i, word in enumerate(idf)}
-        weights = np.zeros((len(candidates), len(column)))
-        lengths = [sum(document.values()) for document in documents]
-        mean = max(sum(lengths) / max(len(lengths), 1), 1)
-        for row, document, length in zip(weights, documents, lengths, strict=True):
-            saturation = _K1 * (1 - _B + _B * length / mean)
-            for word, count in document.items():
-                row[column[word]] = idf[word] * count * (_K1 + 1) / (count + saturation)
-        counts = np.zeros((len(queries), len(column)))
-        for row, query in zip(counts, queries, strict=True):
-            for word in _words(query):
-                if word in column:
-                    row[column[word]] += 1
-        scores: FloatArray = np.round(counts @ weights.T, _DECIMALS)
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        vectorizer = CountVectorizer(
+            preprocessor=str.casefold, tokenizer=re.compile(r"\w+").findall, token_pattern=None
+        )
+        counts = (
+            vectorizer.fit_transform([*candidates, "blank"])[:-1].toarray().astype(np.float64)
+        )  # no words at all are refused
+        lengths, n_with = counts.sum(axis=1, keepdims=True), (counts > 0).sum(axis=0)
+        raw = np.log((len(counts) - n_with + 0.5) / (n_with + 0.5))
+        idf = np.where(raw >= 0, raw, _FLOOR * raw[n_with > 0].mean()) if n_with.any() else raw
+        saturation = _K1 * (1 - _B + _B * lengths / max(lengths.mean(), 1))
+        weights = idf * counts * (_K1 + 1) / (counts + saturation)
+        scores: FloatArray = np.round(vectorizer.transform(queries) @ weights.T, _DECIMALS)
         return scores
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-def _idf(documents: Sequence[Counter[str]]) -> dict[str, float]:
-    """Inverse document frequency of each word."""
-    n_with = Counter(word for document in documents for word in document)
-    raw = {word: math.log((len(documents) - n + 0.5) / (n + 0.5)) for word, n in n_with.items()}
-    floor = _FLOOR * sum(raw.values()) / max(len(raw), 1)
-    return {word: value if value >= 0 else floor for word, value in raw.items()}

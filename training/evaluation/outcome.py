@@ -21,21 +21,13 @@ Score = Callable[[FloatArray], float]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One method on one task.
+    """One method on one task."""
 
-    Attributes:
-        values: The figure in percent for each seed.
-        n: Number of items.
-        score: The figure on a resample; with weights of 1, the mean of `values`.
-        strata: Group of each item, (n,), if items are drawn within groups; else None.
-        details: More figures, by name.
-    """
-
-    values: tuple[float, ...]
-    n: int
-    score: Score
-    strata: IntArray | None = None
-    details: Mapping[str, float] = field(default_factory=dict)
+    values: tuple[float, ...]  # the figure in percent for each seed
+    n: int  # number of items
+    score: Score  # the figure on a resample; with weights of 1, the mean of `values`
+    strata: IntArray | None = None  # group of each item, (n,), if items are drawn within groups; else None
+    details: Mapping[str, float] = field(default_factory=dict)  # more figures, by name
 
     @property
     def value(self) -> float:
@@ -49,18 +41,13 @@ class Outcome:
 
 
 def mean_outcome(
+    # for each seed, the indices of its items and their scores, in [0, 1]. Items without a seed do not count
     by_seed: Sequence[tuple[IntArray, FloatArray]],
     *,
-    strata: IntArray | None = None,
-    details: Mapping[str, float] | None = None,
+    strata: IntArray | None = None,  # group of each item; all groups have the same weight
+    details: Mapping[str, float] | None = None,  # more figures
 ) -> Outcome:
-    """The mean score over items, or the mean over groups of the means within them.
-
-    Args:
-        by_seed: For each seed, the indices of its items and their scores, in [0, 1]. Items without a seed do not count.
-        strata: Group of each item; all groups have the same weight.
-        details: More figures.
-    """
+    """The mean score over items, or the mean over groups of the means within them."""
     n_rows = 1 + max(int(items.max()) for items, _ in by_seed)
     sums, counts = np.zeros(n_rows), np.zeros(n_rows)
     for items, scores in by_seed:
@@ -68,7 +55,9 @@ def mean_outcome(
         counts[items] += 1
     kept = np.flatnonzero(counts)
     sums, counts = sums[kept], counts[kept]
-    groups = np.zeros(len(kept), dtype=np.int64) if strata is None else _number_groups(strata[kept])
+    groups = np.zeros(len(kept), dtype=np.int64)
+    if strata is not None:  # numbered from 0 without gaps
+        groups = np.unique(strata[kept], return_inverse=True)[1].astype(np.int64)
 
     def score(weights: FloatArray) -> float:
         return _percent(weights * sums, weights * counts, groups)
@@ -77,12 +66,6 @@ def mean_outcome(
     group_of[kept] = groups
     values = tuple(_percent(scores, np.ones(len(items)), group_of[items]) for items, scores in by_seed)
     return Outcome(values, len(kept), score, None if strata is None else groups, details or {})
-
-
-def _number_groups(groups: IntArray) -> IntArray:
-    """The groups, numbered from 0 without gaps."""
-    numbered: IntArray = np.unique(groups, return_inverse=True)[1].astype(np.int64)
-    return numbered
 
 
 def _percent(sums: FloatArray, counts: FloatArray, groups: IntArray) -> float:
@@ -101,30 +84,21 @@ def pearson(weights: FloatArray, x: FloatArray, y: FloatArray) -> float:
 
 def pearson_outcome(scores: FloatArray, gold: FloatArray) -> Outcome:
     """Pearson's correlation of scores with gold scores, (n,) each."""
-
-    def score(weights: FloatArray) -> float:
-        return 100 * pearson(weights, scores, gold)
-
-    return Outcome((score(np.ones(len(gold))),), len(gold), score)
+    value = 100 * pearson(np.ones(len(gold)), scores, gold)
+    return Outcome((value,), len(gold), lambda weights: 100 * pearson(weights, scores, gold))
 
 
-def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray], *, weights: FloatArray | None = None) -> Outcome:
-    """Normalised mutual information of labels and clusters x 100, one clustering a seed.
-
+def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray]) -> Outcome:
+    """Normalised mutual information of labels and clusters x 100, numbered from 0, (n,) each; one clustering a seed.
     The normaliser is the arithmetic mean of the two entropies; where it is 0, so is the figure.
-
-    Args:
-        labels, clusters: Numbered from 0, (n,) each.
-        weights: How often each item counts; by default once.
     """
-    own = np.ones(len(labels)) if weights is None else weights
+    from scipy.stats import entropy
 
     def score_seed(drawn: FloatArray, found: IntArray) -> float:
         joint = np.zeros((1 + int(labels.max()), 1 + int(found.max())))
-        np.add.at(joint, (labels, found), drawn * own)
-        joint /= joint.sum()
-        both = _entropy(joint.sum(axis=1)) + _entropy(joint.sum(axis=0))
-        return 100 * (both - _entropy(joint.ravel())) / max(both / 2, 1e-12)
+        np.add.at(joint, (labels, found), drawn)
+        both = entropy(joint.sum(axis=1)) + entropy(joint.sum(axis=0))
+        return float(100 * (both - entropy(joint.ravel())) / max(both / 2, 1e-12))
 
     def score(drawn: FloatArray) -> float:
         return fmean(score_seed(drawn, found) for found in clusters)
@@ -133,27 +107,17 @@ def nmi_outcome(labels: IntArray, clusters: Sequence[IntArray], *, weights: Floa
     return Outcome(tuple(score_seed(ones, found) for found in clusters), len(labels), score)
 
 
-def _entropy(shares: FloatArray) -> float:
-    """Entropy in nats."""
-    return -float((shares * np.log(np.maximum(shares, 1e-300))).sum())
-
-
 N_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference between the figures of a model and of a baseline.
+    """Difference between the figures of a model and of a baseline."""
 
-    Attributes:
-        mean: Model minus baseline in points, on the items themselves.
-        low: Lower bound of the 95 % interval, in points.
-        high: Upper bound, in points.
-    """
-
-    mean: float
-    low: float
-    high: float
+    mean: float  # model minus baseline in points, on the items themselves
+    low: float  # lower bound of the 95 % interval, in points
+    high: float  # upper bound, in points
+    error: float = 0.0  # standard error of the difference, in points
 
     @property
     def significant(self) -> bool:
@@ -171,7 +135,8 @@ def paired_bootstrap(
         weights = _draw(model.n, model.strata, rng)
         differences[i] = model.score(weights) - baseline.score(weights)
     low, high = np.percentile(differences, (2.5, 97.5))
-    return Difference(model.score(ones) - baseline.score(ones), float(low), float(high))
+    mean = model.score(ones) - baseline.score(ones)
+    return Difference(mean, float(low), float(high), float(differences.std()))
 
 
 def _draw(n: int, strata: IntArray | None, rng: np.random.Generator) -> FloatArray:

@@ -22,36 +22,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Results of one task.
+    """Results of one task."""
 
-    Attributes:
-        task: The task.
-        outcomes: By name of the method, for the methods that support the task.
-        differences: The model minus each baseline that has an outcome, by name of the baseline.
-        seconds: Wall clock, with the encoding of new strings.
-    """
-
-    task: Task
-    outcomes: Mapping[str, Outcome]
-    differences: Mapping[str, Difference]
-    seconds: float
+    task: Task  # the task
+    outcomes: Mapping[str, Outcome]  # by name of the method, for the methods that support the task
+    differences: Mapping[str, Difference]  # the model minus each baseline that has an outcome, by name of the baseline
+    seconds: float  # wall clock, with the encoding of new strings
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Results of a run.
+    """Results of a run."""
 
-    Attributes:
-        model: Name of the model.
-        baselines: Names of the baselines, in order.
-        results: One for each task that ran, in order.
-        skipped: Reasons of the tasks that did not run, by name.
-    """
-
-    model: str
-    baselines: tuple[str, ...]
-    results: tuple[TaskResult, ...]
-    skipped: Mapping[str, str]
+    model: str  # name of the model
+    baselines: tuple[str, ...]  # names of the baselines, in order
+    results: tuple[TaskResult, ...]  # one for each task that ran, in order
+    skipped: Mapping[str, str]  # reasons of the tasks that did not run, by name
 
 
 def evaluate(
@@ -121,8 +107,13 @@ def _task_record(report: Report, result: TaskResult) -> dict[str, object]:
         "n": outcome.n,
         "paper": dict(result.task.paper),
         "baselines": {
-            name: {**_figures(result.outcomes[name]), **_difference(difference)}
-            for name, difference in result.differences.items()
+            name: {
+                **_figures(result.outcomes[name]),
+                "difference": round(one.mean, 2),
+                "interval": [round(one.low, 2), round(one.high, 2)],
+                "significant": one.significant,
+            }
+            for name, one in result.differences.items()
         },
         "seconds": round(result.seconds, 1),
     }
@@ -134,14 +125,6 @@ def _figures(outcome: Outcome) -> dict[str, object]:
         "deviation": None if outcome.deviation is None else round(outcome.deviation, 2),
         "values": [round(value, 2) for value in outcome.values],
         "details": {name: round(value, 2) for name, value in outcome.details.items()},
-    }
-
-
-def _difference(difference: Difference) -> dict[str, object]:
-    return {
-        "difference": round(difference.mean, 2),
-        "interval": [round(difference.low, 2), round(difference.high, 2)],
-        "significant": difference.significant,
     }
 
 
@@ -228,26 +211,17 @@ OUTCOMES = ("right", "wrong", "nil")
 
 
 def kind_rows(result: TaskResult, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """The heading, a row for each kind, and the milliseconds a mention.
-
-    Args:
-        result: The result of a task of everyday mentions.
-        names: Methods with the names to show, in order.
-    """
+    """The heading, a row for each kind of everyday mentions, and the milliseconds a mention."""
     methods = [method for method in names if method in result.outcomes]
     details = {method: result.outcomes[method].details for method in methods}
     yield ("", "n", *(names[method] for method in methods))
     kinds = [key.removesuffix("/n") for key in details[methods[0]] if key.endswith("/n")]
     for kind in kinds:
         n = details[methods[0]][f"{kind}/n"]
-        yield (kind, f"{n:,.0f}", *(_cell(details[method], kind) for method in methods))
+        # Percent of right, wrong and NIL answers.
+        figures = ([details[method][f"{kind}/{one}"] for one in OUTCOMES] for method in methods)
+        yield (kind, f"{n:,.0f}", *(f"{right:>5.1f} {wrong:>5.1f} {nil:>5.1f}" for right, wrong, nil in figures))
     yield ("milliseconds", "", *(f"{details[method]['milliseconds']:.2f}" for method in methods))
-
-
-def _cell(details: Mapping[str, float], kind: str) -> str:
-    """Percent of right, wrong and NIL answers; where NIL is right it is not repeated."""
-    right, wrong, nil = (f"{details[f'{kind}/{one}']:.1f}" for one in OUTCOMES)
-    return f"{right:>5} {wrong:>5} {nil:>5}"
 
 
 def is_by_kind(details: Mapping[str, float]) -> bool:
@@ -284,24 +258,15 @@ def _details(report: Report) -> Iterator[list[str]]:
     for result in report.results:
         details = result.outcomes[report.model].details
         if details and not is_by_kind(details):
-            shown = ", ".join(
-                name.removeprefix("f1_") + f" {_number(value)}" + _support(name, details)
-                for name, value in details.items()
-                if not name.startswith("n_") or f"f1_{name[2:]}" not in details
-            )
-            lines.append(f"  {result.task.name}: {shown}")
+            shown = []
+            for name, value in details.items():
+                if not name.startswith("n_") or f"f1_{name[2:]}" not in details:
+                    number = f"{value:,.0f}" if float(value).is_integer() and abs(value) > 100 else f"{value:.1f}"
+                    n = details.get(f"n_{name[3:]}") if name.startswith("f1_") else None  # names behind an F1
+                    shown.append(f"{name.removeprefix('f1_')} {number}" + ("" if n is None else f" ({n:.0f})"))
+            lines.append(f"  {result.task.name}: {', '.join(shown)}")
     if lines:
         yield ["Details", *lines]
-
-
-def _support(name: str, details: Mapping[str, float]) -> str:
-    """The number of names behind an F1, in brackets."""
-    n = details.get("n_" + name.removeprefix("f1_")) if name.startswith("f1_") else None
-    return "" if n is None else f" ({n:.0f})"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 100 else f"{value:.1f}"
 
 
 def _differences(report: Report) -> Iterator[list[str]]:

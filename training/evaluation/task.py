@@ -14,25 +14,17 @@ from training.options import EvaluationOptions
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task of the evaluation.
+    """A task of the evaluation."""
 
-    Attributes:
-        name: Name by which a user selects it.
-        head: Short name, the heading of its column.
-        group: Its family, as in PEARL's Table 3. Tasks of one group share a table.
-        metric: Name of the figure, which is in percent.
-        needs: What a method must support.
-        reads: Tables that it needs; a pattern needs at least one match. If one is missing, the task is skipped.
-        run: Computes the outcome from data, a method that supports `needs`, and options. The items and their order
-            depend on data and options only, so that methods can be compared item by item.
-    """
-
-    name: str
-    head: str
-    group: str
-    metric: str
-    needs: Need
+    name: str  # name by which a user selects it
+    head: str  # short name, the heading of its column
+    group: str  # its family, as in PEARL's Table 3. Tasks of one group share a table
+    metric: str  # name of the figure, which is in percent
+    needs: Need  # what a method must support
+    # tables that it needs; a pattern needs at least one match. If one is missing, the task is skipped
     reads: tuple[str, ...]
+    # computes the outcome from data, a method that supports `needs`, and options. The items and their order depend
+    # on data and options only, so that methods can be compared item by item
     run: Callable[[Data, Any, EvaluationOptions], Outcome]
 
     @property

@@ -31,15 +31,10 @@ def name_key(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A phrase that hard negatives are mined for, and that can be a hard negative itself.
+    """A phrase that hard negatives are mined for, and that can be a hard negative itself."""
 
-    Attributes:
-        text: As it is used in training.
-        entities: Ids of the entities that it names; empty if unknown.
-    """
-
-    text: str
-    entities: tuple[str, ...] = ()
+    text: str  # as it is used in training
+    entities: tuple[str, ...] = ()  # ids of the entities that it names; empty if unknown
 
 
 def fold_phrase(text: str) -> str:
@@ -52,18 +47,12 @@ _LABEL = {name: i for i, name in enumerate(PHRASE_TYPES)}
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One training example.
+    """One training example."""
 
-    Attributes:
-        name: The anchor.
-        others: Other names of the same entity; if empty, only an augmented `name` can be the positive.
-        entity: Key of the entity. Examples with the same key are never each other's negatives.
-        allowed: Indices into `PHRASE_TYPES`, each of which counts as right; empty if the type is unknown.
-    """
-
-    name: str
-    others: tuple[str, ...]
-    entity: str
+    name: str  # the anchor
+    others: tuple[str, ...]  # other names of the same entity; if empty, only an augmented `name` can be the positive
+    entity: str  # key of the entity. Examples with the same key are never each other's negatives
+    # indices into `PHRASE_TYPES`, each of which counts as right; empty if the type is unknown
     allowed: tuple[int, ...] = ()
 
 

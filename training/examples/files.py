@@ -70,17 +70,11 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class EntityRow(msgspec.Struct, frozen=True):
-    """A row of entities.jsonl.
+    """A row of entities.jsonl."""
 
-    Attributes:
-        entity: Key of the base (`base_key`) and id, as in "umls-1f0c9a52:C0000001".
-        names: At least one, the canonical name first.
-        types: Coarse OntoNotes types of the base.
-    """
-
-    entity: str
-    names: tuple[str, ...]
-    types: tuple[str, ...] = ()
+    entity: str  # key of the base (`base_key`) and id, as in "umls-1f0c9a52:C0000001"
+    names: tuple[str, ...]  # at least one, the canonical name first
+    types: tuple[str, ...] = ()  # coarse OntoNotes types of the base
 
 
 class _VariantRow(msgspec.Struct):
@@ -341,11 +335,8 @@ def write_hard_negatives(path: Path, rows: Iterable[tuple[str, list[str]]]) -> i
 
 class TypeTable:
     """Entity types by phrase, as sorted arrays of 9 bytes a phrase. Case matters: Turkey is a place, turkey is not.
-
-    Args:
-        rows: Phrases with their types; repeated pairs count each time.
-        most_common: A phrase of several types gets the most frequent one, of equals the first in `ENTITY_TYPES`;
-            otherwise its first row counts.
+    `rows`: phrases with their types; repeated pairs count each time. `most_common`: a phrase of several types gets the
+    most frequent one, of equals the first in `ENTITY_TYPES`; otherwise its first row counts.
     """
 
     def __init__(self, rows: Iterable[tuple[str, str]], *, most_common: bool = False) -> None:
@@ -494,24 +485,17 @@ def _type_examples(rows: Iterable[tuple[str, str]]) -> Iterator[Example]:
 
 
 def read_training_files(
-    phrases: Paths = (),
+    phrases: Paths = (),  # corpus folders and lists of phrases, see the module
+    # bases in any format that `ingest` reads; the names of one entity are positives of each other, and an entity
+    # with a single name is a negative, and an anchor with variants
     aliases: Paths = (),
     *,
-    typed_names: Paths = (),
-    min_count: int = MIN_COUNT,
-    max_errors: int | None = DEFAULT_MAX_ERRORS,
-    events: TrainingEvents | None = None,
+    typed_names: Paths = (),  # lists of names with their entity types
+    min_count: int = MIN_COUNT,  # phrases that occur less often in a corpus are skipped
+    max_errors: int | None = DEFAULT_MAX_ERRORS,  # bad rows that all inputs together may have; None for any number
+    events: TrainingEvents | None = None,  # gets `examples_read`
 ) -> list[Example]:
     """Read examples from files of all kinds, in alphabetical order.
-
-    Args:
-        phrases: Corpus folders and lists of phrases, see the module.
-        aliases: Bases in any format that `ingest` reads; the names of one entity are positives of each other, and an
-            entity with a single name is a negative, and an anchor with variants.
-        typed_names: Lists of names with their entity types.
-        min_count: Phrases that occur less often in a corpus are skipped.
-        max_errors: Bad rows that all inputs together may have; None for any number.
-        events: Gets `examples_read`.
 
     Raises:
         OptionError: If there is no input.

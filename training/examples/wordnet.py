@@ -22,23 +22,14 @@ _MARKER = re.compile(r"\((?:a|p|ip)\)$")
 
 @dataclass(frozen=True, slots=True)
 class Synset:
-    """One synset.
+    """One synset."""
 
-    Attributes:
-        synset_id: File and offset, as "noun:00001740".
-        names: Its lemmas with spaces, at least one.
-        lexical_class: NP, VP, ADJP or ADVP.
-        is_instance: Whether it is a named individual (has an instance hypernym).
-        lex_file: Number of the lexicographer file.
-        hypernyms: Ids of its hypernyms and of the synsets that it is an instance of.
-    """
-
-    synset_id: str
-    names: tuple[str, ...]
-    lexical_class: str
-    is_instance: bool
-    lex_file: int
-    hypernyms: tuple[str, ...] = ()
+    synset_id: str  # file and offset, as "noun:00001740"
+    names: tuple[str, ...]  # its lemmas with spaces, at least one
+    lexical_class: str  # NP, VP, ADJP or ADVP
+    is_instance: bool  # whether it is a named individual (has an instance hypernym)
+    lex_file: int  # number of the lexicographer file
+    hypernyms: tuple[str, ...] = ()  # ids of its hypernyms and of the synsets that it is an instance of
 
 
 def read_synsets(folder: Path) -> Iterator[Synset]:

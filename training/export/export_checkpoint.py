@@ -21,11 +21,9 @@ from torch import Tensor, nn
 
 from pearl_qdrant.encoder.batching import IntArray, open_tokenizer
 from pearl_qdrant.encoder.checkpoint import (
-    CHARACTER_TENSORS,
     HEAD_TENSOR,
     ONNX_FILE,
     TORCH_FILE,
-    PearlConfig,
     VerifiedCheckpoint,
     seal,
 )
@@ -35,9 +33,9 @@ from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
 from pearl_qdrant.encoder.write_checkpoint import verify, write_checkpoint
 from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
-from training.export.graph_builder import OPSET, GraphBuilder, add_character_encoder, join_parts
+from training.export.graph_builder import OPSET, GraphBuilder, join_character_encoder
 from training.finetune.losses import MASKED_LOGIT
-from training.networks.checkpoints import model_card, read_network, write_network
+from training.networks.checkpoints import character_arrays, model_card, read_network, write_network
 from training.options import StrPath, refuse_overwriting
 
 _POOLED = "pearl_pooled"
@@ -62,19 +60,14 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     """Write the network as an fp32 ONNX graph with dynamic batch and token axes.
 
     Torch's exporter writes the phrase encoder. The rest is added node by node, since the words of a batch have shapes
-    that no exporter traces.
-
-    Args:
-        network: Has a type head, and is on the CPU.
-        path: The .onnx file to write.
+    that no exporter traces. `network`: has a type head, and is on the CPU. `path`: the .onnx file to write.
     """
     assert network.type_head is not None
     model = _export_pooled(network)
     graph = GraphBuilder(prefix="pearl_")
     pooled = _POOLED
     if network.character_encoder is not None:
-        character = add_character_encoder(graph, network.character_encoder, int8=False)
-        pooled = join_parts(graph, pooled, character)
+        pooled = join_character_encoder(graph, pooled, network.character_encoder, int8=False)
     head = network.type_head.weight.detach().float().numpy()
     graph.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
     graph.output("MatMul", pooled, graph.floats(head.T), name="type_logits")
@@ -125,20 +118,13 @@ _LONGEST = 5
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """Agreement of two encoders over the names that both can encode.
+    """Agreement of two encoders over the names that both can encode."""
 
-    Attributes:
-        n: Names compared.
-        mean_cosine: Mean cosine of the two vectors of a name.
-        min_cosine: Smallest cosine.
-        worst: The name with the smallest cosine.
-        type_agreement: Share of names for which both predict the same entity type; None if a head has learnt no type.
-    """
-
-    n: int
-    mean_cosine: float
-    min_cosine: float
-    worst: str
+    n: int  # names compared
+    mean_cosine: float  # mean cosine of the two vectors of a name
+    min_cosine: float  # smallest cosine
+    worst: str  # the name with the smallest cosine
+    # share of names for which both predict the same entity type; None if a head has learnt no type
     type_agreement: float | None
 
     def __str__(self) -> str:
@@ -189,7 +175,7 @@ MIN_FP32_COSINE = 0.9999
 """Smallest cosine allowed between the vectors of a name by torch and by an fp32 graph."""
 
 
-def export_checkpoint(
+def export_checkpoint(  # long: its arguments, and what they mean
     model: StrPath,
     out: StrPath,
     *,
@@ -221,13 +207,35 @@ def export_checkpoint(
     network, config = read_network(source)
     with tempfile.TemporaryDirectory() as scratch:
         graph, form = Path(scratch) / "model.onnx", Path(scratch) / "form"
-        made = _write_graph(network, graph, precision)
+        made: str = precision
+        if precision == "fp32":
+            export_onnx(network, graph)
+        elif int8_graph.is_supported(network):
+            int8_graph.write_int8_graph(network, graph)
+            made = int8_graph.PRECISION
+        else:
+            kind: Any = network.phrase_encoder.config
+            raise OptionError(
+                "precision", f"A {kind.model_type} cannot be exported in 8 bits, only a BERT: give 'precision' fp32."
+            )
         config = config.model_copy(update={"name": name or config.name, "precision": made, "weights_hash": ""})
         write_network(form, network, config, transformer=source, onnx_path=graph)
         parity = check_forms(form, exact=precision == "fp32", names=names)
-        parity_record = {key: value for key, value in asdict(parity).items() if key != "worst"}
-        config = config.model_copy(update={"training": {**config.training, "parity": _rounded(parity_record)}})
-        _write(target, config, source=source, form=form, with_torch=with_torch)
+        record = {
+            key: round(v, 5) if isinstance(v, float) else v for key, v in asdict(parity).items() if key != "worst"
+        }
+        config = config.model_copy(update={"training": {**config.training, "parity": record}})
+        assert network.type_head is not None
+        write_checkpoint(
+            target,
+            config,
+            transformer=source,
+            type_head=network.type_head.weight.detach().float().numpy(),
+            character=character_arrays(network) if with_torch else None,
+            onnx_path=form / ONNX_FILE,
+            torch_path=form / TORCH_FILE if with_torch else None,
+            model_card=model_card(config),
+        )
     return parity
 
 
@@ -289,43 +297,6 @@ def check_forms(folder: Path, *, exact: bool, names: Sequence[str] = ()) -> Pari
     return parity
 
 
-def _write_graph(network: PearlNetwork, path: Path, precision: Precision) -> str:
-    """Write the graph; returns its precision, as in pearl.json."""
-    if precision == "fp32":
-        export_onnx(network, path)
-        return precision
-    if not int8_graph.is_supported(network):
-        kind: Any = network.phrase_encoder.config
-        raise OptionError(
-            "precision", f"A {kind.model_type} cannot be exported in 8 bits, only a BERT: give 'precision' fp32."
-        )
-    int8_graph.write_int8_graph(network, path)
-    return int8_graph.PRECISION
-
-
-def _write(target: Path, config: PearlConfig, *, source: Path, form: Path, with_torch: bool) -> None:
-    """Write the requested folder, from one with both forms."""
-    from safetensors.numpy import load_file
-
-    tensors = load_file(form / "pearl.safetensors")
-    n = len(CHARACTER_TENSORS)
-    character = {name[n:]: array for name, array in tensors.items() if name.startswith(CHARACTER_TENSORS)}
-    write_checkpoint(
-        target,
-        config,
-        transformer=source,
-        type_head=tensors[HEAD_TENSOR],
-        character=character if with_torch else None,
-        onnx_path=form / ONNX_FILE,
-        torch_path=form / TORCH_FILE if with_torch else None,
-        model_card=model_card(config),
-    )
-
-
 def _card_of(checkpoint: VerifiedCheckpoint) -> str:
     path = checkpoint.folder / "README.md"
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else model_card(checkpoint.config)
-
-
-def _rounded(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: round(value, 5) if isinstance(value, float) else value for key, value in record.items()}

@@ -1,26 +1,19 @@
 """The parts of the exported graph: nodes and constants, matrices in 8 bits, the character encoder.
 
-Matrices are quantised from the network only: no text is needed.
-
-Three measures keep the error small; mean 1 - cosine to fp32 of all-MiniLM-L6-v2, all products in 8 bits:
+Matrices are quantised from the network only: no text is needed. Three measures keep the error small; mean 1 - cosine to
+fp32 of all-MiniLM-L6-v2, all products in 8 bits:
 
     one scale per column, clipped to minimise the squared error                       0.0032
     input channels scaled by s = max|x|^a / max|w|^(1 - a): x / s, W s                0.0008
     the mean error of a product, mean(x) (W - Q), corrected by the bias               0.0007
 
-A few input channels of a BERT are ten times larger than the others, and the largest one determines the scale of a
-token. The range of a channel is measured on random tokens; real names gave the same scales and the same error (0.0008).
+The range of a channel is measured on random tokens; real names gave the same scales. Source: SmoothQuant (Xiao et al.
+2023), Eq. 4, with the mean error as in Nagel et al. 2019 (DFQ), section 4.2.
 
-Source: SmoothQuant (Xiao et al. 2023), Eq. 4, with the mean error as in Nagel et al. 2019 (DFQ), section 4.2.
-
-The character encoder's nodes read only input_ids and attention_mask. The computation is that of
-`pearl_qdrant.encoder.character.network`, with four changes that do not change the result: words are summed, not
-averaged, since the vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are one matrix; the table
-of characters is int16. The embeddings of characters and wordpieces may be 8-bit with one scale per row; the small
-matrices stay float32.
-
-Measured beside a 6 x 384 encoder in 8 bits, with 64-wide embeddings and 128-wide words (2.05 million parameters): 6 %
-fewer names per processor second, 3.5 MB more. A softmax for each word's positional attention was 3 % on top.
+The character encoder is that of `pearl_qdrant.encoder.character.network`, with changes that do not change the result:
+words are summed, not averaged, since the vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are
+one matrix. The embeddings of characters and wordpieces may be 8-bit with one scale per row. Beside a 6 x 384 encoder in
+8 bits it costs 6 % of the names per processor second, and 3.5 MB.
 """
 
 from __future__ import annotations
@@ -58,15 +51,10 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Statistics of the input of a dense layer, by channel.
+    """Statistics of the input of a dense layer, by channel."""
 
-    Attributes:
-        largest: Largest absolute values, (k,).
-        mean: Means, (k,).
-    """
-
-    largest: Array
-    mean: Array
+    largest: Array  # largest absolute values, (k,)
+    mean: Array  # means, (k,)
 
 
 def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
@@ -98,11 +86,7 @@ def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
 
 def channel_scales(largest: Array, matrix: Array) -> Array:
     """Return the factors by which to divide the input channels of a product and to multiply the rows of its matrix.
-    Returns (k,), with a median of 1.
-
-    Args:
-        largest: Largest absolute value of each channel, (k,).
-        matrix: (k, n).
+    Returns (k,), with a median of 1. `largest`: largest absolute value of each channel, (k,). `matrix`: (k, n).
     """
     weights = np.abs(matrix).max(axis=1)
     scales = np.maximum(largest, 1e-6) ** _ALPHA / np.maximum(weights, 1e-6) ** (1 - _ALPHA)
@@ -110,11 +94,9 @@ def channel_scales(largest: Array, matrix: Array) -> Array:
     return result
 
 
-def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Quantise a matrix to int8 values of at most `LEVELS`, with one scale per column. Returns (k, n) int8, and (n,).
-
-    Args:
-        matrix: (k, n).
+def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:  # (k, n)
+    """Quantise a matrix to int8 values of at most `LEVELS`, with one scale per column. Returns (k, n) int8, and
+    (n,).
     """
     largest = np.maximum(np.abs(matrix).max(axis=0), _TINY)
     best, least = largest / LEVELS, np.full(matrix.shape[1], np.inf)
@@ -125,12 +107,8 @@ def quantize_columns(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
     return _rounded(matrix, best, LEVELS).astype(np.int8), best.astype(np.float32)
 
 
-def quantize_rows(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """Quantise a table to int8 values with one scale per row, without clipping. Returns (rows, k) int8, and (rows,).
-
-    Args:
-        table: (rows, k).
-    """
+def quantize_rows(table: Array) -> tuple[npt.NDArray[np.int8], Array]:  # (rows, k)
+    """Quantise a table to int8 values with one scale per row, without clipping. Returns (rows, k) int8, and (rows,)."""
     scales = np.maximum(np.abs(table).max(axis=1), _TINY) / 127
     return _rounded(table, scales[:, None], 127).astype(np.int8), scales.astype(np.float32)
 
@@ -139,14 +117,11 @@ BLOCK_4BIT = 32
 """Weights of a row that share a half-precision scale in 4 bits: the blocks of llama.cpp's Q4_0."""
 
 
-def read_blocks(table: Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]] | None:
+def read_blocks(table: Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]] | None:  # (rows, k)
     """Return a table as the 4-bit blocks that it was unpacked from; None unless these give exactly its weights.
 
     The weight of the largest absolute value of such a block is -8 times its scale. Returns whole numbers from -8 to 7,
     (rows, k), and scales, (rows, k / 32).
-
-    Args:
-        table: (rows, k).
     """
     rows, width = table.shape
     if width % BLOCK_4BIT:
@@ -230,45 +205,25 @@ PROJECTION = "character_encoder.projection.weight"
 _ALL = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True)
-class CharacterPart:
-    """The results of the character encoder, as names of values.
-
-    Attributes:
-        vector: v of each phrase before normalisation, (b, char_dim); zero for a phrase without a word.
-        ratio: sqrt(s / (1 - s)) of its share s, ().
+def join_character_encoder(graph: GraphBuilder, phrase: str, encoder: CharacterEncoder, *, int8: bool) -> str:
+    """Add the nodes of an encoder on the CPU, its embeddings in 8 bits if asked, and join both parts to the vector f of
+    `pearl_qdrant.encoder.runtime.network`, (b, phrase_dim + char_dim). Returns the name of the result.
     """
-
-    vector: str
-    ratio: str
-
-
-def add_character_encoder(graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> CharacterPart:
-    """Add the nodes of an encoder on the CPU, its embeddings in 8 bits if asked; returns the names of the results."""
-    return _Branch(graph, encoder, int8=int8).build()
-
-
-def join_parts(graph: GraphBuilder, phrase: str, character: CharacterPart) -> str:
-    """Join both parts to the vector f of `pearl_qdrant.encoder.runtime.network`: (b, phrase_dim + char_dim)."""
+    vector = _Branch(graph, encoder, int8=int8).build()
+    share = encoder.config.share
     length = graph.op("ReduceL2", phrase, graph.ints(1), keepdims=1)
-    scaled = graph.op("Mul", length, character.ratio)
-    unit = graph.op("LpNormalization", character.vector, axis=1, p=2)
+    scaled = graph.op("Mul", length, graph.floats((share / (1 - share)) ** 0.5))
+    unit = graph.op("LpNormalization", vector, axis=1, p=2)
     return graph.op("Concat", phrase, graph.op("Mul", unit, scaled), axis=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The words of a batch, as names of values.
+    """The words of a batch, as names of values."""
 
-    Attributes:
-        codes: Start mark, characters, end mark and wordpieces of each word, (words, places).
-        lengths: Places used by each word, (words,).
-        rows: Index of its phrase, (words,).
-    """
-
-    codes: str
-    lengths: str
-    rows: str
+    codes: str  # start mark, characters, end mark and wordpieces of each word, (words, places)
+    lengths: str  # places used by each word, (words,)
+    rows: str  # index of its phrase, (words,)
 
 
 class _Branch:
@@ -281,8 +236,8 @@ class _Branch:
         self._int8 = int8
         self._weights: dict[str, Array] = {name: w.detach().float().numpy() for name, w in encoder.state_dict().items()}
 
-    def build(self) -> CharacterPart:
-        """Add all nodes; returns the results."""
+    def build(self) -> str:
+        """Add all nodes. Returns v of each phrase before normalisation, (b, char_dim); zero for one without a word."""
         g = self._g
         real, start = self._starts()
         words = self._words(real, start)
@@ -293,9 +248,7 @@ class _Branch:
         where = g.op("Unsqueeze", words.rows, g.ints(1))
         sums = g.op("ScatterND", zeros, where, vectors, reduction="add")
         phrases = g.op("Slice", sums, g.ints(0), g.ints(-1), g.ints(0))
-        vector = g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
-        share = self._config.share
-        return CharacterPart(vector, g.floats((share / (1 - share)) ** 0.5))
+        return g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
 
     def _batch(self) -> str:
         return self._g.op("Shape", "input_ids", start=0, end=1)  # (1,)
@@ -325,8 +278,10 @@ class _Branch:
         true = g.constant(np.array([True]))
         begins = g.op("Concat", begins, true, axis=0)
         last = g.op("Concat", g.op("Slice", begins, g.ints(1), g.ints(_ALL), g.ints(0)), true, axis=0)
-        of_token = g.op("Gather", g.constant(self._table()), ids, axis=0)  # (tokens, characters)
-        is_character = g.op("Greater", of_token, g.constant(self._table().dtype.type(PAD)))
+        table = self._encoder.codes.numpy()  # int16 if the alphabet fits
+        table = table.astype(np.int16) if table.max() < np.iinfo(np.int16).max else table
+        of_token = g.op("Gather", g.constant(table), ids, axis=0)  # (tokens, characters)
+        is_character = g.op("Greater", of_token, g.constant(table.dtype.type(PAD)))
         characters = g.op("Compress", g.op("Reshape", of_token, flat), g.op("Reshape", is_character, flat))
         characters = g.op("Concat", g.ints(PAD), g.op("Cast", characters, to=TensorProto.INT64), axis=0)
         n_characters = g.constant((self._encoder.codes != PAD).sum(1).numpy().astype(np.uint8))
@@ -381,13 +336,17 @@ class _Branch:
         real = g.op("Unsqueeze", g.op("Greater", words.codes, g.ints(PAD)), g.ints(1))  # (words, 1, places)
         mask = g.op("Where", real, g.floats(0.0), g.floats(MASKED))
 
-        pair = g.op("Relu", g.op("MatMul", flat, g.named(ATTENTION, self._query_key())))
+        # Both matrices of the content attention, (e, 2 a); the first includes the divisor of the scores.
+        both = np.concatenate([self._weights["query.weight"] / a**0.25, self._weights["key.weight"]]).T
+        pair = g.op("Relu", g.op("MatMul", flat, g.named(ATTENTION, both)))
         query = self._side(pair, size, 0, a)
         key = g.op("Transpose", self._side(pair, size, a, 2 * a), perm=[0, 2, 1])
         alike = g.op("Softmax", g.op("Add", g.op("MatMul", query, key), mask), axis=-1)
         mixed = g.op("Reshape", g.op("Concat", near, g.op("MatMul", alike, x), axis=2), g.ints(-1, 2 * e))
         bias = g.named(OUTPUT_BIAS, self._weights["output.bias"])
-        wide = g.op("Relu", g.op("Gemm", mixed, g.named(OUTPUT, self._output()), bias))
+        output = self._weights["output.weight"].T
+        merged = np.concatenate([self._weights["position.weight"].T @ output[:e], output[e:]])  # [W_p W_o1, W_o2]
+        wide = g.op("Relu", g.op("Gemm", mixed, g.named(OUTPUT, merged), bias))
         wide = g.op("Reshape", wide, g.op("Concat", size, g.ints(config.word_dim), axis=0))
         summed = g.op("MatMul", g.op("Cast", real, to=TensorProto.FLOAT), wide)
         return g.op("Squeeze", summed, g.ints(1))
@@ -419,20 +378,3 @@ class _Branch:
         rows = g.op("Gather", g.named(TABLE_INT8, values), codes, axis=0)
         of_rows = g.op("Gather", g.named(TABLE_SCALE, scales), codes, axis=0)
         return g.op("DequantizeLinear", rows, of_rows, axis=0)
-
-    def _query_key(self) -> Array:
-        """Return both matrices of the content attention, (e, 2 a); the first includes the divisor of the scores."""
-        query = self._weights["query.weight"] / self._config.attention_dim**0.25
-        pair: Array = np.concatenate([query, self._weights["key.weight"]]).T
-        return pair
-
-    def _output(self) -> Array:
-        """Return [W_p W_o1, W_o2], (2 e, word_dim)."""
-        e, output = self._config.embedding_dim, self._weights["output.weight"].T
-        merged: Array = np.concatenate([self._weights["position.weight"].T @ output[:e], output[e:]])
-        return merged
-
-    def _table(self) -> Any:
-        """Return the characters of each token; int16 if the alphabet fits."""
-        codes = self._encoder.codes.numpy()
-        return codes.astype(np.int16) if codes.max() < np.iinfo(np.int16).max else codes

@@ -4,24 +4,14 @@
     W      matrix (k, n)                       S_j = clip_j / 64       Q = round(W / S)           int8
     x W  ~ s * S * ((q - 128) Q)
 
-Each token has its own scale s and each column of a matrix its own S, so that a vector does not depend on its batch
-(with one scale per tensor it would). The output of GELU is never below -0.17: its zero point is 16, not 128.
-`training.export.graph_builder` rounds the matrices.
+Each token has its own scale s and each column of a matrix its own S, so that a vector does not depend on its batch. The
+output of GELU is never below -0.17: its zero point is 16, not 128. Word embeddings are 4-bit blocks where that is
+exact, otherwise 8 bits with one scale a row.
 
-The operators around the products can lose the time that the integers save, so each was timed (AVX512-VNNI, onnxruntime
-1.31, one thread, 512 tokens, widths 384 and 1536, microseconds):
-
-    SkipLayerNormalization        1400      MultiHeadAttention, mask and bias     2760      BiasGelu      1700
-    Sum, LayerNormalization        270      Transposes, MatMuls, Add, Softmax      790      Sum, Gelu      900
-
-The word embeddings are 4-bit blocks where that is exact, as in an encoder unpacked from such blocks whose words stayed
-frozen; otherwise 8 bits with one scale a row.
-
-Hence Sum instead of Add: the optimizer fuses Add into the slow operators. The keys have no bias: it adds the same
-number to all scores of a token, which does not change the softmax.
-
-Measured with all-MiniLM-L6-v2, batches of 256 tokens: 2.2 times the names per processor second of fp32, a quarter of
-the size, mean cosine to fp32 0.998. Larger batches do not fit in the cache and gain less.
+The operators around the products can lose the time that the integers save (512 tokens, one thread, microseconds:
+SkipLayerNormalization 1400, Sum and LayerNormalization 270). Hence Sum instead of Add, which the optimizer fuses into
+the slow ones. The keys have no bias: it adds the same number to all scores of a token. Measured with all-MiniLM-L6-v2:
+2.2 times the names per processor second of fp32, a quarter of the size, mean cosine to fp32 0.998.
 """
 
 from __future__ import annotations
@@ -49,9 +39,8 @@ from training.export.graph_builder import (
     Array,
     Channels,
     GraphBuilder,
-    add_character_encoder,
     channel_scales,
-    join_parts,
+    join_character_encoder,
     probe_inputs,
     quantize_columns,
     quantize_rows,
@@ -67,11 +56,8 @@ _GELU_LEAST = 0.17  # the minimum of GELU is -0.16997
 
 
 def write_int8_graph(network: PearlNetwork, path: Path) -> None:
-    """Write the graph: input_ids, attention_mask (b, t) int64 -> embedding (b, dim), type_logits (b, 95).
-
-    Args:
-        network: Has a type head and a phrase encoder that `is_supported`, and is on the CPU.
-        path: The .onnx file to write.
+    """Write the graph: input_ids, attention_mask (b, t) int64 -> embedding (b, dim), type_logits (b, 95). `network`:
+    has a type head and a phrase encoder that `is_supported`, and is on the CPU. `path`: the .onnx file to write.
     """
     encoder: Any = network.phrase_encoder
     config = encoder.config
@@ -134,8 +120,7 @@ class _Graph(GraphBuilder):
             hidden = self._feed_forward(i, hidden)
         pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), pooling)
         if character_encoder is not None:
-            character = add_character_encoder(self, character_encoder, int8=True)
-            pooled = join_parts(self, pooled, character)
+            pooled = join_character_encoder(self, pooled, character_encoder, int8=True)
         self.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
         self.output("MatMul", pooled, self.floats(head.T), name="type_logits")
         value = helper.make_tensor_value_info

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import math
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import PearlConfig
 from training.augment.draw import open_augmenter
-from training.batches import BatchDataset, BatchMaker, Shard, new_batch_maker, plan_steps
+from training.batches import BatchDataset, BatchMaker, EpochSampler, NegativeTable, Shard
 from training.examples.example import Example, count_labels, entity_types_of
-from training.examples.files import read_negatives, read_training_files
+from training.examples.files import index_by_name, read_negatives, read_training_files
 from training.finetune.objective import PairObjective
 from training.finetune.request import FitConfig, FitRequest, FitResult
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
@@ -38,20 +39,30 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
     refuse_overwriting(request.out, request.base_model, *as_paths(request.phrases), request.character_encoder)
     events = events or TrainingEvents()
     out, device = Path(request.out), local_device(find_device(request.device))
-    base = _open_base(request, out)
+    base = open_base_model(
+        str(request.base_model),
+        name=request.name or out.name,
+        character=None if request.character_encoder is None else Path(request.character_encoder),
+        pooling=request.pooling,
+        prefix=request.prefix,
+        seed=request.seed,
+    )
     examples = read_training_files(
         request.phrases, request.aliases, min_count=request.min_count, max_errors=request.max_errors, events=events
     )
-    plain = _read_plain(request, events)
-    steps = request.steps or plan_steps(
-        len(examples),
-        request.batch_options(),
-        has_negatives=request.hard_negatives is not None,
-        world_size=shard_of_environment().world_size,
-    )
+    plain = []
+    if request.distil:
+        distilled = read_training_files(request.distil, min_count=1, max_errors=request.max_errors, events=events)
+        plain = [example.name for example in distilled]
+    n_processes = shard_of_environment().world_size
+    pairs = n_processes * request.n_pairs(world_size=n_processes)
+    steps = request.steps or max(1, math.ceil(request.epochs * len(examples) / pairs))
     config = request.fit_config(steps=steps, device=str(device))
     if base.has_trained_head and config.type_weight > 0:
-        _report_types(base, examples, events)
+        # A head that learns only some types will forget the others.
+        known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
+        if taught and known - taught:
+            events.types_at_risk(len(known & taught), len(known))
     with process_group(device) as shard:
         maker = _make_batches(request, examples, plain, shard)
         base.network.to(device)
@@ -74,16 +85,29 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
 
 
 def _make_batches(request: FitRequest, examples: list[Example], plain: list[str], shard: Shard) -> BatchMaker:
+    if request.paper_settings:
+        # At most one phrase type, and no other names.
+        examples = [replace(one, others=(), allowed=one.allowed[:1]) for one in examples]
     negatives = None
     if request.hard_negatives is not None:
-        negatives = read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
+        rows = read_negatives(Path(request.hard_negatives), ReadReport(max_errors=request.max_errors))
+        negatives = NegativeTable(rows, known=index_by_name(examples))
     augment = open_augmenter(
         [path for path in as_paths(request.phrases) if path.is_dir()],
         wordnet=None if request.wordnet is None else Path(request.wordnet),
         with_aliases=not request.paper_settings,
     )
-    return new_batch_maker(
-        examples, request.batch_options(), augment=augment, negatives=negatives, plain=plain, shard=shard
+    return BatchMaker(
+        EpochSampler(examples, request.seed),
+        n_pairs=request.n_pairs(world_size=shard.world_size),
+        seed=request.seed,
+        augment=augment,
+        negatives=negatives,
+        n_negatives=request.n_negatives,
+        negatives_as_pairs=request.paper_settings,
+        plain=plain,
+        misspelt_plain=request.distil_misspelt,
+        shard=shard,
     )
 
 
@@ -95,30 +119,3 @@ def _describe(base: BaseModel, examples: list[Example], config: FitConfig, maker
         # The head has not lost what it learnt before this run; a plain encoder's counts are all 0.
         counts = tuple(old + new for old, new in zip(counts, count_labels(examples), strict=True))
     return base.config.model_copy(update={"label_counts": counts, "training": record})
-
-
-def _open_base(request: FitRequest, out: Path) -> BaseModel:
-    """Load the network to start from."""
-    return open_base_model(
-        str(request.base_model),
-        name=request.name or out.name,
-        character=None if request.character_encoder is None else Path(request.character_encoder),
-        pooling=request.pooling,
-        prefix=request.prefix,
-        seed=request.seed,
-    )
-
-
-def _read_plain(request: FitRequest, events: TrainingEvents) -> list[str]:
-    """Read the phrases that are distilled."""
-    if not request.distil:
-        return []
-    found = read_training_files(request.distil, min_count=1, max_errors=request.max_errors, events=events)
-    return [example.name for example in found]
-
-
-def _report_types(base: BaseModel, examples: list[Example], events: TrainingEvents) -> None:
-    """Report that a type head which learns only some types will forget the others."""
-    known, taught = entity_types_of(base.config.label_counts), entity_types_of(count_labels(examples))
-    if taught and known - taught:
-        events.types_at_risk(len(known & taught), len(known))

@@ -20,24 +20,19 @@ MASKED_LOGIT = -1e4
 
 
 def nt_xent(
-    anchors: Tensor,
-    positives: Tensor,
+    anchors: Tensor,  # phrase vectors, (n, dim), any norm
+    positives: Tensor,  # vectors of the other name or the augmented phrase, (n, dim), any norm
     *,
-    temperature: float,
+    temperature: float,  # divides the cosine similarities; > 0, no unit. PEARL trains with 0.07
+    # hard negatives, (m, dim), any norm: additional columns for all 2n rows, without a loss of their own
     negatives: Tensor | None = None,
+    # (2n, 2n + m) bool; rows are anchors, then positives, columns these and the negatives. True where the column
+    # means the same as the row and is not used as its negative. The entries of a row itself and of its partner are
+    # ignored. None: every other column is a negative (the paper)
     same: Tensor | None = None,
 ) -> Tensor:
     """Contrastive loss over a batch of phrase pairs: each row finds its partner among all others and the negatives.
     Returns mean loss over the 2n rows, in nats, ().
-
-    Args:
-        anchors: Phrase vectors, (n, dim), any norm.
-        positives: Vectors of the other name or the augmented phrase, (n, dim), any norm.
-        temperature: Divides the cosine similarities; > 0, no unit. PEARL trains with 0.07.
-        negatives: Hard negatives, (m, dim), any norm: additional columns for all 2n rows, without a loss of their own.
-        same: (2n, 2n + m) bool; rows are anchors, then positives, columns these and the negatives. True where the
-            column means the same as the row and is not used as its negative. The entries of a row itself and of its
-            partner are ignored. None: every other column is a negative (the paper).
 
     Source:
         PEARL (Chen et al. 2024), Eq. 2; masking by label as in SapBERT (Liu et al. 2021).
@@ -58,11 +53,8 @@ def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
     """Cross entropy against a set of phrase types: minus the log of the probability of the set.
 
     With one allowed label this is the cross entropy of Eq. 3. With the five classes of one entity type allowed, the
-    lexical class is summed out. Returns mean loss over the remaining rows, in nats, (); 0 if there are none.
-
-    Args:
-        logits: (n, 95).
-        allowed: (n, 95) bool; a row without any allowed label is skipped.
+    lexical class is summed out. Returns mean loss over the remaining rows, in nats, (); 0 if there are none. `logits`:
+    (n, 95). `allowed`: (n, 95) bool; a row without any allowed label is skipped.
 
     Source:
         PEARL (Chen et al. 2024), Eq. 3; the marginal is ours.
@@ -73,11 +65,9 @@ def marginal_type_loss(logits: Tensor, allowed: Tensor) -> Tensor:
 
 def summed_distillation(vectors: Tensor, wanted: Tensor) -> Tensor:
     """Distance of phrases from their vectors by a teacher: one minus the cosine, summed, (). Raises ValueError if the
-    teacher's vectors are wider, or there is another number of them.
-
-    Args:
-        vectors: (n, dim), any norm; the columns of the phrase encoder come first, then those of a character encoder.
-        wanted: The teacher's vectors, (n, phrase_dim), any norm.
+    teacher's vectors are wider, or there is another number of them. `vectors`: (n, dim), any norm; the columns of the
+    phrase encoder come first, then those of a character encoder. `wanted`: the teacher's vectors, (n, phrase_dim), any
+    norm.
     """
     if len(vectors) != len(wanted) or vectors.shape[1] < wanted.shape[1]:
         raise ValueError(f"vectors {tuple(vectors.shape)} cannot be distilled from {tuple(wanted.shape)}")
@@ -96,16 +86,13 @@ def summed_type_loss(logits: Tensor, allowed: Tensor) -> tuple[Tensor, int]:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys of n pairs and m hard negatives, as in `PairBatch`, as tensors of int64.
+    """Keys of n pairs and m hard negatives, as in `PairBatch`, as tensors of int64."""
 
-    Attributes:
-        entities, anchors, positives: (n,).
-        negative_entities, negatives: (m,).
-    """
-
+    # entities, anchors, positives: (n,)
     entities: Tensor
     anchors: Tensor
     positives: Tensor
+    # negative_entities, negatives: (m,)
     negative_entities: Tensor
     negatives: Tensor
 

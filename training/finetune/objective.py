@@ -38,11 +38,8 @@ class PairRecord(StepRecord):
 class PairObjective(Objective):
     """Contrastive loss, type loss and distillation over batches of pairs.
 
-    Args:
-        network: Trained in place; with a type head, unless the type loss has no weight. Plain phrases, if the batches
-            have some, are distilled from it as it is now.
-        dataset: Makes the batches; its shard is this process's.
-        config: The losses and their weights.
+    The network is trained in place; it has a type head, unless the type loss has no weight. Plain phrases, if the
+    batches have some, are distilled from it as it is now. The shard of the dataset is this process's.
     """
 
     record = PairRecord
@@ -58,15 +55,12 @@ class PairObjective(Objective):
         self.optimizer = _optimizer(network, config)
 
     def identity(self) -> Mapping[str, Any]:
-        """Settings of losses and batches."""
         return {**self._config.identity(), **self._dataset.maker.identity()}
 
     def batches(self, steps: range) -> Iterator[TokenisedBatch]:
-        """Load the batches."""
         return load_batches(self._dataset, steps, workers=self._config.workers)
 
     def rate(self, step: int, factor: float) -> float:
-        """The learning rate of a part of the network."""
         return self._config.learning_rate * factor * self._config.rate(step)
 
     def backward(self, step: int, batch: TokenisedBatch) -> dict[str, Tensor | float]:
@@ -77,11 +71,7 @@ class PairObjective(Objective):
             # The hash of integers is the same in every process.
             torch.manual_seed(hash((config.seed, self._dataset.maker.shard.rank, step)))
         views = PhraseVectors(
-            self.network,
-            batch.micro_batches,
-            device=self._device,
-            cached=config.cache_gradients,
-            precision=self._precision,
+            self.network, batch.micro_batches, cached=config.cache_gradients, precision=self._precision
         )
         losses = batch_losses(
             views.vectors, pairs, self.network.type_head, config, wanted=self._vectors_of_start(batch.plain)
@@ -101,7 +91,7 @@ class PairObjective(Objective):
         if self._start is None:
             return None
         start = PearlNetwork(self._start, None, pooling=self.network.pooling)
-        return PhraseVectors(start, batches, device=self._device, cached=False, precision=self._precision).vectors
+        return PhraseVectors(start, batches, precision=self._precision).vectors
 
 
 def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimizer:
@@ -128,45 +118,35 @@ def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimize
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Losses of one batch, each ().
+    """Losses of one batch, each ()."""
 
-    Attributes:
-        total: Minimised on this process; the sum of its gradients over the processes is the gradient of the whole loss.
-        contrastive: Contrastive loss of the whole batch.
-        type_loss: Type loss of the whole batch, before its weight.
-        distillation: Distillation loss of the whole batch, before its weight; 0 without plain phrases.
-    """
-
+    # minimised on this process; the sum of its gradients over the processes is the gradient of the whole loss
     total: Tensor
-    contrastive: Tensor
-    type_loss: Tensor
-    distillation: Tensor
+    contrastive: Tensor  # contrastive loss of the whole batch
+    type_loss: Tensor  # type loss of the whole batch, before its weight
+    distillation: Tensor  # distillation loss of the whole batch, before its weight; 0 without plain phrases
 
 
 def batch_losses(
+    # vectors of this process: anchors, positives, negatives, plain phrases, (2n + m + p, dim), before normalisation
     vectors: Tensor,
-    batch: PairBatch,
-    type_head: nn.Module | None,
-    config: FitConfig,
+    batch: PairBatch,  # the batch of this process
+    type_head: nn.Module | None,  # dim -> 95; None skips the type loss
+    config: FitConfig,  # the losses and their weights
     *,
+    # vectors of the plain phrases to stay close to, (p, phrase_dim), any norm; None skips the distillation
     wanted: Tensor | None = None,
 ) -> Losses:
-    """Compute Eq. 4 for the batch of all processes, and the distillation of its plain phrases.
-
-    Args:
-        vectors: Vectors of this process: anchors, positives, negatives, plain phrases, (2n + m + p, dim), before
-            normalisation.
-        batch: The batch of this process.
-        type_head: dim -> 95; None skips the type loss.
-        config: The losses and their weights.
-        wanted: Vectors of the plain phrases to stay close to, (p, phrase_dim), any norm; None skips the distillation.
-    """
+    """Compute Eq. 4 for the batch of all processes, and the distillation of its plain phrases."""
     n, device = len(batch.anchors), vectors.device
     paired = 2 * n + len(batch.negatives)
     anchors, positives, negatives = (
         gather_rows(part) for part in (vectors[:n], vectors[n : 2 * n], vectors[2 * n : paired])
     )
-    same = same_meaning(_gather_keys(batch, device)) if config.mask == "label" else None
+    same = None
+    if config.mask == "label":
+        arrays = (batch.entities, batch.anchor_keys, batch.positive_keys, batch.negative_entities, batch.negative_keys)
+        same = same_meaning(Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays)))
     contrastive = nt_xent(anchors, positives, temperature=config.temperature, negatives=negatives, same=same)
     total = contrastive
     type_loss = distillation = torch.zeros((), device=device)
@@ -185,9 +165,3 @@ def _mean_over_processes(summed: Tensor, count: int) -> tuple[Tensor, Tensor]:
     whole = sum_over_processes(torch.stack([summed.detach(), torch.tensor(float(count), device=summed.device)]))
     n = whole[1].clamp(min=1.0)
     return summed / n, whole[0] / n
-
-
-def _gather_keys(batch: PairBatch, device: torch.device) -> Keys:
-    """The keys of the whole batch."""
-    arrays = (batch.entities, batch.anchor_keys, batch.positive_keys, batch.negative_entities, batch.negative_keys)
-    return Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays))

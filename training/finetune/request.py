@@ -11,7 +11,6 @@ from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
 from training.options import (
     MIN_COUNT,
-    BatchOptions,
     Count,
     Natural,
     Paths,
@@ -26,21 +25,6 @@ from training.options import (
 
 _MAY_CHANGE = frozenset({"save_every", "save_seconds", "workers"})
 """Settings that do not affect what is learnt, so that a run may resume with other values."""
-
-
-def default_micro_batch(device: str, *, cached: bool = False) -> int:
-    """Return the phrases per forward pass that suit a device.
-
-    A CPU gains from little padding. A GPU waits for each operation to be started: on an H100, 1,024 pairs took 0.205 s
-    a step in passes of 640 phrases, and 0.070 s in one pass.
-
-    Args:
-        device: "cpu", "cuda" or "cuda:N".
-        cached: Whether gradients are cached; then a pass must fit into memory.
-    """
-    if device == "cpu":
-        return 64
-    return 1024 if cached else 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +76,7 @@ class FitConfig(FitSettings):
         optimizer: "adamw", or "adam" (the paper).
         clip: Largest norm of the gradient; 0 for no limit.
         freeze_words: Whether the word embeddings stay fixed.
-        micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding. See
-            `default_micro_batch`.
+        micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding.
         save_seconds: Seconds between two saved states, at most, plus one step.
     """
 
@@ -142,8 +125,6 @@ PAPER: dict[str, Any] = {
 }
 """Settings of the paper (section 4.2): Adam with one rate for all parameters, no masking."""
 
-_BATCHES = BatchOptions()
-
 FIXED_BY_PAPER = (
     "learning_rate",
     "schedule",
@@ -171,10 +152,10 @@ class FitRequest(FitSettings):
         character_encoder: Folder that `train love` wrote.
         paper_settings: Train as in the paper: Adam at 3e-5 for all parameters, temperature 0.07, dropout, no masking,
             no aliases, each hard negative with a variant of its own. Fixes the arguments in `FIXED_BY_PAPER`.
-        epochs: How often each phrase is an anchor.
+        epochs: How often each phrase is an anchor. PEARL: 2.
         steps: Optimizer steps, instead of `epochs`.
-        batch_size: Phrases per step on all processes, variants and hard negatives included.
-        n_negatives: Hard negatives drawn for each anchor.
+        batch_size: Phrases per step on all processes, variants and hard negatives included. PEARL: 512.
+        n_negatives: Hard negatives drawn for each anchor. PEARL: 2.
         distil: Phrases, as for `phrases`, whose vectors stay where the base model has them.
         distil_misspelt: Share of them that the network sees with one character edited; the target is the right
             spelling.
@@ -196,13 +177,13 @@ class FitRequest(FitSettings):
     hard_negatives: StrPath | None = None
     wordnet: StrPath | None = None
     character_encoder: StrPath | None = None
-    paper_settings: bool = _BATCHES.paper_settings
-    epochs: Rate = _BATCHES.epochs
+    paper_settings: bool = False
+    epochs: Rate = 2.0
     steps: Count | None = None
-    batch_size: Annotated[int, Within(4)] = _BATCHES.batch_size
-    n_negatives: Natural = _BATCHES.n_negatives
+    batch_size: Annotated[int, Within(4)] = 512
+    n_negatives: Natural = 2
     distil: Paths = ()
-    distil_misspelt: Share = _BATCHES.misspelt_plain
+    distil_misspelt: Share = 0.0
     train_words: bool = False
     micro_batch: Count | None = None
     name: str | None = None
@@ -221,19 +202,19 @@ class FitRequest(FitSettings):
             named = ", ".join(f"'{name}'" for name in set_here)
             raise OptionError("paper_settings", f"'paper_settings' fixes {named}. Leave out the one or the other.")
 
-    def batch_options(self) -> BatchOptions:
-        """Return how batches are made."""
-        return project(BatchOptions, self, misspelt_plain=self.distil_misspelt)
+    def n_pairs(self, *, world_size: int) -> int:
+        """Anchors per batch and process: 85 for a batch of 512 with two hard negatives that have variants."""
+        each = self.n_negatives if self.hard_negatives is not None else 0
+        phrases_each = 2 * (1 + each) if self.paper_settings else 2 + each
+        return max(2, self.batch_size // (phrases_each * world_size))
 
     def fit_config(self, *, steps: int, device: str = "cpu") -> FitConfig:
         """Return the settings of the training loop for a number of steps on a device."""
-        config = project(
-            FitConfig,
-            self,
-            steps=steps,
-            freeze_words=not self.train_words,
-            micro_batch=self.micro_batch or default_micro_batch(device, cached=self.cache_gradients),
-        )
+        # A CPU gains from little padding. A GPU waits for each operation to be started: on an H100, 1,024 pairs took
+        # 0.205 s a step in passes of 640 phrases, and 0.070 s in one pass, which must fit into memory if it is cached.
+        fitting = 64 if device == "cpu" else 1024 if self.cache_gradients else 8192
+        size = self.micro_batch or fitting
+        config = project(FitConfig, self, steps=steps, freeze_words=not self.train_words, micro_batch=size)
         return replace(config, **PAPER) if self.paper_settings else config
 
 

@@ -1,16 +1,9 @@
 """Checkpoints of networks between the stages of training: opened, written and averaged.
 
-A character encoder has files of its own before it joins a network:
-
-    character.json              `CharacterConfig`, char_dim and a record of the training
-    character.safetensors       its weights
-
-`train average` averages a fine-tuned phrase encoder with the one that it started from, against forgetting. Type head
-and character encoder are not averaged: the original may have neither, and half of a random head is useless. The
-fine-tuned head loses a few points on the averaged vectors (`training.head` fits a new one). A head that was not trained
-(type_weight 0) fits the averaged vectors better.
-
-Source: PEARL (Chen et al. 2024), section 3.4.
+A character encoder has character.json (`CharacterConfig`, char_dim, a record of the training) and character.safetensors
+before it joins a network. `train average` averages a fine-tuned phrase encoder with the one that it started from,
+against forgetting; type head and character encoder are not averaged (`training.head` fits a new head to the averaged
+vectors). Source: PEARL (Chen et al. 2024), section 3.4.
 """
 
 from __future__ import annotations
@@ -43,7 +36,7 @@ from pearl_qdrant.encoder.runtime.torch_runtime import (
     network_width,
 )
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
-from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError, OptionError
+from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError, ModelNotFoundError, OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.options import AVERAGE_RATIO, StrPath, refuse_overwriting
 
@@ -88,6 +81,10 @@ Made for names and short phrases. The licences of the base model and of the trai
 
 def model_card(config: PearlConfig) -> str:
     """Make a model card from pearl.json."""
+
+    def shown(value: object) -> str:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
     character = "none"
     if config.character is not None:
         own = config.character
@@ -107,12 +104,8 @@ def model_card(config: PearlConfig) -> str:
         prefix=repr(config.prefix) if config.prefix else "none",
         precision=config.precision,
         phrase_only=", the phrase part alone" if config.char_dim else "",
-        training="\n".join(f"- {key}: {_shown(value)}" for key, value in config.training.items()) or "Not recorded.",
+        training="\n".join(f"- {key}: {shown(value)}" for key, value in config.training.items()) or "Not recorded.",
     )
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 CONFIG_FILE = "character.json"
@@ -121,26 +114,18 @@ WEIGHTS_FILE = "character.safetensors"
 
 def write_character_encoder(folder: Path, encoder: CharacterEncoder, *, training: Mapping[str, Any]) -> None:
     """Write an encoder; `training` is the record of its training, serialisable as JSON."""
-    from safetensors.torch import save
-
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
-    (folder / WEIGHTS_FILE).write_bytes(save(tensors))
+    save_file(tensors, folder / WEIGHTS_FILE)
     record = {"char_dim": encoder.char_dim, "character": encoder.config.model_dump(mode="json"), "training": training}
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (folder / CONFIG_FILE).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def read_character_encoder(folder: Path, *, tokenizer_folder: Path) -> CharacterEncoder:
-    """Read an encoder that `write_character_encoder` wrote. Raises CheckpointError if the folder has none, or it
-    belongs to another tokenizer.
-
-    Args:
-        folder: The folder of the encoder.
-        tokenizer_folder: Has the tokenizer.json of the network.
+    """Read an encoder that `write_character_encoder` wrote, for the tokenizer of a network. Raises CheckpointError if
+    the folder has none, or it belongs to another tokenizer.
     """
-    from safetensors.torch import load_file
-
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         if not (folder / name).exists():
             raise CheckpointError(str(folder), f"has no character encoder: {name} is missing")
@@ -175,13 +160,8 @@ def write_network(
     folder: Path, network: PearlNetwork, config: PearlConfig, *, transformer: Path, onnx_path: Path | None = None
 ) -> VerifiedCheckpoint:
     """Write a network as a checkpoint folder with its weights for torch. Raises CheckpointError if the parts do not
-    match.
-
-    Args:
-        folder: Created if absent.
-        network: Has a type head.
-        config: pearl.json; its widths and `character` are taken from the network.
-        transformer: Folder with the phrase encoder's config.json and tokenizer files.
+    match. The network has a type head, and gives the widths of the config; `transformer` is the folder with the phrase
+    encoder's config.json and tokenizer files.
     """
     assert network.type_head is not None
     config = with_widths(config, network)
@@ -235,41 +215,25 @@ MAX_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """A network to train.
+    """A network to train."""
 
-    Attributes:
-        network: In float32 on the CPU, with a type head.
-        config: pearl.json of the new model, except for what training changes.
-        folder: Has config.json and the tokenizer files of its phrase encoder.
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        has_trained_head: Whether the head is that of the model; otherwise it has random weights.
-    """
-
-    network: PearlNetwork
-    config: PearlConfig
-    folder: Path
-    tokenizer: Any
-    has_trained_head: bool
+    network: PearlNetwork  # in float32 on the CPU, with a type head
+    config: PearlConfig  # pearl.json of the new model, except for what training changes
+    folder: Path  # has config.json and the tokenizer files of its phrase encoder
+    tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
+    has_trained_head: bool  # whether the head is that of the model; otherwise it has random weights
 
 
 def open_base_model(
-    model: str,
+    model: str,  # a folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch
     *,
-    name: str,
-    character: Path | None = None,
-    pooling: str | None = None,
-    prefix: str | None = None,
-    seed: int = 0,
+    name: str,  # name of the new model
+    character: Path | None = None,  # folder of a pre-trained character encoder; a checkpoint may have its own
+    pooling: str | None = None,  # "mean" or "cls", instead of the setting of a plain encoder
+    prefix: str | None = None,  # text before each name, instead of the setting of the model
+    seed: int = 0,  # seed of a new head
 ) -> BaseModel:
     """Load the network that a run starts from.
-
-    Args:
-        model: A folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch.
-        name: Name of the new model.
-        character: Folder of a pre-trained character encoder; a checkpoint may have its own.
-        pooling: "mean" or "cls", instead of the setting of a plain encoder.
-        prefix: Text before each name, instead of the setting of the model.
-        seed: Seed of a new head.
 
     Raises:
         ModelNotFoundError: If there is no such model.
@@ -308,12 +272,8 @@ def open_base_model(
     return BaseModel(network, config, folder, open_tokenizer(folder / "tokenizer.json"), has_trained_head)
 
 
-def find_device(requested: str) -> torch.device:
-    """Return the device to train on. Raises DeviceError if there is no such device.
-
-    Args:
-        requested: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
-    """
+def find_device(requested: str) -> torch.device:  # "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one
+    """Return the device to train on. Raises DeviceError if there is no such device."""
     from pearl_qdrant.encoder.loading import check_device
     from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
@@ -326,14 +286,28 @@ def find_device(requested: str) -> torch.device:
     return torch.device(resolve_cuda("cuda" if requested == "auto" else requested))
 
 
+def open_transformers_model(auto: Any, model: str, *, kind: str, device: str, **how: Any) -> tuple[Any, Any]:
+    """Load the tokenizer and the network of a folder or a hub id, OWNER/NAME[@REVISION], with weights in safetensors,
+    by a class of transformers. Raises ModelNotFoundError if it is not of this kind; DeviceError if torch lacks the
+    device.
+    """
+    from transformers import AutoTokenizer
+
+    name, _, revision = model.partition("@")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision or None, **how)
+        network = auto.from_pretrained(name, revision=revision or None, use_safetensors=True).eval()
+    except Exception as error:  # a damaged file can raise anything in transformers and safetensors
+        raise ModelNotFoundError(model, f"'{model}' cannot be loaded as a {kind} model: {error}") from error
+    try:
+        return tokenizer, network.to(torch.device(device))
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
+
+
 def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> None:
     """Set `tuned` to ratio x tuned + (1 - ratio) x original, in place. Raises ValueError if the two have different
-    tensors.
-
-    Args:
-        original: The phrase encoder before fine-tuning.
-        tuned: The phrase encoder after fine-tuning, of the same shape; or its network, of which nothing else changes.
-        ratio: In [0, 1]. PEARL: 0.5.
+    tensors. Both are phrase encoders of the same shape, or networks, of which nothing else changes. PEARL: 0.5.
     """
     before, after = _phrase_encoder(original).state_dict(), _phrase_encoder(tuned).state_dict()
     if before.keys() != after.keys():

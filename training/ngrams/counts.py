@@ -1,11 +1,8 @@
 """Counts of all n-grams of a corpus, level by level: words, then pairs, triples and so on; and their PMI.
 
-The tokens are on disk. An n-gram that occurs often enough consists of two shorter ones that do. So each level numbers
-its n-grams, and writes the number of the one that begins at each token (0: none). The next level has as key the numbers
-at a token and at the following one: 64 bits, equal for equal n-grams only. Keys are distributed to files by a hash; a
-file has all occurrences of its n-grams, and is counted in pieces.
-
-    tokens -> keys -> partitions -> counts -> numbers by token -> keys of the next level ...
+An n-gram that occurs often enough consists of two shorter ones that do. So each level numbers its n-grams, and writes
+the number of the one that begins at each token (0: none). The next level has as key the numbers at a token and at the
+following one: 64 bits, equal for equal n-grams only. Keys are distributed to files by a hash, each counted in pieces.
 
 Memory: a block of documents, a piece, and the distinct keys of one partition. Disk: 16 bytes for each occurrence of a
 level while it is counted, and until the end 4 for each token and level, and 9 for each n-gram.
@@ -13,7 +10,6 @@ level while it is counted, and until the end 4 for each token and level, and 9 f
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -31,90 +27,65 @@ Numbers = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int64]
 Records = npt.NDArray[Any]
 
-_OF_TOKENS = {"tokens": "<u8", "starts": "<u4", "ends": "<u4"}
-_OF_SEQUENCES = {"offsets": "<u8", "lengths": "<u4", "documents": "<u4"}
-_CODES = {"<u8": "Q", "<u4": "I"}
+TOKEN = np.dtype([("word", "<u8"), ("start", "<u4"), ("end", "<u4")])
+"""The number of a word, and where it begins and ends in its sequence, in characters; `BREAK` after each sequence."""
+
+OF_SEQUENCE = np.dtype([("text", "<u8"), ("length", "<u4"), ("document", "<u4")])
+"""Where its text begins in the file, in bytes; its tokens, its `BREAK` included; its document, numbered from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some whole documents: arrays over their tokens (`t`), and over their sequences (`s`).
+    """Some whole documents."""
 
-    After each sequence there is one more token, `BREAK`.
-
-    Attributes:
-        first: Number of its first token in the corpus.
-        tokens: Numbers of the words, (t,).
-        starts, ends: Where each word begins and ends in the text of its sequence, in characters, (t,).
-        offsets: Where the text of each sequence begins in the file, in bytes, (s,).
-        lengths: Tokens of each sequence, its `BREAK` included, (s,).
-        documents: The document of each sequence, numbered from 0, (s,).
-    """
-
-    first: int
-    tokens: Numbers
-    starts: npt.NDArray[np.uint32]
-    ends: npt.NDArray[np.uint32]
-    offsets: Numbers
-    lengths: npt.NDArray[np.uint32]
-    documents: npt.NDArray[np.uint32]
+    first: int  # number of its first token in the corpus
+    tokens: Records  # (t,) of `TOKEN`
+    sequences: Records  # (s,) of `OF_SEQUENCE`
 
     def sequence_of(self, positions: npt.NDArray[np.integer]) -> Indices:
         """Return the sequence of each token, counted from 0 in the block."""
-        sequences: Indices = np.repeat(np.arange(len(self.lengths)), self.lengths)[positions]
+        sequences: Indices = np.repeat(np.arange(len(self.sequences)), self.sequences["length"])[positions]
         return sequences
 
 
 @dataclass(slots=True)
 class TokenStore:
-    """Writes the tokens of a corpus and the texts of its sequences, and reads them again in blocks.
+    """Writes the tokens of a corpus and the texts of its sequences, and reads them again in blocks."""
 
-    Attributes:
-        folder: Of the arrays, which are temporary.
-        n_documents, n_sequences, n_words: Counts of what was written.
-        ends: Tokens and sequences up to the end of each block.
-    """
-
-    folder: Path
+    folder: Path  # of the arrays, which are temporary
     n_documents: int = 0
     n_sequences: int = 0
     n_words: int = 0
-    ends: list[tuple[int, int]] = field(default_factory=list)
+    ends: list[tuple[int, int]] = field(default_factory=list)  # tokens and sequences up to the end of each block
 
     def write(self, texts: Iterable[str], out: Path, options: NgramOptions) -> None:
         """Split texts, one a document, into sequences and words; the texts of the sequences go to the folder `out`."""
-        numbers = WordNumbers()
-        pattern = word_pattern()
-        kinds = _OF_TOKENS | _OF_SEQUENCES
-        held = {name: array(_CODES[kind]) for name, kind in kinds.items()}
-        offset = 0
+        numbers, pattern, offset = WordNumbers(), word_pattern(), 0
+        tokens: list[tuple[int, int, int]] = []
+        sequences: list[tuple[int, int, int]] = []
         with ExitStack() as stack:
-            files = {name: stack.enter_context((self.folder / name).open("wb")) for name in kinds}
+            files = [stack.enter_context((self.folder / name).open("wb")) for name in ("tokens", "sequences")]
             texts_file = stack.enter_context((out / SEQUENCES_TEXT).open("wb"))
 
             def save() -> None:
                 n_tokens, n_sequences = self.ends[-1] if self.ends else (0, 0)
-                self.ends.append((n_tokens + len(held["tokens"]), n_sequences + len(held["lengths"])))
-                for name, values in held.items():
-                    values.tofile(files[name])
-                    del values[:]
+                self.ends.append((n_tokens + len(tokens), n_sequences + len(sequences)))
+                for file, rows, kind in zip(files, (tokens, sequences), (TOKEN, OF_SEQUENCE), strict=True):
+                    np.array(rows, dtype=kind).tofile(file)
+                    rows.clear()
 
             for text in texts:
                 for sentence in split_sentences(text):
-                    spans = [found.span() for found in pattern.finditer(sentence)]
-                    tokens = [numbers[sentence[start:end]] for start, end in spans]
-                    for (shift, piece), first, last in _pieces(sentence, spans, options.max_sequence_words):
-                        held["tokens"].extend([*tokens[first:last], BREAK])
-                        held["starts"].extend([*(start - shift for start, _ in spans[first:last]), 0])
-                        held["ends"].extend([*(end - shift for _, end in spans[first:last]), 0])
-                        held["offsets"].append(offset)
-                        held["lengths"].append(last - first + 1)
-                        held["documents"].append(self.n_documents)
+                    words = [(numbers[found[0]], *found.span()) for found in pattern.finditer(sentence)]
+                    for (shift, piece), first, last in _pieces(sentence, words, options.max_sequence_words):
+                        tokens += ((number, start - shift, end - shift) for number, start, end in words[first:last])
+                        tokens.append((BREAK, 0, 0))
+                        sequences.append((offset, last - first + 1, self.n_documents))
                         offset += texts_file.write(piece.encode("utf-8", "replace") + b"\n")
                         self.n_words += last - first
                         self.n_sequences += 1
                 self.n_documents += 1
-                if len(held["tokens"]) >= options.block_words:
+                if len(tokens) >= options.block_words:
                     save()
             save()
 
@@ -123,24 +94,23 @@ class TokenStore:
         at_token, at_sequence = 0, 0
         for token, sequence in self.ends:
             if sequence > at_sequence:
-                yield Block(
-                    at_token,
-                    **{name: self.read(name, kind, at_token, token) for name, kind in _OF_TOKENS.items()},
-                    **{name: self.read(name, kind, at_sequence, sequence) for name, kind in _OF_SEQUENCES.items()},
-                )
+                tokens = self.read("tokens", TOKEN, at_token, token)
+                yield Block(at_token, tokens, self.read("sequences", OF_SEQUENCE, at_sequence, sequence))
             at_token, at_sequence = token, sequence
 
-    def read(self, name: str, kind: str, start: int, end: int) -> Any:
+    def read(self, name: str, kind: Any, start: int, end: int) -> Any:
         """Return a part of an array on disk."""
         return np.fromfile(self.folder / name, dtype=kind, count=end - start, offset=start * np.dtype(kind).itemsize)
 
 
-def _pieces(sentence: str, spans: list[tuple[int, int]], longest: int) -> Iterator[tuple[tuple[int, str], int, int]]:
+def _pieces(
+    sentence: str, words: list[tuple[int, int, int]], longest: int
+) -> Iterator[tuple[tuple[int, str], int, int]]:
     """Yield the pieces of a sentence that has words: where each begins, its text, and its first and last token."""
-    for first in range(0, len(spans), longest):
-        last = min(first + longest, len(spans))
-        start = spans[first][0] if len(spans) > longest else 0
-        end = spans[last][0] if last < len(spans) else len(sentence)
+    for first in range(0, len(words), longest):
+        last = min(first + longest, len(words))
+        start = words[first][1] if len(words) > longest else 0
+        end = words[last][1] if last < len(words) else len(sentence)
         yield (start, sentence[start:end].rstrip()), first, last
 
 
@@ -153,17 +123,11 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: Knuth, volume 3, sect
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The counted levels of a corpus, on disk.
+    """The counted levels of a corpus, on disk."""
 
-    Attributes:
-        tokens: What was counted.
-        counts: How often each n-gram of a level occurs, by its number, from 1 on; (1 + n,) each.
-        seen: Whether it was written already, as `counts`.
-    """
-
-    tokens: TokenStore
-    counts: list[Indices]
-    seen: list[npt.NDArray[np.bool_]]
+    tokens: TokenStore  # what was counted
+    counts: list[Indices]  # how often each n-gram of a level occurs, by its number, from 1 on; (1 + n,) each
+    seen: list[npt.NDArray[np.bool_]]  # whether it was written already, as `counts`
 
     def ids(self, level: int, block: Block) -> npt.NDArray[np.uint32]:
         """Return the number of the n-gram that begins at each token of a block, (t,); 0 where it is too rare."""
@@ -175,8 +139,8 @@ class Levels:
     def keys(self, level: int, block: Block) -> tuple[Numbers, Indices]:
         """Return the keys of the n-grams of a block that can be frequent enough, and their positions in it."""
         if level == 1:
-            positions = np.flatnonzero(block.tokens)
-            return block.tokens[positions], positions
+            positions = np.flatnonzero(block.tokens["word"])
+            return block.tokens["word"][positions], positions
         ids = self.ids(level - 1, block).astype(np.uint64)
         positions = np.flatnonzero((ids[:-1] != 0) & (ids[1:] != 0))
         return (ids[positions] << np.uint64(32)) | ids[positions + 1], positions
@@ -185,12 +149,9 @@ class Levels:
 def count_levels(
     tokens: TokenStore, options: NgramOptions, *, on_level: Callable[[int], None] = lambda level: None
 ) -> Levels:
-    """Count the n-grams of a corpus. Raises OptionError if a level has more than 2^32 distinct n-grams; OSError if
-    the disk is full.
-
-    Args:
-        options: How many words the longest n-gram has, how often it must occur, and where.
-        on_level: Called with each level that is counted.
+    """Count the n-grams of a corpus. Raises OptionError if a level has more than 2^32 distinct n-grams; OSError if the
+    disk is full. `options`: how many words the longest n-gram has, how often it must occur, and where. `on_level`:
+    called with each level that is counted.
     """
     levels = Levels(tokens, [], [])
     n_partitions = 1
@@ -299,7 +260,7 @@ def score_ngrams(levels: Levels, block: Block, options: NgramOptions) -> Records
 
 def keep_best(ngrams: Records, block: Block, max_per_document: int) -> Records:
     """Return the occurrences of the distinct n-grams of highest PMI in each document; of equals the earlier one."""
-    documents = block.documents[block.sequence_of(ngrams["position"])]
+    documents = block.sequences["document"][block.sequence_of(ngrams["position"])]
     bounds = np.flatnonzero(np.diff(documents)) + 1
     kept = np.ones(len(documents), dtype=bool)
     for start, end in zip([0, *bounds], [*bounds, len(documents)], strict=True):

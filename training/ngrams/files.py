@@ -20,10 +20,11 @@ import random
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -136,35 +137,23 @@ SPAN = np.dtype([("start", "<u4"), ("end", "<u4"), ("pmi", "<f4"), ("words", "<u
 
 @dataclass(frozen=True, slots=True)
 class NgramSpan:
-    """An n-gram in a sequence.
+    """An n-gram in a sequence."""
 
-    Attributes:
-        start, end: In characters of the sequence's text; `end` is the first one after it.
-        words: Number of words.
-        pmi: In nats; None for a span drawn at random.
-    """
-
+    # start, end: in characters of the sequence's text; `end` is the first one after it
     start: int
     end: int
-    words: int
-    pmi: float | None = None
+    words: int  # number of words
+    pmi: float | None = None  # in nats; None for a span drawn at random
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedSequence:
-    """A sequence with its n-grams.
+    """A sequence with its n-grams."""
 
-    Attributes:
-        text: The sequence, a sentence as a rule.
-        spans: Its n-grams, ordered by start and end; they may overlap.
-        words: Its number of words.
-        document: Its document, numbered from 0.
-    """
-
-    text: str
-    spans: tuple[NgramSpan, ...]
-    words: int
-    document: int = 0
+    text: str  # the sequence, a sentence as a rule
+    spans: tuple[NgramSpan, ...]  # its n-grams, ordered by start and end; they may overlap
+    words: int  # its number of words
+    document: int = 0  # its document, numbered from 0
 
 
 class MarkedSequences(Protocol):
@@ -253,16 +242,9 @@ MAX_SPAN_WORDS = 6
 """Words of the longest random span: ULR, section 7.2."""
 
 
-class SpanScorer(Protocol):
-    """Gives scores to spans; the lowest one of a sequence is chosen. See `training.ulr.drawing`."""
-
-    def __call__(self, texts: Sequence[str], spans: Sequence[tuple[int, int]]) -> Sequence[float]:
-        """Return the score of a span of each text; NaN for one that must not be chosen.
-
-        Args:
-            texts: Any number of texts; the same text may be given with several spans.
-            spans: First character of the span in each text, and the first one after it.
-        """
+SpanScorer = Callable[[Sequence[str], Sequence[tuple[int, int]]], Sequence[float]]
+"""From texts, each with the first character of a span and the first one after it, to the scores of the spans; NaN for
+one that must not be chosen. See `training.ulr.drawing`."""
 
 
 def choose_spans(
@@ -270,20 +252,25 @@ def choose_spans(
 ) -> list[NgramSpan | None]:
     """Choose a span of each sequence. Returns the span, or None for a sequence that has none to choose.
 
-    Args:
-        sequences: Any number; with `lowest_score` all their n-grams are scored in one call.
-        strategy: See `Strategy`.
-        rng: Makes the draws; `lowest_score` needs none.
-        score: Needed for `lowest_score`.
+    With `lowest_score`, which needs `score` and no draws, all n-grams are scored in one call.
     """
     if strategy == "random_span":
         return [draw_random_span(one.text, rng) for one in sequences]
     # An n-gram leaves a rest.
     candidates = [[span for span in one.spans if span.words < one.words] for one in sequences]
-    if strategy == "lowest_score":
-        assert score is not None
-        return _choose_lowest(candidates, sequences, score)
-    return [spans[rng.randrange(len(spans))] if spans else None for spans in candidates]
+    if strategy == "random_ngram":
+        return [spans[rng.randrange(len(spans))] if spans else None for spans in candidates]
+    assert score is not None
+    texts = [sequence.text for sequence, spans in zip(sequences, candidates, strict=True) for _ in spans]
+    scores = iter(score(texts, [(span.start, span.end) for spans in candidates for span in spans]) if texts else ())
+    chosen: list[NgramSpan | None] = []
+    for spans in candidates:
+        best, lowest = None, math.inf  # of equal ones the first; NaN is never lower
+        for span, value in zip(spans, islice(scores, len(spans)), strict=True):
+            if value < lowest:
+                best, lowest = span, value
+        chosen.append(best)
+    return chosen
 
 
 def draw_random_span(text: str, rng: random.Random) -> NgramSpan | None:
@@ -301,22 +288,3 @@ def draw_random_span(text: str, rng: random.Random) -> NgramSpan | None:
     length = min(longest, 1 + int(math.log1p(-rng.random() * share) / math.log1p(-SPAN_PROBABILITY)))
     first = rng.randrange(len(words) - length + 1)
     return NgramSpan(words[first][0], words[first + length - 1][1], length)
-
-
-def _choose_lowest(
-    candidates: Sequence[Sequence[NgramSpan]], sequences: Sequence[MarkedSequence], score: SpanScorer
-) -> list[NgramSpan | None]:
-    """Return the span of the lowest score of each sequence, of equal ones the first."""
-    texts = [sequence.text for sequence, spans in zip(sequences, candidates, strict=True) for _ in spans]
-    places = [(span.start, span.end) for spans in candidates for span in spans]
-    scores = list(score(texts, places)) if texts else []
-    chosen: list[NgramSpan | None] = []
-    start = 0
-    for spans in candidates:
-        best, lowest = None, math.inf
-        for span, value in zip(spans, scores[start : start + len(spans)], strict=True):
-            if value < lowest:
-                best, lowest = span, value
-        chosen.append(best)
-        start += len(spans)
-    return chosen

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
-import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -78,16 +77,16 @@ def _write_files(folder: Path, levels: Levels, options: NgramOptions, report: Ng
         for block in levels.tokens.blocks():
             ngrams = score_ngrams(levels, block, options)
             first = ngrams[_is_first(ngrams, levels.seen)]
-            of_block = [texts.readline().decode("utf-8") for _ in range(len(block.lengths))]
+            of_block = [texts.readline().decode("utf-8") for _ in range(len(block.sequences))]
             rows.writelines(_rows(first, block, of_block))
             report.ngrams.update(first["words"].tolist())
             spans = keep_best(ngrams, block, options.max_per_document)
             records = np.zeros(len(spans), dtype=SPAN)
-            records["start"] = block.starts[spans["position"]]
-            records["end"] = block.ends[spans["position"] + spans["words"] - 1]
+            records["start"] = block.tokens["start"][spans["position"]]
+            records["end"] = block.tokens["end"][spans["position"] + spans["words"] - 1]
             records["pmi"], records["words"] = spans["pmi"], spans["words"]
             marks.write(records.tobytes())
-            n_spans = np.bincount(block.sequence_of(spans["position"]), minlength=len(block.lengths))
+            n_spans = np.bincount(block.sequence_of(spans["position"]), minlength=len(block.sequences))
             sequences.write(_sequences(block, report.spans + np.cumsum(n_spans) - n_spans).tobytes())
             report.spans += len(records)
             report.marked_sequences += int((n_spans > 0).sum())
@@ -113,16 +112,18 @@ def _rows(ngrams: Records, block: Block, texts: list[str]) -> Iterator[str]:
     sequences = block.sequence_of(ngrams["position"]).tolist()
     for (position, n, _, count, pmi), sequence in zip(ngrams.tolist(), sequences, strict=True):
         here = slice(position, position + n)
-        places = zip(block.starts[here].tolist(), block.ends[here].tolist(), strict=True)
+        places = block.tokens[["start", "end"]][here].tolist()
         ngram = " ".join(normalise_word(texts[sequence][start:end]) for start, end in places)
         yield f"{ngram}\t{count}\t{pmi:.6f}\n"
 
 
 def _sequences(block: Block, first_span: Indices) -> Records:
     """Return the records of the sequences of a block."""
-    found = np.zeros(len(block.lengths), dtype=SEQUENCE)
-    found["text"], found["document"], found["first_span"] = block.offsets, block.documents, first_span
-    of_words = np.repeat(np.arange(len(found)), block.lengths)[block.tokens != 0]
+    found = np.zeros(len(block.sequences), dtype=SEQUENCE)
+    for name in ("text", "document"):
+        found[name] = block.sequences[name]
+    found["first_span"] = first_span
+    of_words = block.sequence_of(np.flatnonzero(block.tokens["word"]))
     found["words"] = np.bincount(of_words, minlength=len(found))
     return found
 
@@ -130,7 +131,7 @@ def _sequences(block: Block, first_span: Indices) -> Records:
 _FILES = (NGRAMS, SEQUENCES_TEXT, SEQUENCES, SPANS, META)  # the last one says that the others are complete
 
 
-def find_ngrams(
+def find_ngrams(  # long: its arguments, and what they mean
     inputs: Paths,
     out: StrPath,
     options: NgramOptions | None = None,
@@ -171,22 +172,29 @@ def find_ngrams(
         texts = texts_of(
             sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
         )
-        tokens.write(_reported(texts, on_texts), finished, options)
+
+        def reported() -> Iterator[str]:
+            for text in texts:
+                yield text
+                on_texts(1)
+
+        tokens.write(reported(), finished, options)
         report.documents, report.sequences, report.words = tokens.n_documents, tokens.n_sequences, tokens.n_words
         if not tokens.n_words:
             raise InputError(" ".join(paths), None, "no text has a word. Nothing can be counted")
         levels = count_levels(tokens, options, on_level=on_level)
         _write_files(finished, levels, options, report)
-        _write_meta(finished / META, options, report)
-        _publish(finished, folder)
+        given = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "max_errors"}
+        counts = {one.name: getattr(report, one.name) for one in fields(report) if one.name != "seconds"}
+        counts["ngrams"] = {str(n): count for n, count in sorted(report.ngrams.items())}
+        meta = {"version": VERSION, **counts, "options": given}
+        (finished / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+        folder.mkdir(exist_ok=True)
+        (folder / META).unlink(missing_ok=True)  # first, so that no mixture looks complete
+        for name in _FILES:
+            (finished / name).replace(folder / name)
     report.seconds = time.monotonic() - start
     return report
-
-
-def _reported(texts: Iterable[str], on_texts: Callable[[int], None]) -> Iterator[str]:
-    for text in texts:
-        yield text
-        on_texts(1)
 
 
 @contextmanager
@@ -194,11 +202,12 @@ def _working_folder(out: Path) -> Iterator[Path]:
     """Make a folder beside the result, and remove it at the end; errors of the disk become ours."""
     if out.exists() and not out.is_dir():
         raise OptionError("out", f"{out} is a file. Name a folder.")
-    work = None
     try:
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
-        yield work
+        with tempfile.TemporaryDirectory(
+            prefix=f".{out.name}-", dir=out.absolute().parent, ignore_cleanup_errors=True
+        ) as work:
+            yield Path(work)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             message = f"{out}: no space is left on its disk. What was written is removed. Free some space, or write to "
@@ -206,21 +215,3 @@ def _working_folder(out: Path) -> Iterator[Path]:
                 message + "a larger disk: with the defaults it takes about 10 times the size of the text"
             ) from error
         raise OptionError("out", f"{out} cannot be written: {error}") from error
-    finally:
-        if work is not None:
-            shutil.rmtree(work, ignore_errors=True)
-
-
-def _write_meta(path: Path, options: NgramOptions, report: NgramReport) -> None:
-    given = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "max_errors"}
-    counts = {one.name: getattr(report, one.name) for one in fields(report) if one.name != "seconds"}
-    counts["ngrams"] = {str(n): count for n, count in sorted(report.ngrams.items())}
-    path.write_text(json.dumps({"version": VERSION, **counts, "options": given}, indent=2) + "\n", encoding="utf-8")
-
-
-def _publish(finished: Path, folder: Path) -> None:
-    """Move the files to their folder; an older meta.json goes first, so that no mixture looks complete."""
-    folder.mkdir(exist_ok=True)
-    (folder / META).unlink(missing_ok=True)
-    for name in _FILES:
-        (finished / name).replace(folder / name)

@@ -19,7 +19,7 @@ import functools
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,12 +32,13 @@ import torch
 from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.batching import tokenizer_errors
 from pearl_qdrant.errors import InputError, ModelError
+from training.batches import epoch_order
 from training.examples.files import opened_sources, read_texts
-from training.networks.phrase_vectors import autocast, device_of, find_precision, pad
+from training.networks.phrase_vectors import autocast, device_of, pad
 from training.ngrams.files import MarkedSequence, MarkedSequences, NgramCorpus, choose_spans, split_sentences
 from training.options import TrainingEvents, as_paths
 from training.ulr.network import UlrNetwork
-from training.ulr.request import UlrConfig, UlrRequest
+from training.ulr.request import Sampling, UlrRequest
 
 Span = tuple[int, int]
 """First character of an n-gram in its sequence, and the first one after it."""
@@ -47,20 +48,14 @@ _MASKED, _OTHER = 0.8, 0.1  # shares of masked tokens
 
 @dataclass(frozen=True, slots=True)
 class TokenisedSequence:
-    """A sequence as token ids.
+    """A sequence as token ids."""
 
-    Attributes:
-        text: The part of the sequence that the tokens cover; a long sequence is truncated.
-        ids: Token ids, those of the frame included.
-        first, end: Where the sequence's own tokens are in `ids`.
-        offsets: Start and end of each own token in `text`, in characters.
-    """
-
-    text: str
-    ids: list[int]
+    text: str  # the part of the sequence that the tokens cover; a long sequence is truncated
+    ids: list[int]  # token ids, those of the frame included
+    # first, end: where the sequence's own tokens are in `ids`
     first: int
     end: int
-    offsets: list[tuple[int, int]]
+    offsets: list[tuple[int, int]]  # start and end of each own token in `text`, in characters
 
     def token_span(self, span: Span) -> tuple[int, int] | None:
         """Return the tokens of an n-gram as places in `ids`; None if it has none, or the sequence has no other."""
@@ -73,21 +68,13 @@ class TokenisedSequence:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The token ids of a sequence and its parts.
+    """The token ids of a sequence and its parts."""
 
-    Attributes:
-        whole: S, with masked tokens.
-        masked: Places of the masked tokens in `whole`.
-        targets: Their ids.
-        part: w; None if the sequence has no n-gram.
-        rest: R; empty without an n-gram.
-    """
-
-    whole: list[int]
-    masked: list[int]
-    targets: list[int]
-    part: list[int] | None = None
-    rest: list[int] = field(default_factory=list)
+    whole: list[int]  # S, with masked tokens
+    masked: list[int]  # places of the masked tokens in `whole`
+    targets: list[int]  # their ids
+    part: list[int] | None = None  # w; None if the sequence has no n-gram
+    rest: list[int] = field(default_factory=list)  # R; empty without an n-gram
 
     def plain(self) -> list[int]:
         """S without masks."""
@@ -99,17 +86,11 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """How tokens are masked.
+    """How tokens are masked."""
 
-    Attributes:
-        mask_id: Id of [MASK].
-        others: Ids that may replace a token: all but the special ones.
-        share: Share of the tokens that are masked; 0 for none. At least one token is.
-    """
-
-    mask_id: int
-    others: Sequence[int]
-    share: float
+    mask_id: int  # id of [MASK]
+    others: Sequence[int]  # ids that may replace a token: all but the special ones
+    share: float  # share of the tokens that are masked; 0 for none. At least one token is
 
 
 def open_masking(tokenizer: Any, *, share: float) -> Masking:
@@ -180,61 +161,48 @@ def _truncated(text: str, encoding: Any, n_prefix: int, max_tokens: int) -> Toke
     return TokenisedSequence(covered, ids[: first + kept] + ids[end:], first, first + kept, inside)
 
 
+@dataclass(frozen=True, slots=True)
 class NetworkScorer:
-    """A `training.ngrams.files.SpanScorer` over the network in training.
+    """A `training.ngrams.files.SpanScorer` over the network in training."""
 
-    Args:
-        network: Predicts the tokens, without dropout; its mode is the same afterwards.
-        sequences: The tokens of the texts that will be scored, by text.
-        mask_id: Id of [MASK].
-        batch: Spans per forward pass.
-        precision: Precision of the encoder's forward passes.
-    """
-
-    def __init__(
-        self,
-        network: UlrNetwork,
-        sequences: Mapping[str, TokenisedSequence],
-        *,
-        mask_id: int,
-        batch: int,
-        precision: str = "fp32",
-    ) -> None:
-        self._network, self._sequences = network, sequences
-        self._mask_id, self._batch, self._precision = mask_id, batch, precision
+    network: UlrNetwork  # predicts the tokens, without dropout; its mode is the same afterwards
+    sequences: Mapping[str, TokenisedSequence]  # the tokens of the texts that will be scored, by text
+    mask_id: int
+    batch: int  # spans per forward pass
+    precision: str = "fp32"  # of the encoder's forward passes
 
     def __call__(self, texts: Sequence[str], spans: Sequence[Span]) -> list[float]:
         """Return the scores of spans, each of a text, in (0, 1); NaN for one without tokens, or with all of them."""
         scores = [float("nan")] * len(texts)
         found = []
         for i, (text, span) in enumerate(zip(texts, spans, strict=True)):
-            sequence = self._sequences[text]
+            sequence = self.sequences[text]
             tokens = sequence.token_span(span)
             if tokens is not None:
                 found.append((i, sequence.ids, tokens))
         found.sort(key=lambda one: len(one[1]))
-        was_training = self._network.training
-        self._network.eval()
-        for start in range(0, len(found), self._batch):
-            some = found[start : start + self._batch]
+        was_training = self.network.training
+        self.network.eval()
+        for start in range(0, len(found), self.batch):
+            some = found[start : start + self.batch]
             means = self._score([(ids, tokens) for _, ids, tokens in some])
             for (i, _, _), mean in zip(some, means, strict=True):
                 scores[i] = mean
-        self._network.train(was_training)
+        self.network.train(was_training)
         return scores
 
     @torch.no_grad()
     def _score(self, rows: Sequence[tuple[list[int], tuple[int, int]]]) -> list[float]:
         """Score the spans of a batch, given as token ids and the places of the span's tokens."""
-        device = device_of(self._network)
-        masked = [[*ids[:first], *[self._mask_id] * (end - first), *ids[end:]] for ids, (first, end) in rows]
+        device = device_of(self.network)
+        masked = [[*ids[:first], *[self.mask_id] * (end - first), *ids[end:]] for ids, (first, end) in rows]
         at = torch.tensor(
             [(row, place) for row, (_, (first, end)) in enumerate(rows) for place in range(first, end)], device=device
         )
         targets = torch.tensor([token for ids, (first, end) in rows for token in ids[first:end]], device=device)
-        with autocast(device, self._precision):
-            hidden = self._network.hidden(*pad(masked, device))
-            logits = self._network.logits(hidden[at[:, 0], at[:, 1]])
+        with autocast(device, self.precision):
+            hidden = self.network.hidden(*pad(masked, device))
+            logits = self.network.logits(hidden[at[:, 0], at[:, 1]])
         chances = logits.softmax(-1).gather(1, targets[:, None])[:, 0]
         sums = torch.zeros(len(rows), device=device).index_add_(0, at[:, 0], chances).tolist()
         return [total / (end - first) for total, (_, (first, end)) in zip(sums, rows, strict=True)]
@@ -276,17 +244,16 @@ def read_sequences(
     texts: Sequence[Path], report: ReadReport, *, field: str, max_words: int, limit: int, seed: int
 ) -> TextSequences:
     """Read at most `limit` sequences of text files, drawn by the seed. Raises InputError if there are none."""
+    found: list[str] = []  # each sequence with the same chance
+    rng = random.Random(f"sequences {seed}")
     with opened_sources(texts) as sources:
-        found = _sample(
-            (
-                sequence
-                for source in sources
-                for text in read_texts(source, report, field=field)
-                for sequence in cut(text, max_words=max_words)
-            ),
-            limit=limit,
-            rng=random.Random(f"sequences {seed}"),
-        )
+        every = (text for source in sources for text in read_texts(source, report, field=field))
+        cuts = (sequence for text in every for sequence in cut(text, max_words=max_words))
+        for n_seen, sequence in enumerate(cuts):
+            if n_seen < limit:
+                found.append(sequence)
+            elif (place := rng.randrange(n_seen + 1)) < limit:
+                found[place] = sequence
     if not found:
         raise InputError(
             str(texts[0]), None, f"has no sequence of at least {FEWEST_WORDS} words. Give files of running text"
@@ -304,38 +271,17 @@ def cut(text: str, *, max_words: int) -> Iterator[str]:
                 yield " ".join(piece)
 
 
-def _sample(sequences: Iterable[str], *, limit: int, rng: random.Random) -> list[str]:
-    """Return at most `limit` of the sequences, each with the same chance."""
-    kept: list[str] = []
-    for n_seen, sequence in enumerate(sequences):
-        if n_seen < limit:
-            kept.append(sequence)
-        elif (place := rng.randrange(n_seen + 1)) < limit:
-            kept[place] = sequence
-    return kept
-
-
 @dataclass(frozen=True, slots=True)
 class UlrData:
-    """What a run learns from.
+    """What a run learns from."""
 
-    Attributes:
-        sequences: The texts with their n-grams.
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        masking: How tokens are masked.
-        prefix: Text before each sequence, n-gram and rest.
-        lowercase: Whether texts are lower-cased first.
-        digest: Identifies the sequences, so that a run resumes with the same ones.
-        limit: At most this many of the sequences, drawn at random; None for all.
-    """
-
-    sequences: MarkedSequences
-    tokenizer: Any
-    masking: Masking
-    prefix: str = ""
-    lowercase: bool = False
-    digest: str = ""
-    limit: int | None = None
+    sequences: MarkedSequences  # the texts with their n-grams
+    tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
+    masking: Masking  # how tokens are masked
+    prefix: str = ""  # text before each sequence, n-gram and rest
+    lowercase: bool = False  # whether texts are lower-cased first
+    digest: str = ""  # identifies the sequences, so that a run resumes with the same ones
+    limit: int | None = None  # at most this many of the sequences, drawn at random; None for all
 
     def __len__(self) -> int:
         return len(self.sequences) if self.limit is None else min(self.limit, len(self.sequences))
@@ -344,7 +290,7 @@ class UlrData:
         """Return the sequences of a step, from 1: each once an epoch, in another order every epoch."""
         chosen = _chosen(len(self.sequences), len(self), seed)
         places = (divmod(place, len(self)) for place in range((step - 1) * n, step * n))
-        return [self.sequences[int(chosen[_order(len(self), seed, epoch)[i]])] for epoch, i in places]
+        return [self.sequences[int(chosen[epoch_order(len(self), seed, epoch)[i]])] for epoch, i in places]
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the data."""
@@ -392,56 +338,24 @@ def _chosen(total: int, n: int, seed: int) -> npt.NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).choice(total, n, replace=False))
 
 
-@functools.lru_cache(maxsize=2)
-def _order(n: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    """The order of n sequences in an epoch."""
-    return np.random.default_rng([seed, epoch]).permutation(n)
-
-
-class ViewDrawer:
-    """Draws what the network sees in a step."""
-
-    def __init__(self, network: UlrNetwork, data: UlrData, config: UlrConfig) -> None:
-        self._network, self._data, self._config = network, data, config
-        self._precision = find_precision(config.precision, device_of(network))
-
-    def views(self, step: int, *, head_only: bool) -> list[Views]:
-        """Draw the sequences of a step, from 1; choose their n-grams, none while the encoder is fixed; mask them."""
-        data, config = self._data, self._config
-        drawn = data.draw(step, config.batch_size, seed=config.seed)
-        sequences = tokenise(
-            data.tokenizer,
-            [marked.text for marked in drawn],
-            prefix=data.prefix,
-            max_tokens=config.max_tokens,
-            lowercase=data.lowercase,
-        )
-        spans: list[tuple[int, int] | None] = [None] * len(sequences)
-        if config.misad_weight and not head_only:
-            spans = self._choose(drawn, sequences, random.Random(f"spans {config.seed} {step}"))
-        rng = np.random.default_rng([config.seed, step])
-        return [make_views(one, span, data.masking, rng) for one, span in zip(sequences, spans, strict=True)]
-
-    def _choose(
-        self, drawn: Sequence[MarkedSequence], sequences: Sequence[TokenisedSequence], rng: random.Random
-    ) -> list[tuple[int, int] | None]:
-        """Choose the n-gram of each sequence: its tokens, or None."""
-        config = self._config
-        # Only scoring costs a forward pass for each n-gram.
-        most = config.n_scored if config.sampling == "lowest_score" else None
-        candidates = [_covered(*pair, most, rng) for pair in zip(drawn, sequences, strict=True)]
-        scorer = NetworkScorer(
-            self._network,
-            {sequence.text: sequence for sequence in sequences},
-            mask_id=self._data.masking.mask_id,
-            batch=config.micro_batch,
-            precision=self._precision,
-        )
-        chosen = choose_spans(candidates, config.sampling, rng=rng, score=scorer)
-        return [
-            None if span is None else sequence.token_span((span.start, span.end))
-            for sequence, span in zip(sequences, chosen, strict=True)
-        ]
+def choose_tokens(
+    drawn: Sequence[MarkedSequence],
+    sequences: Sequence[TokenisedSequence],
+    sampling: Sampling,
+    scorer: NetworkScorer,
+    *,
+    n_scored: int,
+    rng: random.Random,
+) -> list[tuple[int, int] | None]:
+    """Choose the n-gram of each sequence, of at most `n_scored` that are scored: places of its tokens, or None."""
+    # Only scoring costs a forward pass for each n-gram.
+    most = n_scored if sampling == "lowest_score" else None
+    candidates = [_covered(*pair, most, rng) for pair in zip(drawn, sequences, strict=True)]
+    chosen = choose_spans(candidates, sampling, rng=rng, score=scorer)
+    return [
+        None if span is None else sequence.token_span((span.start, span.end))
+        for sequence, span in zip(sequences, chosen, strict=True)
+    ]
 
 
 def _covered(

@@ -54,69 +54,35 @@ HEAD_NAMES: Mapping[str, HeadNames] = {
 
 
 class MlmHead(nn.Module):
-    """The head without its output matrix, which is that of the input embeddings.
+    """The head without its output matrix, which is that of the input embeddings; new weights by a generator."""
 
-    Args:
-        hidden_size: Width of the encoder's token vectors.
-        embedding_size: Width of its input embeddings.
-        vocabulary_size: Rows of its input embeddings.
-        activation: Name of the activation, as in config.json.
-        eps: Epsilon of the layer norm.
-        generator: Draws the weights.
-    """
-
-    def __init__(
-        self,
-        hidden_size: int,
-        embedding_size: int,
-        vocabulary_size: int,
-        *,
-        activation: str,
-        eps: float,
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, config: Any, embeddings: Tensor, *, generator: torch.Generator) -> None:
         super().__init__()
         from transformers.activations import ACT2FN
 
-        self.dense = nn.Linear(hidden_size, embedding_size)
-        self.norm = nn.LayerNorm(embedding_size, eps=eps)
+        vocabulary_size, width = embeddings.shape
+        self.dense = nn.Linear(int(config.hidden_size), width)
+        self.norm = nn.LayerNorm(width, eps=float(getattr(config, "layer_norm_eps", 1e-12)))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         functions: Any = ACT2FN
-        self._activation = functions[activation]
+        self._activation = functions[getattr(config, "hidden_act", None) or getattr(config, "activation", "gelu")]
         nn.init.normal_(self.dense.weight, std=0.02, generator=generator)
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
-        """Return the logits of tokens. Returns (n, vocabulary_size).
-
-        Args:
-            hidden: Token vectors, (n, hidden_size).
-            embeddings: The encoder's input embeddings, (vocabulary_size, embedding_size).
-        """
+        """Return the logits of tokens, (n, vocabulary_size), from their vectors and the encoder's input embeddings."""
         transformed = self.norm(self._activation(self.dense(hidden)))
         return nn.functional.linear(transformed, embeddings, self.bias)
 
 
 def open_head(encoder: Any, weights: Sequence[Path], *, seed: int) -> tuple[MlmHead, bool]:
-    """Make the head of an encoder, with the weights of its checkpoint where it has them. Returns the head, and whether
-    its weights are those of the checkpoint; otherwise it is new. Raises ModelError if the family of the model is not
-    supported, or has embeddings for which there is no head.
-
-    Args:
-        weights: Safetensors of the checkpoint.
-        seed: Seed of a new head.
+    """Make the head of an encoder, with the weights of its checkpoint (safetensors) where it has them. Returns the
+    head, and whether its weights are those of the checkpoint; otherwise it is new, by the seed. Raises ModelError if
+    the family of the model is not supported.
     """
-    config = encoder.config
-    names = head_names(config.model_type)
-    embeddings = encoder.get_input_embeddings().weight
-    head = MlmHead(
-        int(config.hidden_size),
-        embeddings.shape[1],
-        embeddings.shape[0],
-        activation=getattr(config, "hidden_act", None) or getattr(config, "activation", None) or "gelu",
-        eps=float(getattr(config, "layer_norm_eps", 1e-12)),
-        generator=torch.Generator().manual_seed(seed),
-    )
+    names = head_names(encoder.config.model_type)
+    generator = torch.Generator().manual_seed(seed)
+    head = MlmHead(encoder.config, encoder.get_input_embeddings().weight, generator=generator)
     found = _read(weights, names)
     shapes = {name: tensor.shape for name, tensor in head.state_dict().items()}
     if {name: tensor.shape for name, tensor in found.items()} != shapes:

@@ -3,49 +3,41 @@
     L = misad_weight L_MiSAD + mlm_weight L_MLM
         L_MiSAD = MSE(E_w + E_R, E_S)       unit vectors of the n-gram, of the rest and of the whole sequence
         L_MLM                               cross-entropy of the masked tokens of S, none of them in w
-        L_hold = MSE(E_S, start's E_S)      if asked for; not in the paper
 
-With `hold`, MiSAD is misad_weight (MSE(E_w + E_R, start's E_S) + hold L_hold): the vectors of whole sequences, without
-masks, stay where the encoder had them before training, and only n-grams and rests move. Otherwise E_S is the vector of
-the masked S, as one pass gives both terms. The MSE is a mean over dimensions as well as sequences: for 384 dimensions a
+With `hold` (not in the paper) MiSAD is misad_weight (MSE(E_w + E_R, start's E_S) + hold MSE(E_S, start's E_S)):
+the vectors of whole sequences, without masks, stay where the encoder had them before training. Otherwise E_S is the
+vector of the masked S, as one pass gives both terms. The MSE is a mean over dimensions too: for 384 dimensions a
 squared distance of 1 is a loss of 0.0026.
 
-The sums over parts of a batch are exact. Batches, n-grams, masks and dropout are functions of seed and step, so that a
-resumed run ends with the same weights.
-
-Cost: a step of 64 sentences (28 tokens each) through 6 layers of 384 with a vocabulary of 30,522 takes 7 to 10 s of one
-core in fp32; with 8 n-grams of each scored, about 15 s.
-
-Source: ULR (Li & Zhao 2021), section 3.2.
+Batches, n-grams, masks and dropout are functions of seed and step, so that a resumed run ends with the same weights. A
+step of 64 sentences (28 tokens each) through 6 layers of 384 takes 7 to 10 s of one core in fp32; with 8 n-grams of
+each scored, about 15 s. Source: ULR (Li & Zhao 2021), section 3.2.
 """
 
 from __future__ import annotations
 
 import copy
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from training.networks.phrase_vectors import autocast, device_of, find_precision, pad
 from training.training_loop import Objective, StepRecord, TrainingLoop
-from training.ulr.drawing import UlrData, ViewDrawer, Views
+from training.ulr.drawing import NetworkScorer, UlrData, Views, choose_tokens, make_views, tokenise
 from training.ulr.network import UlrNetwork
 from training.ulr.request import UlrConfig
 
 
 def misad(part: Tensor, rest: Tensor, whole: Tensor, *, renormalise: bool = False) -> Tensor:
-    """Mean square error between E_w + E_R and E_S. Returns mean over the sequences and the dimensions, ().
-
-    Args:
-        part: Vectors of the n-grams w, (n, dim), any norm.
-        rest: Vectors of the rests R, (n, dim), any norm.
-        whole: Vectors of the sequences S, (n, dim), any norm.
-        renormalise: Scale the sum to unit length, as the published code does.
+    """Mean square error between E_w + E_R and E_S over sequences and dimensions, (), of the vectors of n-grams w, rests
+    R and sequences S, (n, dim) each, any norm. The published code scales the sum to unit length (`renormalise`).
     """
     total = nn.functional.normalize(part, dim=-1) + nn.functional.normalize(rest, dim=-1)
     if renormalise:
@@ -63,51 +55,39 @@ class UlrLosses:
 
 
 def backward(
-    network: UlrNetwork,
-    views: Sequence[Views],
-    config: UlrConfig,
+    network: UlrNetwork,  # computes the losses
+    views: Sequence[Views],  # the sequences of the batch, seen in parts
+    config: UlrConfig,  # the weights of the terms, and how many sequences are encoded at once
     *,
-    start: UlrNetwork | None = None,
-    precision: str = "fp32",
-    head_only: bool = False,
+    start: UlrNetwork | None = None,  # the network as it was before training, fixed; only if `config.hold` is positive
+    precision: str = "fp32",  # precision of the encoder's forward passes, "fp32" or "bf16"
+    head_only: bool = False,  # compute the MLM loss of S alone, as while the encoder is fixed
 ) -> UlrLosses:
-    """Add the gradient of the objective over a batch to the network's parameters.
+    """Add the gradient of the objective over a batch to the network's parameters."""
 
-    Args:
-        network: Computes the losses.
-        views: The sequences of the batch, seen in parts.
-        config: The weights of the terms, and how many sequences are encoded at once.
-        start: The network as it was before training, fixed; only if `config.hold` is positive.
-        precision: Precision of the encoder's forward passes, "fp32" or "bf16".
-        head_only: Compute the MLM loss of S alone, as while the encoder is fixed.
-    """
-    n_spans = 0 if head_only else _count_spans(views)
-    n_masked = _count_masked(views)
+    def counts(some: Sequence[Views]) -> tuple[int, int]:
+        n_spans = 0 if head_only else sum(view.part is not None for view in some)
+        return n_spans, sum(len(view.masked) for view in some)
+
+    n_spans, n_masked = counts(views)
     misad_sum = mlm_sum = 0.0
     ordered = sorted(views, key=lambda view: len(view.whole))
     for first in range(0, len(ordered), config.micro_batch):
         chunk = ordered[first : first + config.micro_batch]
+        spans, masked = counts(chunk)
         error, mlm = _terms(network, chunk, config, start, precision=precision, head_only=head_only)
         total = torch.zeros((), device=device_of(network))
         if error is not None:
-            error = error * (_count_spans(chunk) / n_spans)
+            error = error * (spans / n_spans)
             total = total + config.misad_weight * error
             misad_sum += float(error.detach())
         if mlm is not None:
-            mlm = mlm * (_count_masked(chunk) / n_masked)
+            mlm = mlm * (masked / n_masked)
             total = total + config.mlm_weight * mlm
             mlm_sum += float(mlm.detach())
         if total.requires_grad:
             torch.autograd.backward(total)
     return UlrLosses(misad_sum, mlm_sum, n_spans)
-
-
-def _count_spans(views: Sequence[Views]) -> int:
-    return sum(view.part is not None for view in views)
-
-
-def _count_masked(views: Sequence[Views]) -> int:
-    return sum(len(view.masked) for view in views)
 
 
 def _terms(
@@ -170,9 +150,11 @@ class UlrRecord(StepRecord):
 
 
 def fit_ulr(
+    # its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now
     network: UlrNetwork,
     data: UlrData,
     config: UlrConfig,
+    # folder, resume, on_step, clock: as in `TrainingLoop`
     folder: Path,
     *,
     resume: bool = True,
@@ -181,10 +163,6 @@ def fit_ulr(
 ) -> None:
     """Train `network` in place, on the device where it is. Raises TrainingError if the state in `folder` is of another
     run, or a loss is not finite.
-
-    Args:
-        network: Its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now.
-        folder, resume, on_step, clock: As in `TrainingLoop`.
     """
     TrainingLoop(
         name="ulr",
@@ -210,15 +188,12 @@ class UlrObjective(Objective):
         self._data, self._config, self.clip = data, config, config.clip
         self.optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
         self._start = copy.deepcopy(network).eval().requires_grad_(False) if config.hold else None
-        self._drawer = ViewDrawer(network, data, config)
         self._precision = find_precision(config.precision, device_of(network))
 
     def identity(self) -> Mapping[str, Any]:
-        """Settings and sequences."""
         return {**self._config.identity(), **self._data.identity()}
 
     def rate(self, step: int, factor: float) -> float:
-        """The learning rate of a step."""
         return self._config.rate(step)
 
     def backward(self, step: int, batch: object) -> dict[str, float]:
@@ -230,10 +205,28 @@ class UlrObjective(Objective):
         config, head_only = self._config, self._config.is_head_step(step)
         self.network.train(config.dropout and not head_only)
         torch.manual_seed(hash((config.seed, step)))  # of integers: the same in every process
-        views = self._drawer.views(step, head_only=head_only)
+        views = self._views(step, head_only=head_only)
         self.network.encoder.requires_grad_(not head_only)
         losses = backward(
             self.network, views, config, start=self._start, precision=self._precision, head_only=head_only
         )
         self.network.encoder.requires_grad_(True)
         return {"misad": losses.misad, "mlm": losses.mlm, "sequences": config.batch_size, "spans": losses.n_spans}
+
+    def _views(self, step: int, *, head_only: bool) -> list[Views]:
+        """Draw the sequences of a step, from 1; choose their n-grams, none while the encoder is fixed; mask them."""
+        data, config = self._data, self._config
+        drawn = data.draw(step, config.batch_size, seed=config.seed)
+        texts = [marked.text for marked in drawn]
+        how: dict[str, Any] = {"prefix": data.prefix, "max_tokens": config.max_tokens, "lowercase": data.lowercase}
+        sequences = tokenise(data.tokenizer, texts, **how)
+        spans: list[tuple[int, int] | None] = [None] * len(sequences)
+        if config.misad_weight and not head_only:
+            by_text = {sequence.text: sequence for sequence in sequences}
+            scorer = NetworkScorer(
+                self.network, by_text, data.masking.mask_id, batch=config.micro_batch, precision=self._precision
+            )
+            rng = random.Random(f"spans {config.seed} {step}")
+            spans = choose_tokens(drawn, sequences, config.sampling, scorer, n_scored=config.n_scored, rng=rng)
+        draw = np.random.default_rng([config.seed, step])
+        return [make_views(one, span, data.masking, draw) for one, span in zip(sequences, spans, strict=True)]

@@ -20,7 +20,6 @@ from training.options import (
     Within,
     as_paths,
     check_bounds,
-    project,
 )
 
 Pooling = Literal["mean", "cls", "max"]
@@ -121,10 +120,6 @@ class UlrConfig(UlrSettings):
         return {name: value for name, value in asdict(self).items() if name not in may_change}
 
 
-HEAD_SHARE = 0.1
-"""Share of the steps that train a new MLM head alone, by default."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UlrRequest(UlrSettings):
     """A run of ULR training, from texts to an encoder: these arguments, and those of `UlrSettings`.
@@ -167,11 +162,7 @@ class UlrRequest(UlrSettings):
     device: str = DEFAULT_DEVICE
 
     def check(self) -> None:
-        """Refuse arguments that contradict each other, before anything is read.
-
-        Raises:
-            OptionError: If an argument is out of bounds, two contradict each other, or one needs another.
-        """
+        """Raise OptionError if an argument is out of bounds, two contradict each other, or one needs another."""
         check_bounds(self)
         if (self.ngrams is None) != bool(as_paths(self.texts)):
             raise OptionError(
@@ -195,24 +186,6 @@ class UlrRequest(UlrSettings):
     def find_sampling(self) -> Sampling:
         """Return how n-grams are chosen."""
         return self.sampling or ("random_span" if self.ngrams is None else "lowest_score")
-
-    def find_head_steps(self, steps: int, *, has_head: bool) -> int:
-        """Return how many of the steps train the MLM head alone."""
-        if self.head_steps is not None:
-            return self.head_steps
-        return 0 if has_head or not self.mlm_weight else round(HEAD_SHARE * steps)
-
-    def config(self, *, steps: int, head_steps: int, pooling: Pooling, max_tokens: int) -> UlrConfig:
-        """Return the settings of the training loop."""
-        return project(
-            UlrConfig,
-            self,
-            steps=steps,
-            head_steps=head_steps,
-            pooling=pooling,
-            max_tokens=max_tokens,
-            sampling=self.find_sampling(),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
-from training.options import TrainingEvents, as_paths, refuse_overwriting
+from training.options import TrainingEvents, as_paths, project, refuse_overwriting
 from training.training_loop import shard_of_environment
 from training.ulr.drawing import open_data
 from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
@@ -51,39 +51,21 @@ _MODULES = [
 
 @dataclass(frozen=True, slots=True)
 class UlrBase:
-    """The encoder to start from.
+    """The encoder to start from."""
 
-    Attributes:
-        network: In float32 on the CPU.
-        tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        folder: Has config.json and the tokenizer files.
-        prefix: Text before each text.
-        max_length: Tokens that the model reads.
-        lowercase: Whether texts are lower-cased first.
-        has_head: Whether its MLM head is that of the checkpoint.
-    """
-
-    network: UlrNetwork
-    tokenizer: Any
-    folder: Path
-    prefix: str
-    max_length: int
-    lowercase: bool
-    has_head: bool
+    network: UlrNetwork  # in float32 on the CPU
+    tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
+    folder: Path  # has config.json and the tokenizer files
+    prefix: str  # text before each text
+    max_length: int  # tokens that the model reads
+    lowercase: bool  # whether texts are lower-cased first
+    has_head: bool  # whether its MLM head is that of the checkpoint
 
 
 def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
-    """Load the encoder to start from.
-
-    Args:
-        model: A folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights for torch.
-        pooling: Instead of the model's own.
-        seed: Seed of a new MLM head.
-
-    Raises:
-        ModelNotFoundError: If there is no such model.
-        CheckpointError: If it has no weights for torch, or is broken.
-        ModelError: If its family cannot be trained.
+    """Load the encoder to start from: a folder or a hub id, of a plain encoder or of a PEARL checkpoint with weights
+    for torch. The seed is that of a new MLM head. Raises ModelNotFoundError if there is no such model; CheckpointError
+    if it has no weights for torch, or is broken; ModelError if its family cannot be trained.
     """
     folder = find_model(model).folder
     if is_checkpoint(folder):
@@ -108,13 +90,6 @@ def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
             f"{len(head.bias):,}: it belongs to another model. Fetch both again",
         )
     return UlrBase(network, tokenizer, folder, prefix, max_length, lowercase, has_head)
-
-
-def refuse_other_model(folder: Path) -> None:
-    """Stop where a PEARL checkpoint or an ONNX graph in a folder would be loaded in place of what is written there."""
-    for name in (PEARL_JSON, "onnx/model.onnx", "model.onnx"):
-        if (folder / name).exists():
-            raise OptionError("out", f"{folder} holds another model ({name}). Write to another folder.")
 
 
 def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -> None:
@@ -177,6 +152,9 @@ def _write_json(path: Path, content: Any) -> None:
 TRAINING = "training"
 """Folder within `out` for state and log."""
 
+HEAD_SHARE = 0.1
+"""Share of the steps that train a new MLM head alone, by default."""
+
 
 def train_ulr(
     request: UlrRequest, *, events: TrainingEvents | None = None, on_step: Callable[[UlrRecord], None] = lambda _: None
@@ -199,7 +177,9 @@ def train_ulr(
     if shard_of_environment().world_size > 1:
         raise TrainingError("ULR training runs in one process. Start it without torchrun")
     out, device = Path(request.out), find_device(request.device)
-    refuse_other_model(out)
+    for name in (PEARL_JSON, "onnx/model.onnx", "model.onnx"):
+        if (out / name).exists():  # it would be loaded in place of what is written there
+            raise OptionError("out", f"{out} holds another model ({name}). Write to another folder.")
     base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
     with ExitStack() as stack:
         data = open_data(
@@ -216,7 +196,9 @@ def train_ulr(
 def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
     """The settings of the loop for a model and a number of sequences."""
     steps = request.steps or max(1, math.ceil(request.epochs * n_sequences / request.batch_size))
-    head_steps = request.find_head_steps(steps, has_head=base.has_head)
+    head_steps = request.head_steps
+    if head_steps is None:
+        head_steps = 0 if base.has_head or not request.mlm_weight else round(HEAD_SHARE * steps)
     if head_steps >= steps:
         raise OptionError("head_steps", f"'head_steps' {head_steps} leaves none of {steps} steps.")
     max_tokens = min(request.max_tokens, base.max_length)
@@ -225,4 +207,5 @@ def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
         raise OptionError(
             "max_tokens", f"'max_tokens' {max_tokens} leaves no room beside {n_frame} special tokens and prefix tokens."
         )
-    return request.config(steps=steps, head_steps=head_steps, pooling=base.network.pooling, max_tokens=max_tokens)
+    changes = {"pooling": base.network.pooling, "max_tokens": max_tokens, "sampling": request.find_sampling()}
+    return project(UlrConfig, request, steps=steps, head_steps=head_steps, **changes)

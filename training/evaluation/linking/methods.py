@@ -36,11 +36,8 @@ _MAX_OPEN = 24
 class LoadedBases:
     """Collections of bases, one for each base and encoder; a context manager.
 
-    Recently used collections stay open: opening one takes longer than linking a few hundred mentions.
-
-    Args:
-        folder: Where collections are kept for later runs. None: a temporary folder.
-        progress: Called with a line when a base is loaded.
+    Recently used collections stay open: opening one takes longer than linking a few hundred mentions. `folder`: where
+    collections are kept for later runs. None: a temporary folder. `progress`: called with a line when a base is loaded.
     """
 
     def __init__(self, folder: Path | None, *, progress: Callable[[str], None] = lambda line: None) -> None:
@@ -103,14 +100,10 @@ class LinkingMethod(Method, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LinkerOutput:
-    """Results of the linker on a set of n queries.
+    """Results of the linker on a set of n queries."""
 
-    Attributes:
-        rankings: Rankings for the queries that have an entity, n.
-        samples, nil_samples: Samples of the queries and of their NIL twins, n each.
-    """
-
-    rankings: list[Ranking]
+    rankings: list[Ranking]  # rankings for the queries that have an entity, n
+    # samples, nil_samples: samples of the queries and of their NIL twins, n each
     samples: Samples
     nil_samples: Samples
 
@@ -209,25 +202,15 @@ class EverydayMethod(Method, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EverydaySet:
-    """Mentions of a base, in the order of their kinds."""
-
-    base: Base
-    mentions: tuple[MadeMention, ...]
-
-
-def make_set(base: Base, n_mentions: int) -> EverydaySet:
-    """Make mentions of every kind from a base.
-
-    Args:
-        n_mentions: At most this many, equally many of each kind; fewer for a large base (`MAX_COMPARISONS`).
+def made_mentions(base: Base, n_mentions: int) -> tuple[MadeMention, ...]:
+    """Make mentions of every kind from a base. `n_mentions`: at most this many, equally many of each kind; fewer for a
+    large base (`MAX_COMPARISONS`).
     """
     entities = [NamedEntity(one.entity_id, tuple(one.names()), one.types) for one in base.entities]
     owners = NameOwners((one.entity_id, name) for one in entities for name in one.names)
     affordable = max(MAX_COMPARISONS // max(1, len(owners)), FEWEST_OF_KIND * len(KINDS))
     per_kind = max(1, min(n_mentions, affordable) // len(KINDS))
-    return EverydaySet(base, tuple(make_mentions(entities, owners, per_kind=per_kind, seed=0)))
+    return tuple(make_mentions(entities, owners, per_kind=per_kind, seed=0))
 
 
 class EverydayLinker:

@@ -1,17 +1,16 @@
 """Common alternatives to the linker, and what users write in thirty lines instead of it.
 
 Those of the linking tasks rank the entities of a base by their best name, without what the query excludes: exact
-lookup, rapidfuzz and character TF-IDF. All are exact: they compare each mention with every name.
-
-Those of everyday mentions link or answer NIL:
+lookup, rapidfuzz and character TF-IDF, which compare each mention with every name. Those of everyday mentions link or
+answer NIL:
 
     exact             the folded mention is a name of exactly one entity; else NIL
     exact+WRatio      the same; other mentions are linked to the first name of the highest score of rapidfuzz
     exact+ratio       the same with rapidfuzz's plain ratio, which is the edit distance
     tfidf             the name of the highest cosine of character n-grams (scikit-learn)
 
-A name of several entities is NIL. Each cutoff is the best one: the mentions are cut into two halves, and each half is
-answered with the cutoff that gives the other half the most right minus wrong answers.
+A name of several entities is NIL. Each half of the mentions is answered with the cutoff that gives the other half the
+most right minus wrong answers.
 """
 
 from __future__ import annotations
@@ -69,16 +68,11 @@ class Mention(Excluding, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of a method.
+    """The answers of a method."""
 
-    Attributes:
-        entity_ids: The entity of each mention; None for NIL.
-        milliseconds: Wall clock a mention, without preparing the base.
-        cutoffs: The least score of a link in each half of the mentions; none if the method has no cutoff.
-    """
-
-    entity_ids: tuple[str | None, ...]
-    milliseconds: float
+    entity_ids: tuple[str | None, ...]  # the entity of each mention; None for NIL
+    milliseconds: float  # wall clock a mention, without preparing the base
+    # the least score of a link in each half of the mentions; none if the method has no cutoff
     cutoffs: tuple[float, ...] = ()
 
 
@@ -158,30 +152,27 @@ class ExactThenFuzzy(Peer):
 
     def answer(self, mentions: Sequence[Mention], base: Base) -> Answers:
         """Link mentions; a score is in [0, 100]."""
-        from rapidfuzz import utils
+        from rapidfuzz import fuzz, process, utils
 
-        names = Names(base)
+        names, scorer = Names(base), getattr(fuzz, self._scorer)
         processed = [utils.default_process(name) for name in names.texts]
+
+        def best_of(mention: Mention) -> _Best:
+            text = utils.default_process(mention.mention)
+            first = process.extractOne(text, processed, scorer=scorer)
+            found = first and names.best(iter([(first[2], float(first[1]))]), mention)
+            if first and found is None:  # the best name is excluded: read more of them
+                more = process.extract(text, processed, scorer=scorer, limit=_READ)
+                found = names.best(((row, float(score)) for _, score, row in more), mention)
+            return found or _Best()
+
         start = time.perf_counter()
         exact = [names.exact(one) for one in mentions]
-        best = [_Best() if ids else self._best(one, names, processed) for one, ids in zip(mentions, exact, strict=True)]
+        best = [_Best() if ids else best_of(one) for one, ids in zip(mentions, exact, strict=True)]
         milliseconds = _milliseconds(start, mentions)
         linked, cutoffs = cut_off(best, mentions)
         ids = tuple(_only(known) if known else one for known, one in zip(exact, linked, strict=True))
         return Answers(ids, milliseconds, cutoffs)
-
-    def _best(self, mention: Mention, names: Names, processed: Sequence[str]) -> _Best:
-        from rapidfuzz import fuzz, process, utils
-
-        text, scorer = utils.default_process(mention.mention), getattr(fuzz, self._scorer)
-        first = process.extractOne(text, processed, scorer=scorer)
-        if first is None:
-            return _Best()
-        found = names.best(iter([(first[2], float(first[1]))]), mention)
-        if found is None:  # the best name is excluded: read more of them
-            more = process.extract(text, processed, scorer=scorer, limit=_READ)
-            found = names.best(((row, float(score)) for _, score, row in more), mention)
-        return found or _Best()
 
 
 class Tfidf(Peer):
@@ -287,7 +278,8 @@ def peers() -> list[ExactNames | ScoredNames]:
     return [
         ExactNames(),
         ScoredNames("rapidfuzz", _fuzzy_scores, _SMALL_BASES),
-        ScoredNames("tfidf", _tfidf_scores, ALL_SIZES),
+        # scispaCy's candidate generation, but exact.
+        ScoredNames("tfidf", lambda mentions, names: products(*_tfidf(mentions, names, longest=3)), ALL_SIZES),
     ]
 
 
@@ -299,11 +291,6 @@ def _fuzzy_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
     for start in range(0, len(mentions), _ROWS):
         rows = [utils.default_process(mention) for mention in mentions[start : start + _ROWS]]
         yield from process.cdist(rows, folded, scorer=fuzz.WRatio, dtype=np.float32)
-
-
-def _tfidf_scores(mentions: Sequence[str], names: Sequence[str]) -> Scores:
-    """TF-IDF of case-folded character 3-grams within words: scispaCy's candidate generation, but exact."""
-    yield from products(*_tfidf(mentions, names, longest=3))
 
 
 def _tfidf(mentions: Sequence[str], names: Sequence[str], *, longest: int) -> tuple[Any, Any]:

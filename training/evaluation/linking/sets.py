@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -45,19 +45,12 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class MentionQuery:
-    """A mention to link.
+    """A mention to link."""
 
-    Attributes:
-        mention: The string.
-        gold: Ids of the correct entities; empty for NIL.
-        excluded: Ids of entities that are excluded from the base.
-        excluded_string: Ids of entities without the name that equals the mention.
-    """
-
-    mention: str
-    gold: frozenset[str]
-    excluded: frozenset[str] = frozenset()
-    excluded_string: frozenset[str] = frozenset()
+    mention: str  # the string
+    gold: frozenset[str]  # ids of the correct entities; empty for NIL
+    excluded: frozenset[str] = frozenset()  # ids of entities that are excluded from the base
+    excluded_string: frozenset[str] = frozenset()  # ids of entities without the name that equals the mention
 
     def excludes(self, entity_id: str, name: str) -> bool:
         """Whether a name of an entity is excluded for this mention."""
@@ -75,17 +68,12 @@ class LinkingSet:
 
 @dataclass(frozen=True, slots=True)
 class SetSource:
-    """The tables of a set.
+    """The tables of a set."""
 
-    Attributes:
-        base: Pattern of the base's table; the first match is used.
-        pairs: Table of aliases with entity ids. None: the aliases of the base, only EXACT ones if it has scopes.
-        protocol: Which names the base keeps.
-    """
-
-    base: str
+    base: str  # pattern of the base's table; the first match is used
+    # table of aliases with entity ids. None: the aliases of the base, only EXACT ones if it has scopes
     pairs: str | None
-    protocol: Protocol
+    protocol: Protocol  # which names the base keeps
 
 
 def read_set(data: Data, source: SetSource, options: EvaluationOptions) -> LinkingSet:
@@ -108,7 +96,7 @@ def read_set(data: Data, source: SetSource, options: EvaluationOptions) -> Linki
         for alias, key in chosen
     ]
     nil_queries = _nil_twins(queries, entities.values())
-    kept = entities.values() if has_aliases else (_without_aliases(entity) for entity in entities.values())
+    kept = entities.values() if has_aliases else (replace(entity, aliases=()) for entity in entities.values())
     name = path.removesuffix(".tsv").replace("/", "-") + ("" if has_aliases else "-canonical")
     return LinkingSet(Base(name, tuple(kept)), tuple(queries), nil_queries)
 
@@ -176,10 +164,6 @@ def _exact_aliases(data: Data, path: str, entities: dict[str, Entity]) -> Iterat
                 yield alias, key
 
 
-def _without_aliases(entity: Entity) -> Entity:
-    return Entity(entity.entity_id, entity.canonical_name, (), entity.kb_types, entity.types)
-
-
 def _nil_twins(queries: Sequence[MentionQuery], entities: Iterable[Entity]) -> tuple[MentionQuery, ...]:
     """The NIL twin of each query. Aliases count as shared names under both protocols."""
     every = list(entities)
@@ -206,15 +190,10 @@ DEPTH = 64
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The entities that a method finds for a mention.
+    """The entities that a method finds for a mention."""
 
-    Attributes:
-        ids: Entity ids, best first.
-        n_tied: Number of first entities with equal scores: 1 for a single best one, 0 without entities.
-    """
-
-    ids: tuple[str, ...]
-    n_tied: int
+    ids: tuple[str, ...]  # entity ids, best first
+    n_tied: int  # number of first entities with equal scores: 1 for a single best one, 0 without entities
 
     def expected_accuracy(self, gold: frozenset[str], depth: int = 1) -> float:
         """Probability that a gold entity is among the first `depth`, with tied entities in random order."""
@@ -251,11 +230,8 @@ def reliability_details(
 ) -> Mapping[str, float]:
     """Reliability of the probabilities at each share of NIL mentions, in percent, by name and share.
 
-    Args:
-        samples: Samples of n mentions with an entity.
-        nil_samples: Samples of the same mentions, with their entities removed from the base.
-        calibration: Calibration of the linker.
-        shares: Shares in [0, 1) of the mentions that are replaced by their NIL twins; drawn once.
+    `nil_samples` are those of the same n mentions with their entities removed from the base. A share in [0, 1) of the
+    mentions is replaced by them; drawn once.
     """
     details: dict[str, float] = {}
     n = len(samples)

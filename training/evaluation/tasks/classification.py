@@ -1,21 +1,13 @@
 """Paraphrases and short texts, classified by frozen vectors: one hidden layer with ReLU.
 
 The classifier is that of Phrase-BERT and PEARL: 256 hidden units, batches of 200, Adam, 70 % of the rows to train, 15 %
-to choose the epoch, 15 % to test, at most 100 epochs, and early stopping after 5 epochs without improvement.
-Differences from PEARL's code:
+to choose the epoch, 15 % to test, at most 100 epochs, and early stopping after 5 epochs without improvement. Unlike
+PEARL's code it learns at 1e-3, since our vectors have length 1, tests the weights that are best on the validation rows,
+and has at least 20 batches; an epoch with equal accuracy is better if its loss is lower.
 
-    learning rate   PEARL uses 1e-4 on raw vectors. Ours have length 1, for which 1e-4 would reach 100 epochs first.
-    weights         PEARL tests the last weights; here, those that are best on the validation rows.
-    small sets      PEARL has none. Here they have at least 20 batches, since early stopping would otherwise end a
-                    classifier that still gives the most frequent label. For the same reason, an epoch with equal
-                    accuracy counts as better if its loss is lower.
-
-Paraphrases have two protocols. The paper splits rows at random. The stricter one keeps a pair and its reverse on the
-same side of the split; PPDB-filtered contains both for 3,148 pairs.
-
-S and L are short and long texts. The paper does not state the limit; here a tweet is short up to 10 words, a query up
-to 7. Tweets are TweetEval's without the neutral ones, not the paper's corpus. ATIS is limited to its eight most
-frequent single intents. Equal texts stay on the same side.
+Paraphrases are split at random as in the paper, or by pair: PPDB-filtered has 3,148 pairs both ways. S and L are short
+and long texts: a tweet is short up to 10 words, a query up to 7 (the paper does not say). Tweets are TweetEval's
+without the neutral ones; ATIS is limited to its eight most frequent single intents. Equal texts stay together.
 """
 
 from __future__ import annotations
@@ -70,12 +62,7 @@ def split_rows(groups: Sequence[Hashable], rng: np.random.Generator) -> Split:
 def probe(features: Tensor, labels: IntArray, split: Split, *, seed: int, max_epochs: int) -> FloatArray:
     """Train the classifier and test it. Returns 1 for each correct test row, else 0.
 
-    Args:
-        features: (n, width).
-        labels: (n,), numbered from 0.
-        split: Rows of each part.
-        seed: Seed of the initial weights and of the order of batches.
-        max_epochs: Maximum number of passes over the training rows.
+    `features` are (n, width), `labels` (n,), from 0; `seed` gives the initial weights and the order of the batches.
     """
     generator = torch.Generator().manual_seed(seed)
     target = torch.from_numpy(labels)

@@ -37,21 +37,13 @@ def training_keys() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class TypeScores:
-    """Scores on a set of names.
+    """Scores on a set of names."""
 
-    Attributes:
-        accuracy: Share of names whose predicted entity type is one of theirs, in [0, 1].
-        macro_f1: Mean F1 over the types that occur, in [0, 1].
-        f1: F1 by type.
-        n: Number of names.
-        support: Number of names by type.
-    """
-
-    accuracy: float
-    macro_f1: float
-    f1: dict[str, float]
-    n: int
-    support: dict[str, int]
+    accuracy: float  # share of names whose predicted entity type is one of theirs, in [0, 1]
+    macro_f1: float  # mean F1 over the types that occur, in [0, 1]
+    f1: dict[str, float]  # F1 by type
+    n: int  # number of names
+    support: dict[str, int]  # number of names by type
 
 
 def score_predictions(predicted: Sequence[str], types: Sequence[Collection[str]]) -> TypeScores:
@@ -72,23 +64,23 @@ _NATURAL = 8000
 TypedName = tuple[str, Collection[str]]
 
 
-def held_out_names(data: Data) -> list[TypedName]:
-    """Names of the test split with all their types, in the order of the table. Raises FormatError."""
+def held_out_names(data: Data, splits: Collection[int] = TEST_SPLITS) -> list[TypedName]:
+    """Names of the splits with all their types, in the order of the table. Raises FormatError."""
     seen = training_keys()
     types: dict[str, set[str]] = {}
     for name, kind in data.rows(READS, "name", "onto_type"):
         if kind not in ENTITY_TYPES:
             raise FormatError(READS, None, f"{name!r} has type {kind!r}, not one of {', '.join(ENTITY_TYPES)}.")
         key = name_key(name)
-        if key and key not in seen and split_of(key) in TEST_SPLITS:
+        if key and key not in seen and split_of(key) in splits:
             types.setdefault(name, set()).add(kind)
     if not types:
-        raise FormatError(READS, None, "no name belongs to the test split.")
+        raise FormatError(READS, None, f"no name belongs to splits {', '.join(map(str, splits))}.")
     return list(types.items())
 
 
 def _natural(data: Data, method: EncoderMethod, options: EvaluationOptions) -> Outcome:
-    names = held_out_names(data)
+    names = held_out_names(data, options.splits or TEST_SPLITS)
     chosen = random.Random(0).sample(names, min(_NATURAL, len(names)))
     predicted = method.entity_types([name for name, _ in chosen])
     scores = score_predictions(predicted, [kinds for _, kinds in chosen])

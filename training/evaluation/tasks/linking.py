@@ -7,9 +7,6 @@
 The figure is accuracy@1 on mentions that have an entity, before NIL; n tied first entities count 1/n each. The linker
 has more figures: accuracy@5, recall@64, milliseconds a mention; and for each share of NIL mentions, precision and
 coverage at its threshold, ECE with its interval, Brier score, AUROC, and F1 of NIL, all in percent.
-
-Cost: encoding of the bases dominates (`kb/general.tsv` twice); they can be kept. Peers compare each mention with every
-name.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import numpy as np
 from pearl_qdrant.linking.calibration.held_out import Samples
 from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention
 from training.evaluation.data import Data, OwnBase
-from training.evaluation.linking.methods import EverydayMethod, EverydaySet, Linker, LinkingMethod, make_set
+from training.evaluation.linking.methods import EverydayMethod, Linker, LinkingMethod, made_mentions
 from training.evaluation.linking.peers import Answers
 from training.evaluation.linking.sets import (
     Base,
@@ -147,22 +144,17 @@ _EVERYDAY_BASES = ("doid", "go", "uberon", "mondo")
 
 def _run_everyday(pattern: str) -> Callable[[Data, EverydayMethod, EvaluationOptions], Outcome]:
     @_once
-    def made(data: Data, n_mentions: int) -> EverydaySet:
-        return make_set(_read(data, pattern), n_mentions)
+    def made(data: Data, n_mentions: int) -> tuple[Base, tuple[MadeMention, ...]]:
+        path = data.paths(pattern)[0]
+        entities = data.entities if isinstance(data, OwnBase) else tuple(read_base(data, path).values())
+        base = Base(path.removesuffix(".tsv").replace("/", "-"), entities)
+        return base, made_mentions(base, n_mentions)
 
     def run(data: Data, method: EverydayMethod, options: EvaluationOptions) -> Outcome:
-        one = made(data, options.n_mentions)
-        return as_outcome(one.mentions, method.answer(one.mentions, one.base))
+        base, mentions = made(data, options.n_mentions)
+        return as_outcome(mentions, method.answer(mentions, base))
 
     return run
-
-
-def _read(data: Data, pattern: str) -> Base:
-    """The base of a task."""
-    path = data.paths(pattern)[0]
-    if isinstance(data, OwnBase):
-        return Base(path, data.entities)
-    return Base(path.removesuffix(".tsv").replace("/", "-"), tuple(read_base(data, path).values()))
 
 
 def as_outcome(mentions: tuple[MadeMention, ...], answers: Answers) -> Outcome:

@@ -1,15 +1,10 @@
 """Tasks on phrases and names by their vectors: similarity, retrieval, clustering and fuzzy joins.
 
-Turney (multiple choice) is scored by the cosine. PEARL's code uses the dot product of raw vectors, but our encoders
-only give vectors of length 1. Choices with equal scores share the point. BIRD is the correlation with human ratings.
-
-Entity retrieval: how often the name nearest to a mention is the canonical name of its entity. PEARL's dictionaries (572
-and 750 thousand names) are on the hub only. With a folder, the dictionary has the canonical names of the test set and a
-sample of the names of the bases in the folder (distractors, seed 0). So the figure is not comparable with the paper's;
-`n_names` in the details is the size of the dictionary.
-
-Entity clustering: how well k-means clusters of mention vectors agree with entity types, by NMI. K-means has one cluster
-for each type and ten starts, and runs on all mentions of the test split, with repeats; the first seed is the paper's.
+Turney (multiple choice) is scored by the cosine; choices with equal scores share the point. BIRD is the correlation
+with human ratings. Entity retrieval: how often the name nearest to a mention is the canonical name of its entity. The
+dictionary has the canonical names of the test set and a sample of the names of the bases in the folder, so that the
+figure is not comparable with the paper's. Entity clustering: NMI of entity types and k-means clusters of mention
+vectors, one cluster for each type and ten starts, on all mentions of the test split; the first seed is the paper's.
 """
 
 from __future__ import annotations
