@@ -8,7 +8,6 @@ PIP_FLAGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
-FUZZ_ARGS ?=
 
 BIN := $(VENV)/bin
 # Python compiles a module when it is first imported; to compile all of them takes longer than to install them.
@@ -24,7 +23,7 @@ help:
 	@echo "make check  ruff and mypy"
 	@echo "make docs   the documentation site, into site/"
 	@echo "make bench  the benchmarks of benchmarks/"
-	@echo "make soak   200 random kills of a load, resumed and compared; up to 20 minutes on two cores (Linux)"
+	@echo "make soak   100 loads killed at random, resumed and compared; up to 20 minutes on two cores (Linux)"
 	@echo "make clean  remove the environment, the demo store and all caches"
 
 demo: $(VENV)/.installed
