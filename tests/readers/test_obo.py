@@ -13,7 +13,7 @@ from ingest.base.ancestors import ClassGraph
 from ingest.base.scan import scan
 from ingest.formats import ReadOptions, detect_format, open_reader
 from ingest.io.report import ReadReport
-from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 
 
@@ -129,11 +129,6 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
     assert (scanned.entities, scanned.names) == (3, 4)
 
 
-def test_a_limit_stops_early() -> None:
-    """At most this many terms are read."""
-    assert len(read(TOES, ReadOptions(limit=2))) == 2
-
-
 @pytest.mark.parametrize(
     "line, reason, number",
     [
@@ -155,12 +150,6 @@ def test_a_bad_line_costs_itself_alone(line: bytes, reason: str, number: int) ->
     assert report.skipped == {reason: 1}
     assert report.examples[0].path.endswith("base.obo")
     assert report.examples[0].line == number
-
-
-def test_too_many_bad_lines_stop() -> None:
-    """Past --max-errors reading ends with the line."""
-    with pytest.raises(TooManyErrorsError, match=r"base\.obo:4: malformed_line"):
-        read("[Term]\nid: A:1\nname: a\nx\ny\n", report=ReadReport(max_errors=0))
 
 
 @pytest.mark.parametrize(

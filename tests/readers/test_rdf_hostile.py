@@ -7,7 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from rdf_bases import PEOPLE, PREFIXES, read, rows
+from rdf_bases import PREFIXES, read
 
 from ingest.formats import ReadOptions, open_reader
 from ingest.io import limits
@@ -93,17 +93,6 @@ def test_a_class_below_very_many_is_kept_once() -> None:
     assert tree.walk_up(["b0"])[0] == ["b0"]
 
 
-def test_subjects_in_turn_are_joined_within_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two subjects in many places keep as many statements as an entity may have; the others are counted."""
-    text = PREFIXES + "".join(f't:{i % 2} rdfs:label "name {i}"@en .\n' for i in range(600))
-    report = ReadReport(max_errors=None)
-
-    assert [len(list(entity.names())) for entity in read(text)] == [300, 300]
-    monkeypatch.setattr(limits, "MAX_ROWS", 50)
-    assert [len(list(entity.names())) for entity in read(text, report=report)] == [50, 50]
-    assert report.skipped == {"too_many_rows": 500}
-
-
 def test_files_are_recognised_at_once() -> None:
     """Blank lines, quotes, comments and brackets without end cost no more than their length."""
     for start in (
@@ -174,8 +163,3 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
 
     for is_scattered in (False, True):
         assert peak(40_000, is_scattered=is_scattered) < peak(5_000, is_scattered=is_scattered) + 35_000 * 100
-
-
-def test_a_sound_base_is_read_after_all_this() -> None:
-    """The bounds leave real statements alone."""
-    assert read(rows()) == PEOPLE

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow
 import pytest
 import zstandard
-from cli_runner import Run
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -281,17 +280,6 @@ def test_scan_and_reading_agree_on_scattered_ids(tmp_path: Path, form: str) -> N
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_limit_and_the_bounds_of_an_entity_hold(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--limit reads the first entities; an entity with too many names is cut and counted."""
-    path = write(tmp_path, form)
-    monkeypatch.setattr(limits, "MAX_NAMES", 2)
-    report = ReadReport()
-
-    assert [tuple(e.names()) for e in read_form(path, ReadOptions(limit=1), report)] == [("Paris, France", "Paname")]
-    assert report.skipped == {"too_many_names": 1}
-
-
-@pytest.mark.parametrize("form", FORMS)
 def test_a_row_that_is_too_long_is_skipped(tmp_path: Path, form: str) -> None:
     """A row over the limit costs itself; the report says why, and --max-errors 0 stops there."""
     path = tmp_path / "base"
@@ -327,15 +315,6 @@ def test_text_comes_compressed_and_through_standard_input(
     assert read_form(path) == ENTITIES
     with given_input(data, TableReader, ["-"], ReadOptions(), kind=stored) as opened:
         assert list(opened.read(ReadReport())) == ENTITIES
-
-
-@pytest.mark.parametrize("form", ["tsv", "jsonl", "parquet"])
-def test_a_delimiter_is_for_csv_alone(run: Run, tmp_path: Path, form: str) -> None:
-    """An option of another format is refused by its flag."""
-    outcome = run("ingest", str(write(tmp_path, form)), "--dry-run", "--delimiter", ";")
-
-    assert outcome.status == 2
-    assert "--delimiter is for csv" in outcome.err.replace("\n", " ")
 
 
 def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
