@@ -104,6 +104,7 @@ def test_what_is_not_in_the_base_is_nil(linker: EntityLinker, mention: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
 def test_a_calibration_of_the_sample_base_keeps_its_coverage(tmp_path: Path) -> None:
     """Its own mentions give a threshold that keeps nearly all links; before, one that lost 93 % of them."""
     store = str(tmp_path / "store")

@@ -167,18 +167,6 @@ def test_a_device_without_an_end_is_refused(ask: Run, words: tuple[str, ...]) ->
     assert "longer than" in refused.err
 
 
-@pytest.mark.slow
-def test_one_long_mention_among_many_pairs_takes_its_own_length(run: Run, tmp_path: Path, model: Path) -> None:
-    """Calibration does not reserve the length of the longest mention for every pair."""
-    words = ("calibrate", "--pairs", pairs_with_a_long_one(tmp_path, model), "--precision", "0.05", "--dry-run")
-    outcomes: list[Outcome] = []
-
-    peak = peak_of(lambda: outcomes.append(run(*words)))
-
-    assert outcomes[0].status == 0, outcomes[0].err
-    assert peak < 128 << 20
-
-
 def test_pairs_are_kept_by_their_own_length(tmp_path: Path, model: Path) -> None:
     """What takes memory in that calibration, alone: the pairs as they are read and scored."""
     path = pairs_with_a_long_one(tmp_path, model)
