@@ -11,6 +11,7 @@ import pytest
 from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.documents.features import set_learned_names, set_passages, set_word_types
 from pearl_qdrant.linking.documents.linking import set_features
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
@@ -203,13 +204,13 @@ def test_a_context_chooses_between_homonyms(linker: EntityLinker, mention: str, 
     assert linker.link(mention, context=context).candidates[0].entity_id == entity_id
 
 
-def test_a_description_chooses_between_namesakes() -> None:
+def test_a_description_chooses_between_namesakes(shipped: Encoder) -> None:
     """Of entities that only their stored descriptions tell apart, the one that fits the context comes first."""
     rows = [
         {"id": "planet", "name": "Mercury", "description": "the planet nearest to the Sun"},
         {"id": "metal", "name": "Mercury", "description": "a chemical element, a metal that is liquid"},
     ]
-    with EntityLinker.build(rows) as linker:
+    with EntityLinker.build(rows, model=shipped) as linker:
         orbit = linker.link("Mercury", context="The orbit of Mercury around the Sun takes 88 days.")
         thermometer = linker.link("Mercury", context="A thermometer with liquid metal: Mercury, a chemical element.")
 

@@ -16,7 +16,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant import Candidate, Link, NilReason
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
@@ -251,12 +250,6 @@ def test_the_number_of_spans_is_linear_in_the_text() -> None:
         n_spans = len(find_spans(piece * 500))
         assert n_spans <= most * 500
         assert (n_spans > 0) == (most > 0), piece
-
-
-@pytest.fixture(scope="module")
-def shipped() -> Encoder:
-    """The shipped model."""
-    return load_encoder(device="cpu")
 
 
 class TwoCities:

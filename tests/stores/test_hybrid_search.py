@@ -146,27 +146,6 @@ def test_equal_dense_scores_are_ordered_by_point_id_in_both_searches(collection:
         assert set(ordered[:limit]) <= set(by_both)
 
 
-def test_a_batch_of_both_gives_what_single_queries_give(collection: Collection) -> None:
-    """Many mentions in one call, with and without vectors and letters, get the same answers as alone."""
-    points, vectors = many(60)
-    collection.upsert(points, vectors, yes(60))
-    _, queries = many(40, seed=1)
-    names = [f"name {i}" for i in range(40)]
-    queries[::7] = 0
-    names[::5] = ["\U0001f600"] * 8
-    lexical = ngram_rows(names)
-
-    batch = collection.search_hybrid(queries, lexical, limit=3, lexical_limit=4, types=("ORG",))
-
-    assert len(batch) == 40
-    assert batch[0] == batch[35] == []
-    for i in (1, 5, 7, 15, 16, 17, 39):
-        (single,) = collection.search_hybrid(
-            queries[i : i + 1], ngram_rows(names[i : i + 1]), limit=3, lexical_limit=4, types=("ORG",)
-        )
-        assert shown(batch[i]) == shown(single)
-
-
 def test_an_exact_match_skips_the_search_by_ngrams(collection: Collection) -> None:
     """A query whose own name is found is not searched by n-grams; the other queries of the batch are."""
     put(collection, *cities())

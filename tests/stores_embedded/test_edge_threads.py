@@ -96,46 +96,6 @@ def test_a_flush_that_fails_while_another_thread_closes_does_not_hang(
     assert reopened.count() == 0
 
 
-def test_a_temporary_folder_removed_by_another_process_is_not_an_error(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two processes may remove the same temporary folder while they create collections; both succeed."""
-    store.create(manifest_of("first")).close()
-    remains = Path(store.location) / ".deleted-abc"
-    remains.mkdir()
-    glob = Path.glob
-
-    def glob_and_lose(path: Path, pattern: str) -> Iterator[Path]:
-        found = list(glob(path, pattern))
-        if remains in found:
-            remains.rmdir()
-        return iter(found)
-
-    monkeypatch.setattr(Path, "glob", glob_and_lose)
-    store.create(manifest_of("second"))
-
-    assert not remains.exists()
-    assert store.collections() == ["first", "second"]
-
-
-def test_a_deletion_finished_by_another_process_is_not_an_error(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another process may remove the files of a deleted collection: the deletion succeeds."""
-    store.create(manifest_of()).close()
-    rmtree = shutil.rmtree
-
-    def lose_and_rmtree(path: Path) -> None:
-        rmtree(path)
-        rmtree(path)
-
-    monkeypatch.setattr(edge.shutil, "rmtree", lose_and_rmtree)
-    store.delete("toy")
-
-    assert store.collections() == []
-    assert list(Path(store.location).iterdir()) == []
-
-
 def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
