@@ -40,8 +40,9 @@ def without_numbers(value: Any) -> Any:
     return [without_numbers(one) for one in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("base")
-@pytest.mark.parametrize("command", ["link", pytest.param("annotate", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("command", ["link", "annotate"])
 def test_a_file_is_answered_the_same_by_workers(run: Run, tmp_path: Path, command: str) -> None:
     """With --workers the command prints what it prints without."""
     (tmp_path / "mentions.txt").write_text(LINES)
