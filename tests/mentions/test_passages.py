@@ -20,7 +20,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import as_name, character_classes, split_words
 from pearl_qdrant.linking.options import AnnotateOptions
 
@@ -242,14 +242,6 @@ def test_words_cover_all_letters(text: str) -> None:
 
     assert covered == sorted(set(covered))
     assert {i for i, kind in enumerate(classes) if kind in "Ulo9ckhte"} <= set(covered)
-
-
-def test_the_number_of_spans_is_linear_in_the_text() -> None:
-    """A long text of one kind has a bounded number of spans per word."""
-    for piece, most in (("Aa ", 10), ("aa bb ", 12), ("b-", 12), ("北", 8), ("(", 0), ("👩\u200d ", 1)):
-        n_spans = len(find_spans(piece * 500))
-        assert n_spans <= most * 500
-        assert (n_spans > 0) == (most > 0), piece
 
 
 class TwoCities:

@@ -67,13 +67,13 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
 ) -> None:
     """After kill -9 of the writing process, flushed points are kept, and a new load completes."""
     collection = store.create(manifest_of())
-    points, vectors, encodable = many(6000)
+    points, vectors, encodable = many(1200)
 
     def load(*, is_killed: bool) -> None:
         with collection.writer() as writer:
-            writer.write(points[:3000], vectors[:3000], encodable[:3000])
+            writer.write(points[:600], vectors[:600], encodable[:600])
             writer.flush()
-            writer.write(points[3000:], vectors[3000:], encodable[3000:])
+            writer.write(points[600:], vectors[600:], encodable[600:])
             if is_killed:
                 kill(children[-1])
                 with pytest.raises(StoreError, match="SIGKILL"):
@@ -82,11 +82,11 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
 
     with pytest.raises(StoreError, match=r"that writes collection.*SIGKILL.*memory.*is kept.*again"):
         load(is_killed=True)
-    assert collection.count() >= 3000
+    assert collection.count() >= 600
     assert nearest_names(collection, vectors[:50]) == [point.name for point in points[:50]]
 
     load(is_killed=False)
-    assert collection.count() == 6000
+    assert collection.count() == 1200
     assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
 
 

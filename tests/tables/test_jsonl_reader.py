@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pytest
-import zstandard
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -299,22 +297,6 @@ def test_a_row_that_is_too_long_is_skipped(tmp_path: Path, form: str) -> None:
     assert report.examples[0].line == (2 if form in ("jsonl", *WRITERS) else 3)
     with pytest.raises(TooManyErrorsError):
         read_form(path, report=ReadReport(max_errors=0))
-
-
-@pytest.mark.parametrize("kind, stored", [("csv", "auto"), ("jsonl", "jsonl")])
-@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
-def test_text_comes_compressed_and_through_standard_input(
-    tmp_path: Path, kind: str, stored: str, compress: Callable[[bytes], bytes]
-) -> None:
-    """CSV and JSON Lines may be compressed, and may come through a pipe."""
-    data = compress(b"\xef\xbb\xbf" + TEXTS[kind].replace("\n", "\r\n").encode())
-    path = tmp_path / "base.gz"
-    path.write_bytes(data)
-
-    assert detect_format([path]) == kind
-    assert read_form(path) == ENTITIES
-    with given_input(data, TableReader, ["-"], ReadOptions(), kind=stored) as opened:
-        assert list(opened.read(ReadReport())) == ENTITIES
 
 
 def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
