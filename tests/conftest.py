@@ -49,6 +49,7 @@ FREE_BYTES = 4 << 30
 
 def pytest_configure() -> None:
     """Restore the handler of Ctrl-C, since a shell lets its background jobs ignore it; keep folders in memory."""
+    gc.disable()  # until all is imported, of which nothing is garbage
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # The embedded store waits for the disk at each flush. In memory the tests take half the time.
@@ -77,6 +78,7 @@ def pytest_collection_finish() -> None:
     """Leave what the imports made out of the garbage collections to come, which took a twentieth of the run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
