@@ -340,6 +340,7 @@ def test_a_text_without_an_end_of_a_sentence_is_cut_between_words() -> None:
     assert annotate(BASE, "x" * (3 * MOST)) == []
 
 
+@pytest.mark.slow
 def test_a_book_takes_bounded_memory() -> None:
     """Twice the text, but not twice the memory on top of the text."""
     options = AnnotateOptions()

@@ -259,7 +259,7 @@ def test_modifiers_are_still_cut_off() -> None:
 
 def test_a_chain_of_terms_is_read_in_bounded_steps() -> None:
     """In an ontology that is one long chain, each term has its nearest ancestors."""
-    n = 3_000
+    n = 1_000
     entities = read_obo("".join(f"[Term]\nid: A:{i}\nname: n\nis_a: A:{i + 1}\n\n" for i in range(n)))
 
     assert entities[0].kb_types == tuple(f"A:{i}" for i in range(1, limits.MAX_KB_TYPES + 1))
