@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from small_disk import small_disk
 from pearl_qdrant.errors import (
     StoreClosedError,
     StoreError,
-    StoreFullError,
 )
 from pearl_qdrant.store.edge import (
     child_process as edge_process,
@@ -325,33 +323,3 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system."""
     with small_disk(tmp_path / "disk", "180m") as folder:
         yield folder
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
-def test_a_full_disk_stops_a_load_and_loses_nothing(disk: Path) -> None:
-    """A load that fills the disk fails with the free space; acknowledged points are kept and can be searched."""
-    store = EdgeStore(disk)
-    collection = store.create(manifest_of(dim=1024))
-    acknowledged = 0
-
-    def load() -> None:
-        nonlocal acknowledged
-        with collection.writer() as writer:
-            for start in range(0, 30_000, 500):
-                writer.write(*many(500, dim=1024, start=start))
-                writer.flush()
-                acknowledged += 500
-
-    with pytest.raises(StoreFullError, match=r"MB free.*free some space"):
-        load()
-
-    assert acknowledged > 0
-    assert collection.count() == acknowledged
-    with pytest.raises(StoreFullError, match="MB needed"):
-        collection.upsert(*many(1, dim=1024))
-    points, vectors, _ = many(500, dim=1024)
-    assert nearest_names(collection, vectors[:20]) == [point.name for point in points[:20]]
-    store.close()
-    assert EdgeStore(disk).open("toy").count() == acknowledged
-    json.loads((disk / "toy" / "manifest.json").read_text())
-    edge_folder.CollectionFolder.acquire(Path(os.path.realpath(disk / "toy")), "toy")._close()
