@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -18,9 +19,7 @@ from spread_cases import assert_equal, write_base
 from pearl_qdrant import load_base
 from pearl_qdrant.encoder.loading import load_encoder
 
-pytestmark = pytest.mark.slow
-
-pytest.importorskip("ray")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
 
 HANG_S = 900
 KILLS = int(os.environ.get("PEARL_QDRANT_RAY_KILLS", "1"))
