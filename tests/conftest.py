@@ -61,13 +61,13 @@ def pytest_configure() -> None:
 EVERY_KIND = ("test_store_search.py",)
 """Files of `tests/stores` that run on all kinds of store; the others leave `SLOW_KINDS` to the slow run."""
 
-SLOW_KINDS = ("server-tls", "server-faulty")
-"""Kinds that differ from `server-http` in their connection alone, which `tests/stores_server` tests too."""
+SLOW_KINDS = ("server-limited", "server-tls", "server-faulty")
+"""Kinds that differ from `server-http` in limits and connection alone, which `tests/stores_server` tests too."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what repeats a test on another connection as slow."""
+    """Mark what repeats a test on another kind of server as slow."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call and call.params.get("store") in SLOW_KINDS and item.path.name not in EVERY_KIND:

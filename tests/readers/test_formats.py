@@ -90,16 +90,15 @@ def write(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", FORMAT_NAMES)
-def test_each_format_can_be_ingested_from_the_command_line(run: Run, model: Path, tmp_path: Path, kind: str) -> None:
-    """`ingest PATH` needs no option for any of them."""
+def test_each_format_is_known_by_its_structure(run: Run, tmp_path: Path, kind: str) -> None:
+    """`ingest PATH` needs no option for any of them: content decides, whatever the name of a file."""
     path = write(tmp_path, kind)
 
-    outcome = run("ingest", str(path), "--model", str(model), "--collection", kind, "--json")
+    outcome = run("ingest", str(path), "--dry-run", "--json")
 
+    assert detect_format([path]) == kind
     assert outcome.status == 0, outcome.err
-    (report,) = outcome.lines()
-    assert report["points"] == report["names"]
-    assert int(str(report["names"])) >= 2
+    assert int(str(outcome.lines()[0]["names"])) >= 2
 
 
 def test_what_the_options_leave_out_is_in_the_report(run: Run, tmp_path: Path) -> None:

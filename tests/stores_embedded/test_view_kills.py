@@ -312,9 +312,9 @@ def test_a_removal_that_was_killed_is_finished(store: EdgeStore) -> None:
 
 @pytest.mark.slow
 def test_the_run_with_many_kills_finds_nothing() -> None:
-    """Readers, edits, updates and kills for a while end without an error or a half-written state."""
+    """Half a minute of readers, edits, updates and kills ends without an error or a half-written state."""
     script = ROOT / "benchmarks" / "stores" / "readers_and_writer.py"
-    arguments = ["--minutes", "0.3", "--readers", "3", "--kills", "4"]
+    arguments = ["--minutes", "0.6", "--readers", "3", "--kills", "6"]
     done = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)
 
