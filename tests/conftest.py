@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import os
@@ -166,36 +167,34 @@ def name() -> str:
     return f"pearl-test-{uuid.uuid4().hex[:12]}"
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[Store]:
-    """A server over HTTP in strict mode, as in managed clusters."""
+@contextlib.contextmanager
+def served(facts: dict[str, Any], context: Any = None, **settings: Any) -> Iterator[Store]:
+    """A store on the double of a server with these facts."""
     from qdrant_double import QdrantDouble
 
     from pearl_qdrant.store.server.indexing import Indexing
     from pearl_qdrant.store.server.store import ServerStore
 
-    with QdrantDouble() as double:
-        double.strict = True
-        double.optimizer_polls = 2
-        opened = ServerStore.connect(double.url, indexing=Indexing(poll_s=0.01))
+    with QdrantDouble(context) as double:
+        for fact, value in facts.items():
+            setattr(double, fact, value)
+        opened = ServerStore.connect(double.url, indexing=Indexing(poll_s=0.01), **settings)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Store]:
+    """A server over HTTP in strict mode, as in managed clusters."""
+    with served({"strict": True, "optimizer_polls": 2}) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 def limited() -> Iterator[Store]:
     """A server in strict mode with low limits, which compresses its answers."""
-    from qdrant_double import QdrantDouble
-
-    from pearl_qdrant.store.server.indexing import Indexing
-    from pearl_qdrant.store.server.store import ServerStore
-
-    with QdrantDouble() as double:
-        double.strict = True
-        double.limits = LIMITS
-        opened = ServerStore.connect(double.url, compress=True, indexing=Indexing(poll_s=0.01))
+    with served({"strict": True, "limits": LIMITS}, compress=True) as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -204,36 +203,22 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     import ssl
 
     import trustme
-    from qdrant_double import QdrantDouble
-
-    from pearl_qdrant.store.server.indexing import Indexing
-    from pearl_qdrant.store.server.store import ServerStore
 
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     path = tmp_path_factory.mktemp("tls") / "ca.pem"
     authority.cert_pem.write_to_path(str(path))
-    with QdrantDouble(context) as double:
-        opened = ServerStore.connect(double.url, api_key="k", ca_file=str(path), indexing=Indexing(poll_s=0.01))
+    with served({}, context, api_key="k", ca_file=str(path)) as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[Store]:
     """A server that drops every third request or its answer, or is too busy."""
-    from qdrant_double import QdrantDouble
-
     from pearl_qdrant.store.retry import RetryPolicy
-    from pearl_qdrant.store.server.indexing import Indexing
-    from pearl_qdrant.store.server.store import ServerStore
 
-    with QdrantDouble() as double:
-        double.drop_every = 3
-        policy = RetryPolicy(first_wait_s=0.001, max_wait_s=0.01)
-        opened = ServerStore.connect(double.url, retry=policy, indexing=Indexing(poll_s=0.01))
+    with served({"drop_every": 3}, retry=RetryPolicy(first_wait_s=0.001, max_wait_s=0.01)) as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

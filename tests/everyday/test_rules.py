@@ -257,11 +257,6 @@ def made() -> dict[str, list[MadeMention]]:
     return found
 
 
-def test_the_shares_of_the_kinds_sum_to_one() -> None:
-    """They are the weights of the mixture."""
-    assert sum(kind.share for kind in KINDS) == pytest.approx(1.0)
-
-
 def test_every_kind_is_made(made: dict[str, list[MadeMention]]) -> None:
     """Even a base of ten entities gives mentions of each."""
     assert [kind for kind, mentions in made.items() if not mentions] == []
