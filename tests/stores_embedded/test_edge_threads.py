@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,6 @@ from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import store as edge
 from pearl_qdrant.store.edge.store import EdgeStore
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
-    """An empty embedded store."""
-    opened = EdgeStore(tmp_path / "store")
-    yield opened
-    opened.close()
 
 
 def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +31,6 @@ pytestmark = [
 ]
 
 HANGS_S = 60  # seconds after which a child is killed; it takes none
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
-    """An empty embedded store."""
-    opened = EdgeStore(tmp_path / "store")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
