@@ -19,10 +19,7 @@ from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.methods import Bm25Method, EncoderMethod, StringMethod
 from training.evaluation.run import evaluate, report_as_text
 from training.evaluation.tasks import find_tasks
-from training.evaluation.tasks.entity_types import (
-    held_out_names,
-    score_predictions,
-)
+from training.evaluation.tasks.entity_types import held_out_names, score_predictions
 from training.evaluation.tasks.retrieval import found_within, plain_question, read_questions
 from training.examples.example import name_key, split_of
 

@@ -22,12 +22,7 @@ from pearl_qdrant.lexical.keys import (
     stored_rows,
 )
 from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, with_latin
-from pearl_qdrant.lexical.parts import (
-    FIRST,
-    MAX_LETTERS,
-    mention_parts,
-    part_rows,
-)
+from pearl_qdrant.lexical.parts import FIRST, MAX_LETTERS, mention_parts, part_rows
 from pearl_qdrant.lexical.spelling_variants import variant_word
 
 

@@ -21,15 +21,7 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.runtime.network import PearlNetwork, load_phrase_encoder
 from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
-from training.love import (
-    LoveRecord,
-    Targets,
-    encoder_targets,
-    file_targets,
-    look_alikes,
-    pretrain,
-    whole_words,
-)
+from training.love import LoveRecord, Targets, encoder_targets, file_targets, look_alikes, pretrain, whole_words
 from training.networks.checkpoints import read_character_encoder, write_character_encoder
 from training.options import LoveConfig
 

@@ -9,12 +9,7 @@ from linker_base import ENTITIES, fill
 from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.errors import (
-    CollectionNotFoundError,
-    EntityNotFoundError,
-    IncompleteError,
-    ModelMismatchError,
-)
+from pearl_qdrant.errors import CollectionNotFoundError, EntityNotFoundError, IncompleteError, ModelMismatchError
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Checkpoint, LinkCalibration

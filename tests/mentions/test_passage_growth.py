@@ -13,9 +13,7 @@ import pytest
 
 import pearl_qdrant.linking
 from pearl_qdrant import Candidate, Link
-from pearl_qdrant.linking.mention_detection.abbreviations import (
-    find_abbreviations,
-)
+from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.spans import find_spans
 

@@ -8,12 +8,7 @@ from store_cases import many, put, yes
 from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.store import (
-    describe_collection,
-    finalize_collection,
-    list_collections,
-    verify_collection,
-)
+from pearl_qdrant.store import describe_collection, finalize_collection, list_collections, verify_collection
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest

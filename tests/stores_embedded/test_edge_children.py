@@ -15,16 +15,9 @@ import pytest
 from edge_cases import WIDE, is_running, kill, manifest_of, many, nearest_names, python, taken_files, wait_until
 from small_disk import small_disk
 
-from pearl_qdrant.errors import (
-    StoreClosedError,
-    StoreError,
-)
-from pearl_qdrant.store.edge import (
-    child_process as edge_process,
-)
-from pearl_qdrant.store.edge import (
-    folder as edge_folder,
-)
+from pearl_qdrant.errors import StoreClosedError, StoreError
+from pearl_qdrant.store.edge import child_process as edge_process
+from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization

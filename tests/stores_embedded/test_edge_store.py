@@ -19,12 +19,8 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
-from pearl_qdrant.store.edge import (
-    lock as edge_lock,
-)
-from pearl_qdrant.store.edge import (
-    store as edge,
-)
+from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import store as edge
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import NamePoint
 

@@ -17,11 +17,7 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
 from server_cases import ANY, DIM, NAME, ids_in, load, manifest_of, points_of
 
-from pearl_qdrant.errors import (
-    CollectionExistsError,
-    StoreRejectedError,
-    StoreUnavailableError,
-)
+from pearl_qdrant.errors import CollectionExistsError, StoreRejectedError, StoreUnavailableError
 from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
 from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection
 from pearl_qdrant.store.server.errors import retry_after_s
