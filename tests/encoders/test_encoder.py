@@ -32,7 +32,7 @@ GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
         "The New York Times": (-0.0290, 0.0466, 0.0342, 0.0428, -0.0140),
         "heart attack": (0.0636, 0.0122, -0.0334, 0.0223, 0.0543),
         "\u041c\u043e\u0441\u043a\u0432\u0430": (-0.0406, 0.0981, -0.0190, 0.0047, 0.0009),
-    },
+    }
 }
 """The first five dimensions by shipped model and name; to be made again with each model that ships."""
 

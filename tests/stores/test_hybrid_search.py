@@ -124,10 +124,7 @@ def test_a_mention_without_a_vector_is_searched_by_spelling(collection: Collecti
     """Without a vector I get names by n-grams, without scores; without letters by vector; without both nothing."""
     put(collection, *cities())
 
-    assert dict(shown(hybrid(collection, [], "kobenhavn"))) == {
-        "København": None,
-        "Kobenhavn Airport Ltd.": None,
-    }
+    assert dict(shown(hybrid(collection, [], "kobenhavn"))) == {"København": None, "Kobenhavn Airport Ltd.": None}
     assert shown(hybrid(collection, [1.0], "!?")) == [("Danish capital", 0.995)]
     assert hybrid(collection, [], "") == []
 

@@ -104,12 +104,7 @@ def test_a_collection_is_locked_on_a_full_disk_too(disk: Path) -> None:
     ],
 )
 def test_the_error_for_a_killed_writer_names_the_free_space(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    free: int,
-    expected: type[StoreError],
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, free: int, expected: type[StoreError], message: str
 ) -> None:
     """The error names the signal; it blames the disk only if there is no space left."""
     manifest = Manifest(collection="toy", kb="toy", model="m", weights_hash="sha256:0", dim=8, has_head=False)
