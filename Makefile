@@ -8,23 +8,23 @@ PIP_FLAGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
-FUZZ_ARGS ?=
 
 BIN := $(VENV)/bin
 # Python compiles a module when it is first imported; to compile all of them takes longer than to install them.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: help demo test test-slow check docs bench soak clean
+.PHONY: help demo test test-slow test-all check docs bench soak clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   install, load a sample base into ./demo-store, link mentions"
 	@echo "make test   install what the tests need (torch among it) and run them"
 	@echo "make test-slow  the tests that make test leaves out: several seconds each"
+	@echo "make test-all   both in one run, as continuous integration does"
 	@echo "make check  ruff and mypy"
 	@echo "make docs   the documentation site, into site/"
 	@echo "make bench  the benchmarks of benchmarks/"
-	@echo "make soak   200 random kills of a load, resumed and compared; up to 20 minutes on two cores (Linux)"
+	@echo "make soak   100 loads killed at random, resumed and compared; up to 20 minutes on two cores (Linux)"
 	@echo "make clean  remove the environment, the demo store and all caches"
 
 demo: $(VENV)/.installed
@@ -35,6 +35,10 @@ test: $(VENV)/.installed-dev
 
 test-slow: $(VENV)/.installed-dev
 	PEARL_QDRANT_TESTS=thorough $(BIN)/python -m pytest -n 4 --dist load -m "(slow or hypothesis) and not server" --timeout 3600 $(PYTEST_ARGS)
+
+# All in one run: tests are collected once, property tests draw all of their examples once, and waiting overlaps.
+test-all: $(VENV)/.installed-dev
+	PEARL_QDRANT_TESTS=thorough $(BIN)/python -m pytest -n 4 --dist worksteal -m "not server" --timeout 3600 $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import os
@@ -49,6 +50,7 @@ FREE_BYTES = 4 << 30
 
 def pytest_configure() -> None:
     """Restore the handler of Ctrl-C, since a shell lets its background jobs ignore it; keep folders in memory."""
+    gc.disable()  # until all is imported, of which nothing is garbage
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # The embedded store waits for the disk at each flush. In memory the tests take half the time.
@@ -60,13 +62,13 @@ def pytest_configure() -> None:
 EVERY_KIND = ("test_store_search.py",)
 """Files of `tests/stores` that run on all kinds of store; the others leave `SLOW_KINDS` to the slow run."""
 
-SLOW_KINDS = ("server-tls", "server-faulty")
-"""Kinds that differ from `server-http` in their connection alone, which `tests/stores_server` tests too."""
+SLOW_KINDS = ("server-limited", "server-tls", "server-faulty")
+"""Kinds that differ from `server-http` in limits and connection alone, which `tests/stores_server` tests too."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what repeats a test on another connection as slow."""
+    """Mark what repeats a test on another kind of server as slow."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call and call.params.get("store") in SLOW_KINDS and item.path.name not in EVERY_KIND:
@@ -77,6 +79,7 @@ def pytest_collection_finish() -> None:
     """Leave what the imports made out of the garbage collections to come, which took a twentieth of the run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -164,36 +167,34 @@ def name() -> str:
     return f"pearl-test-{uuid.uuid4().hex[:12]}"
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[Store]:
-    """A server over HTTP in strict mode, as in managed clusters."""
+@contextlib.contextmanager
+def served(facts: dict[str, Any], context: Any = None, **settings: Any) -> Iterator[Store]:
+    """A store on the double of a server with these facts."""
     from qdrant_double import QdrantDouble
 
     from pearl_qdrant.store.server.indexing import Indexing
     from pearl_qdrant.store.server.store import ServerStore
 
-    with QdrantDouble() as double:
-        double.strict = True
-        double.optimizer_polls = 2
-        opened = ServerStore.connect(double.url, indexing=Indexing(poll_s=0.01))
+    with QdrantDouble(context) as double:
+        for fact, value in facts.items():
+            setattr(double, fact, value)
+        opened = ServerStore.connect(double.url, indexing=Indexing(poll_s=0.01), **settings)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Store]:
+    """A server over HTTP in strict mode, as in managed clusters."""
+    with served({"strict": True, "optimizer_polls": 2}) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 def limited() -> Iterator[Store]:
     """A server in strict mode with low limits, which compresses its answers."""
-    from qdrant_double import QdrantDouble
-
-    from pearl_qdrant.store.server.indexing import Indexing
-    from pearl_qdrant.store.server.store import ServerStore
-
-    with QdrantDouble() as double:
-        double.strict = True
-        double.limits = LIMITS
-        opened = ServerStore.connect(double.url, compress=True, indexing=Indexing(poll_s=0.01))
+    with served({"strict": True, "limits": LIMITS}, compress=True) as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -202,36 +203,22 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     import ssl
 
     import trustme
-    from qdrant_double import QdrantDouble
-
-    from pearl_qdrant.store.server.indexing import Indexing
-    from pearl_qdrant.store.server.store import ServerStore
 
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     path = tmp_path_factory.mktemp("tls") / "ca.pem"
     authority.cert_pem.write_to_path(str(path))
-    with QdrantDouble(context) as double:
-        opened = ServerStore.connect(double.url, api_key="k", ca_file=str(path), indexing=Indexing(poll_s=0.01))
+    with served({}, context, api_key="k", ca_file=str(path)) as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[Store]:
     """A server that drops every third request or its answer, or is too busy."""
-    from qdrant_double import QdrantDouble
-
     from pearl_qdrant.store.retry import RetryPolicy
-    from pearl_qdrant.store.server.indexing import Indexing
-    from pearl_qdrant.store.server.store import ServerStore
 
-    with QdrantDouble() as double:
-        double.drop_every = 3
-        policy = RetryPolicy(first_wait_s=0.001, max_wait_s=0.01)
-        opened = ServerStore.connect(double.url, retry=policy, indexing=Indexing(poll_s=0.01))
+    with served({"drop_every": 3}, retry=RetryPolicy(first_wait_s=0.001, max_wait_s=0.01)) as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,7 @@ def test_the_mentions_that_tell_most_are_asked(run: Run, store: str, tmp_path: P
     assert "--ask needs" in run(*asked).err
 
 
+@pytest.mark.slow
 def test_exact_names_are_not_asked(store: str) -> None:
     """What a rule decides tells nothing, and neither does the order of the list count."""
     with EntityLinker.open("base", store=store) as linker:

@@ -66,6 +66,7 @@ def test_the_order_of_a_list_does_not_matter(linker: EntityLinker) -> None:
     assert linker.adapt(mixed) == linker.adapt(other)
 
 
+@pytest.mark.slow
 def test_a_short_list_says_nothing(linker: EntityLinker) -> None:
     """It is refused, with what to do; names of the base alone need nothing."""
     with pytest.raises(CalibrationError, match=r"199 different mentions.*at least 200"):

@@ -59,13 +59,6 @@ def test_a_killed_child_is_named_by_its_signal(idle: edge_process.EdgeProcess) -
         idle.receive_answer()
 
 
-def test_a_child_ends_as_its_input_does(idle: edge_process.EdgeProcess) -> None:
-    """When the pipes are closed, as when the writer dies, the child ends."""
-    idle.end()
-
-    assert idle._process.returncode == 0
-
-
 def test_a_job_that_cannot_be_parsed_ends_with_its_traceback(tmp_path: Path) -> None:
     """An exception that nobody catches is status 1, and its traceback is on standard error."""
     nursery, stderr = Nursery(), tmp_path / "stderr"

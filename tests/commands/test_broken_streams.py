@@ -27,31 +27,46 @@ def shell(arguments: str, folder: Path) -> tuple[int, str]:
     return found.returncode, found.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments, error",
-    [
-        ("models list > /dev/full", "Standard output cannot be written: No space left on device."),
-        ("--help > /dev/full", "Standard output cannot be written: No space left on device."),
-        ("models list >&-", "Standard output cannot be written"),
-        ("link --file - --collection base <&-", "standard input is closed"),
-        ("annotate --file - --collection base <&-", "standard input is closed"),
-        ("ingest - --collection base --dry-run <&-", "standard input is closed"),
-        (f"ingest {LONG} --dry-run", "File name too long: xxxx"),
-        (f"link --file {LONG} --collection base", "File name too long: xxxx"),
-        (f"models show {LONG}", "File name too long: xxxx"),
-        ("resolve names.txt --out nowhere/nodes.tsv", "No such file or directory: nowhere/"),
-    ],
-)
-def test_a_command_ends_in_one_line(tmp_path: Path, arguments: str, error: str) -> None:
+def assert_one_line(status: int, written: str, error: str) -> None:
     """No traceback: the error is the last line of standard error, and the status is 1."""
-    (tmp_path / "names.txt").write_text("New York\n")
-    status, written = shell(f"{arguments}", tmp_path)
-
     assert (status, error in written) == (1, True), written
     assert "Traceback" not in written
     assert "Exception ignored" not in written
     assert written.splitlines()[-1].startswith("Error: ")
     assert len(written.splitlines()[-1]) < 400
+
+
+@pytest.mark.parametrize(
+    "arguments, error",
+    [
+        ("models list > /dev/full", "Standard output cannot be written: No space left on device."),
+        ("models list >&-", "Standard output cannot be written"),
+        ("annotate --file - --collection base <&-", "standard input is closed"),
+    ],
+)
+def test_a_broken_stream_is_one_line(tmp_path: Path, arguments: str, error: str) -> None:
+    """Whether it is full or closed, a stream ends the command with an error and no traceback."""
+    assert_one_line(*shell(arguments, tmp_path), error)
+
+
+@pytest.mark.parametrize(
+    "words, error",
+    [
+        (("ingest", LONG, "--dry-run"), "File name too long: xxxx"),
+        (("link", "--file", LONG, "--collection", "base"), "File name too long: xxxx"),
+        (("models", "show", LONG), "File name too long: xxxx"),
+        (("resolve", "names.txt", "--out", "nowhere/nodes.tsv"), "No such file or directory: nowhere/"),
+    ],
+)
+def test_a_path_that_cannot_be_is_one_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], error: str
+) -> None:
+    """Too long for the system, or in no folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "names.txt").write_text("New York\n")
+    outcome = run(*words)
+
+    assert_one_line(outcome.status, outcome.err, error)
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:

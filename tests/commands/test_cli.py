@@ -163,15 +163,6 @@ def test_mentions_of_a_file_are_utf_8_with_or_without_a_byte_order_mark(loaded: 
     assert f"{mentions}:2: not UTF-8" in refused.err
 
 
-def test_an_invalid_collection_name_is_an_error_before_the_base_is_read(run: Run, base: Path) -> None:
-    """I do not have to wait for a large base to be read."""
-    refused = run("ingest", str(base), "--collection", "a/b")
-
-    assert refused.status == 1
-    assert "cannot be the name of a collection" in refused.err
-    assert "header" not in refused.err
-
-
 def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path, model: Path, tmp_path: Path) -> None:
     """The error says that the model has changed; `--model` with the old one works."""
     moved = tmp_path / "moved"
@@ -415,13 +406,3 @@ def test_ingest_reads_compressed_files_and_stdin(run: Run, tmp_path: Path, model
     listed = run("collections", "list", "--json").lines()
     assert [(one["collection"], one["names"]) for one in listed] == [("names", 7), ("piped", 7)]
     assert run("ingest", "-", stdin=BASE.encode()).status == 2, "standard input has no name"
-
-
-def test_columns_can_be_named(run: Run, tmp_path: Path, model: Path) -> None:
-    """A file with other headers is read by naming its columns."""
-    path = tmp_path / "odd.tsv"
-    path.write_text("Label\tKind\tQID\nThe New York Times\tORG\tQ1\n", encoding="utf-8")
-    options = ["--id-column", "QID", "--name-column", "Label", "--type-column", "Kind"]
-
-    assert run("ingest", str(path), *options, "--model", str(model)).status == 0
-    assert run("entities", "show", "Q1", "--json").lines()[0]["types"] == ["ORG"]

@@ -82,7 +82,7 @@ def test_a_store_that_was_named_is_in_the_commands(filled: Run, tmp_path: Path) 
     assert f"--collection demo --store {store}\n" in filled("demo", "--store", store).out
 
 
-@pytest.mark.parametrize("end", ["\n", ""], ids=["empty line", "Ctrl-D"])
+@pytest.mark.parametrize("end", ["\n", pytest.param("", marks=pytest.mark.slow)], ids=["empty line", "Ctrl-D"])
 def test_at_a_terminal_it_links_what_i_type(
     filled: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
 ) -> None:

@@ -12,10 +12,7 @@ import pytest
 from cli_runner import Run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = [
-    DOCS / "getting-started.md",
-    *(pytest.param(page, marks=pytest.mark.slow) for page in sorted((DOCS / "tutorials").glob("*.md"))),
-]
+PAGES = [DOCS / "getting-started.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 
 HOW_TO = ("documents", "linking", "models", "resolve", "service", "tables")
 """Pages whose Python is about the sample base, as the collection `demo` of the default store."""
@@ -48,6 +45,7 @@ def without_fractions(text: str) -> str:
     return re.sub(r"\d\.\d+", "#", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_runs_and_shows_what_it_says(
     page: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

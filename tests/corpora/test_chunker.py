@@ -179,11 +179,6 @@ def test_long_runs_of_one_tag_cost_no_more_than_their_pieces(unit: str) -> None:
     ]
 
 
-def test_function_words_alone_are_no_phrase(parser: ChunkParser) -> None:
-    """Pronouns, articles and prepositions teach nothing."""
-    assert [phrase for found in parser.parse(["It is with him. This was that. - ... !"]) for phrase in found] == []
-
-
 def test_a_folder_without_wordnet_says_so(tmp_path: Path) -> None:
     """A wrong folder is an error with the way to a right one."""
     with pytest.raises(FormatError, match="wordnet-base"):

@@ -11,6 +11,7 @@ import pytest
 from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.documents.features import set_learned_names, set_passages, set_word_types
 from pearl_qdrant.linking.documents.linking import set_features
 from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
@@ -102,40 +103,6 @@ def test_counts_are_features() -> None:
     assert mention.of_decision[NIL_COLUMN["learned_nil"]] == pytest.approx(math.log1p(4 / 0.3))
 
 
-def test_near_mentions_share_a_passage() -> None:
-    """One passage is encoded for mentions near each other, another one for a mention far away; names are read."""
-    text = " ".join(f"w{i}" for i in range(100))
-    encoded: list[str] = []
-
-    def encode(texts: Sequence[str]) -> np.ndarray:
-        encoded.extend(texts)
-        return np.eye(2)[[int(one.startswith("w6") or "player" in one) for one in texts]]
-
-    read: list[str] = []
-
-    def name_vectors(given: Sequence[NamePoint]) -> np.ndarray:
-        read.extend(one.entity_id for one in given)
-        return np.eye(2)[[0] * len(given)]
-
-    point = candidate("a", "").point
-    points = [
-        replace(point, entity_id="player", description="a player"),
-        replace(point, entity_id="none", description=" \n"),
-        replace(point, entity_id="river", name="River Jordan", description="a river"),
-    ]
-    requests = [(text.index(word), points) for word in ("w10", "w12", "w80")]
-    found = Passages(text, encode, name_vectors, np.zeros((2, 2))).compare(requests)
-
-    assert [one.split()[0] for one in encoded[:2]] == ["w0", "w60"]
-    assert encoded[2] == "Jordan, a player", "of the two with one name, the one that has a description"
-    assert encoded[3:6] == ["w0 w1 w2 w3", "w4 w5 w6 w7", "w8 w9"], "pieces without the mention"
-    assert read == ["player", "none", "river"]
-    # The second passage is as near to the player as can be, and one of its pieces to the others.
-    assert [one.tolist() for one in found] == [[0, 2, 2], [0, 2, 2], [2, 1, 1]]
-    (alone,) = Passages(text, encode, name_vectors, np.zeros((2, 2))).compare([(0, points[::2])])
-    assert alone.tolist() == [2, 2], "an entity that is no namesake there is compared by its name"
-
-
 def test_what_any_passage_has_in_common_with_a_name_counts_not() -> None:
     """The mean vector of typical passages is subtracted from a passage and its pieces."""
     vectors = {"some words": [0.5, 0.5]}
@@ -203,13 +170,13 @@ def test_a_context_chooses_between_homonyms(linker: EntityLinker, mention: str, 
     assert linker.link(mention, context=context).candidates[0].entity_id == entity_id
 
 
-def test_a_description_chooses_between_namesakes() -> None:
+def test_a_description_chooses_between_namesakes(shipped: Encoder) -> None:
     """Of entities that only their stored descriptions tell apart, the one that fits the context comes first."""
     rows = [
         {"id": "planet", "name": "Mercury", "description": "the planet nearest to the Sun"},
         {"id": "metal", "name": "Mercury", "description": "a chemical element, a metal that is liquid"},
     ]
-    with EntityLinker.build(rows) as linker:
+    with EntityLinker.build(rows, model=shipped) as linker:
         orbit = linker.link("Mercury", context="The orbit of Mercury around the Sun takes 88 days.")
         thermometer = linker.link("Mercury", context="A thermometer with liquid metal: Mercury, a chemical element.")
 

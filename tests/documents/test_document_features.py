@@ -231,14 +231,3 @@ def test_unknown_names_are_errors() -> None:
         check_parts(["popular"])
     with pytest.raises(ValueError, match="unknown feature 'x'"):
         DocumentModel.from_json('{"features": {"x": 1}, "decision": {}}')
-
-
-def test_parts_that_are_off_leave_their_features_zero() -> None:
-    """Each part of the model can be switched off."""
-    full = mention("Bill Clinton", entity("bill", "Bill Clinton", 20.0, popularity=900.0))
-    short = mention("Clinton", entity("town", "Clinton, Iowa", 2.0, kind="GPE", popularity=900.0), start=30)
-
-    set_features([full, short], MODEL, without=frozenset(("partial names", "popularity", "coherence")))
-
-    assert len(short.entities) == 1
-    assert not short.values[:, COLUMN["popularity"] :].any()

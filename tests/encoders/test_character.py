@@ -170,11 +170,6 @@ def test_words_come_out_of_token_ids(families: dict[str, Path], family: str, exp
     assert words_of(families[family], [text]) == [expected]
 
 
-def test_a_long_word_is_cut(families: dict[str, Path]) -> None:
-    """A very long word costs at most seven characters and three wordpieces here, and the next word is separate."""
-    assert words_of(families["bert"], ["abcdefghijk the", "a"]) == [["<abcdefg>3", "<the>1"], ["<a>1"]]
-
-
 def test_names_without_words_have_none(families: dict[str, Path]) -> None:
     """A single emoji gives no word, and does not disturb other names."""
     assert words_of(families["bert"], ["\N{SLIGHTLY SMILING FACE}", "the"]) == [[], ["<the>1"]]

@@ -17,9 +17,9 @@ from safetensors.numpy import load_file, save_file
 from tiny_models import as_sentence_transformers, bert_graph, make_bert, make_pearl, write_json
 
 from pearl_qdrant.encoder.character.table import read_character_table
-from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, PEARL_JSON, open_checkpoint, seal
+from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, seal
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.write_checkpoint import safetensors_shapes, verify
+from pearl_qdrant.encoder.write_checkpoint import safetensors_shapes
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 WEIGHTS = "model.safetensors"
@@ -214,33 +214,6 @@ def test_a_regular_expression_that_takes_too_long_is_reported(copy: Callable[[st
     assert caught.value.path == str(path)
 
 
-@pytest.mark.parametrize("change", [{"max_length": 10**30}, {"files": {"a\0b": {"sha256": "0" * 64, "bytes": 0}}}])
-def test_a_pearl_json_cannot_bypass_the_checks(copy: Callable[[str], Path], change: dict[str, object]) -> None:
-    """Impossible lengths and file names are reported as wrong fields."""
-    folder = copy("pearl")
-    path = folder / PEARL_JSON
-    write_json(path, {**json.loads(path.read_text()), **change})
-
-    with pytest.raises(CheckpointError, match=f"field '{next(iter(change))}"):
-        open_checkpoint(folder)
-
-
-@pytest.mark.parametrize("content", [DEEP, DEEP_OBJECT], ids=["array", "object"])
-@pytest.mark.parametrize("name", [PEARL_JSON, "config.json", "tokenizer_config.json", "tokenizer.json"])
-def test_a_checkpoint_nested_without_end_is_refused(copy: Callable[[str], Path], name: str, content: str) -> None:
-    """Sealed or not, JSON of a hundred thousand brackets is refused at loading and at verifying."""
-    folder = copy("pearl")
-    (folder / name).write_text(content)
-    if name != PEARL_JSON:
-        seal(folder)
-
-    if name != "config.json":  # which ONNX does without
-        assert refusal(folder, runtime="onnx").path == str(folder / name)
-    look: Callable[[Path], object] = read_character_table if name == "tokenizer.json" else verify
-    with pytest.raises(CheckpointError):
-        look(folder / name if name == "tokenizer.json" else folder)
-
-
 @pytest.mark.parametrize(
     "model",
     [
@@ -257,18 +230,6 @@ def test_an_invalid_vocabulary_is_refused(tmp_path: Path, model: dict[str, objec
 
     with pytest.raises(CheckpointError, match="not a readable tokenizer"):
         read_character_table(path)
-
-
-def test_a_graph_with_invalid_text_prints_nothing(
-    copy: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The message of onnxruntime is in the error, and nothing is printed to stdout."""
-    folder = copy("onnx")
-    data = (folder / ONNX_FILE).read_bytes()
-    (folder / ONNX_FILE).write_bytes(data.replace(b"LayerNormalization", b"LayerNorm\xfflization"))
-
-    assert "not an ONNX graph" in str(refusal(folder))
-    assert capfd.readouterr().out == ""
 
 
 def test_a_graph_that_cannot_run_is_refused(copy: Callable[[str], Path]) -> None:

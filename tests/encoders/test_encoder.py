@@ -30,7 +30,7 @@ GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
         "The New York Times": (-0.0290, 0.0466, 0.0342, 0.0428, -0.0140),
         "heart attack": (0.0636, 0.0122, -0.0334, 0.0223, 0.0543),
         "\u041c\u043e\u0441\u043a\u0432\u0430": (-0.0406, 0.0981, -0.0190, 0.0047, 0.0009),
-    },
+    }
 }
 """The first five dimensions by shipped model and name; to be made again with each model that ships."""
 
@@ -347,11 +347,6 @@ def test_predicted_types_are_the_argmax_of_the_marginal() -> None:
     assert predict_types(probabilities[:0]).phrase_types == []
     with pytest.raises(ValueError, match=r"type probabilities have shape \(n, 95\), not \(200, 94\)"):
         predict_types(probabilities[:, :94])
-
-
-def test_one_model_ships() -> None:
-    """Each copy of weights makes the wheel larger."""
-    assert shipped_names() == list(GOLDEN) == ["pearl-mini"]
 
 
 @pytest.mark.parametrize("model", shipped_names())

@@ -214,17 +214,7 @@ def test_folders_are_shown_by_the_shortest_unique_path() -> None:
 
 def test_the_command_prints_tables_or_json(run: Run, model: Path, folder: Path) -> None:
     """`evaluate` measures a checkpoint: a table with the paper's figures, or one line of JSON."""
-    words = (
-        "evaluate",
-        "--model",
-        str(model),
-        "--data",
-        str(folder),
-        "--task",
-        "bird",
-        "--task",
-        "autofj",
-    )
+    words = ("evaluate", "--model", str(model), "--data", str(folder), "--task", "bird", "--task", "autofj")
     shown = run(*words)
 
     assert shown.status == 0

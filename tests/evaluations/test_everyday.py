@@ -147,6 +147,7 @@ def base(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_base_of_ones_own_is_measured_by_kind(run: Run, model: Path, base: Path) -> None:
     """One command shows, for each kind of mention, what the linker and what its alternatives make of it."""
     words = ("evaluate", "--data", str(base), "--model", str(model), "--task", "everyday", "--mentions", "68")

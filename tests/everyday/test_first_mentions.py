@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pearl_qdrant import EntityLinker, load_base
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,7 @@ def test_what_is_not_in_the_base_is_nil(linker: EntityLinker, mention: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
 def test_a_calibration_of_the_sample_base_keeps_its_coverage(tmp_path: Path) -> None:
     """Its own mentions give a threshold that keeps nearly all links; before, one that lost 93 % of them."""
     store = str(tmp_path / "store")
@@ -118,14 +120,14 @@ def test_a_calibration_of_the_sample_base_keeps_its_coverage(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "aliases", [[], ["Hongrie"], ["Hongrie", "Ungarn", "Hungría", "Ungheria", "Węgry", "Hongarije"]]
 )
-def test_names_in_other_languages_do_not_hide_a_slip(aliases: list[str]) -> None:
+def test_names_in_other_languages_do_not_hide_a_slip(shipped: Encoder, aliases: list[str]) -> None:
     """The name that is compared is the one that speaks for the entity most, not the one with the nearest vector."""
     rows = [
         {"id": "HUN", "name": "Hungary", "aliases": aliases},
         {"id": "HKG", "name": "Hong Kong"},
         {"id": "AUT", "name": "Austria", "aliases": ["Autriche", "Österreich"]},
     ]
-    with EntityLinker.build(rows) as linker:
+    with EntityLinker.build(rows, model=shipped) as linker:
         link = linker.link("Hongary")
 
     assert (link.entity_id, link.candidates[0].name) == ("HUN", "Hungary")

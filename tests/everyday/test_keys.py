@@ -22,12 +22,7 @@ from pearl_qdrant.lexical.keys import (
     stored_rows,
 )
 from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, with_latin
-from pearl_qdrant.lexical.parts import (
-    FIRST,
-    MAX_LETTERS,
-    mention_parts,
-    part_rows,
-)
+from pearl_qdrant.lexical.parts import FIRST, MAX_LETTERS, mention_parts, part_rows
 from pearl_qdrant.lexical.spelling_variants import variant_word
 
 
@@ -222,24 +217,9 @@ def test_swaps_of_any_mention(mention: str, place: int) -> None:
     assert name == mention or certain(mention).issuperset(spelling_features([name]).tolist())
 
 
-@pytest.mark.parametrize("mention", ["", "ab", "a" * (MAX_LETTERS + 3)])
-def test_nothing_is_searched_for_very_short_and_very_long_ones(mention: str) -> None:
-    """Two letters fit too many names."""
-    assert len(slip_features(mention)[0]) == 0
-
-
 def test_features_are_those_of_stored_names() -> None:
     """The spelling key is folded, and its feature is the one that a store keeps."""
     (feature,) = spelling_features([name_keys(fold_name("Köln-Süd"))[0]]).tolist()
 
     assert feature in stored_rows(["Köln-Süd"]).indices.tolist()
     assert feature in certain("koldnsud")
-
-
-def test_indices_ascend() -> None:
-    """A sparse vector has each index once, in order."""
-    indices, values = slip_features("winchster")
-
-    assert (indices[1:] > indices[:-1]).all()
-    assert len(indices) == len(values)
-    assert len(set(values.tolist())) == 2

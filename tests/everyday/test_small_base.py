@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
+from pearl_qdrant.encoder.protocol import Encoder
 
 SQUARES = ("Kerkplein (Begijnendijk)", "Kerkplein (Betekom)", "Kerkplein (Aarschot)")
 
 
 @pytest.fixture(scope="module")
-def linker() -> Iterator[EntityLinker]:
+def linker(shipped: Encoder) -> Iterator[EntityLinker]:
     """Persons, films and squares, and names that are like nothing asked for; the shipped model."""
     names = ("Katherine Heigl", "Randy Jackson", "Wim Wenders", "Scary Movie", "Rocky", "Louvre Museum", "Ohio")
     others = (
@@ -20,7 +21,7 @@ def linker() -> Iterator[EntityLinker]:
     )
     types = {"Katherine Heigl": "PERSON", "Randy Jackson": "PERSON", "Wim Wenders": "PERSON"}
     entities = [Entity(name, name, (), (), (types[name],) if name in types else ()) for name in (*names, *others)]
-    with EntityLinker.build([*entities, *(Entity(name, name) for name in SQUARES)]) as opened:
+    with EntityLinker.build([*entities, *(Entity(name, name) for name in SQUARES)], model=shipped) as opened:
         yield opened
 
 
@@ -51,19 +52,21 @@ def test_names_alike_but_for_brackets_are_namesakes(linker: EntityLinker) -> Non
     assert linker.link("Kerkplein, Aarschot").candidates[0].entity_id == SQUARES[2]
 
 
-def test_a_wanted_type_decides_between_names_alike_but_for_brackets() -> None:
+def test_a_wanted_type_decides_between_names_alike_but_for_brackets(shipped: Encoder) -> None:
     """Those of other types do not share."""
     types = {"Springfield (Ohio)": "GPE", "Springfield (Iowa)": "GPE", "Springfield (band)": "ORG", "Chicago": "GPE"}
-    with EntityLinker.build([Entity(name, name, (), (), (one,)) for name, one in types.items()]) as linker:
+    with EntityLinker.build(
+        [Entity(name, name, (), (), (one,)) for name, one in types.items()], model=shipped
+    ) as linker:
         assert linker.link("Springfield", types=["ORG"]).entity_id == "Springfield (band)"
         assert linker.link("Springfield", types=["GPE"]).nil_reason is NilReason.AMBIGUOUS
         assert linker.link("Springfield").nil_reason is NilReason.AMBIGUOUS
 
 
-def test_popularity_decides_between_names_alike_but_for_brackets() -> None:
+def test_popularity_decides_between_names_alike_but_for_brackets(shipped: Encoder) -> None:
     """As between names that are equal."""
     entities = [Entity(name, name, popularity=10.0**i) for i, name in enumerate(SQUARES)]
-    with EntityLinker.build([*entities, Entity("town", "Aarschot", popularity=5.0)]) as linker:
+    with EntityLinker.build([*entities, Entity("town", "Aarschot", popularity=5.0)], model=shipped) as linker:
         link = linker.link("Kerkplein")
 
     assert (link.candidates[0].entity_id, link.rule) == (SQUARES[2], "popularity")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,20 +61,6 @@ def cosines(a: Array, b: Array) -> Array:
     """Cosine of each pair of rows of unit vectors."""
     result: Array = (a * b).sum(1)
     return result
-
-
-def export_fp32(network: PearlNetwork, path: Path) -> Path:
-    """Write an fp32 graph."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own, of torch and onnxscript
-        export_onnx(network, path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def fp32_graph(network: PearlNetwork, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny network as an fp32 graph, shared since an export takes seconds."""
-    return export_fp32(network, tmp_path_factory.mktemp("fp32") / "model.onnx")
 
 
 def check_int8_graph(path: Path, network: PearlNetwork) -> None:

@@ -110,6 +110,7 @@ def test_a_graph_is_rebuilt_for_torch(tmp_path: Path) -> None:
     assert (original.vectors * rebuilt.vectors).sum(1).min() > 0.995
 
 
+@pytest.mark.slow
 def test_sentence_transformers_opens_the_rebuilt_model(tmp_path: Path) -> None:
     """sentence-transformers returns the same vectors."""
     import sentence_transformers

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,62 +15,12 @@ from safetensors.torch import load_file
 from pearl_qdrant.errors import DeviceError
 from training.training_loop import gather_rows, local_device, sum_over_processes
 
-ROOT = Path(__file__).resolve().parents[2]
-HANG_S = 600
-
-SCRIPT = """
-import json
-import torch
-from training import training_loop as distributed
-
-with distributed.process_group(torch.device("cpu")) as shard:
-    rows = (torch.arange(2 + shard.rank, dtype=torch.float32)[:, None] + 10 * shard.rank).requires_grad_()
-    gathered = distributed.gather_rows(rows)
-    (gathered * torch.arange(1, 6)[:, None]).sum().backward()
-    layer = torch.nn.Linear(1, 1, bias=False)
-    torch.nn.init.constant_(layer.weight, shard.rank)
-    distributed.same_start(layer)
-    start = layer.weight.item()
-    layer.weight.grad = None if shard.rank else torch.full((1, 1), 3.0)
-    distributed.sum_gradients(layer.parameters())
-    total = distributed.sum_over_processes(torch.tensor(shard.rank + 1.0))
-    distributed.wait_for_all()
-    found = [gathered[:, 0].tolist(), rows.grad[:, 0].tolist(), start, layer.weight.grad.item(), total.item()]
-print(json.dumps(found))
-"""
-
 
 def free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-@pytest.mark.slow
-def test_two_processes_see_the_rows_of_both() -> None:
-    """Rows are gathered in the order of ranks, with gradients for the own rows only; sums and weights are shared."""
-    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT],
-            cwd=ROOT,
-            env=os.environ | world | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [process.communicate(timeout=HANG_S) for process in running]
-    finally:
-        for process in running:
-            process.kill()
-    assert [process.returncode for process in running] == [0, 0], said
-    first, second = (json.loads(out) for out, _ in said)
-
-    assert first == [[0, 1, 10, 11, 12], [1, 2], 0, 3, 3]
-    assert second == [[0, 1, 10, 11, 12], [3, 4, 5], 0, 3, 3]
 
 
 def test_a_process_alone_is_the_whole() -> None:

@@ -167,6 +167,7 @@ def make_stages(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("one_thread")
+@pytest.mark.slow
 def test_tiny_runs_have_their_golden_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses, rates and scores of every training stage, and the figures of the evaluation, are those of the file, on a
     processor that computes in bfloat16 (a teacher would) and on others.

@@ -15,12 +15,7 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment.draw import Augmenter
 from training.batches import BatchMaker, EpochSampler, NegativeTable, Shard
 from training.examples.example import Example, any_class, one_class
-from training.finetune.losses import (
-    Keys,
-    marginal_type_loss,
-    nt_xent,
-    same_meaning,
-)
+from training.finetune.losses import Keys, marginal_type_loss, nt_xent, same_meaning
 from training.finetune.objective import batch_losses
 from training.finetune.request import PAPER, FitConfig
 

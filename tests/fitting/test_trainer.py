@@ -57,6 +57,7 @@ def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """Two runs of one seed have the same losses, another seed has others; the loss falls."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -200,6 +201,7 @@ def test_averaging_mixes_the_encoders(tmp_path: Path) -> None:
     assert torch.allclose(tuned.state_dict()[key], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_head_learns_what_can_be_told_apart() -> None:
     """The head separates two clouds of vectors, and the scores show it."""
     vectors = torch.randn(400, 8, generator=generator())

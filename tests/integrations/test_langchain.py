@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 
 pytest.importorskip("langchain_core")
 pytest.importorskip("langchain_tests")
@@ -94,14 +95,14 @@ def test_the_tool_gives_text_to_the_model_and_links_to_the_program(linker: Entit
         tool.invoke({"names": ["x"]})
 
 
-def test_the_tool_names_the_entities_of_an_ambiguous_name() -> None:
+def test_the_tool_names_the_entities_of_an_ambiguous_name(shipped: Encoder) -> None:
     """A model can ask which one is meant, as it is told them with their descriptions."""
     rows = [
         {"id": "p1", "name": "John Smith", "description": "painter"},
         {"id": "p2", "name": "John Smith", "description": "bishop"},
         {"id": "p3", "name": "Jane Roe"},
     ]
-    with EntityLinker.build(rows) as linker:
+    with EntityLinker.build(rows, model=shipped) as linker:
         told = make_link_tool(linker).invoke({"mentions": ["John Smith"]})
 
     assert told == "John Smith: NIL (ambiguous: John Smith [p1, painter], John Smith [p2, bishop])"

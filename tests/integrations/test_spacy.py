@@ -10,8 +10,6 @@ import pytest
 
 from pearl_qdrant.errors import OptionError
 
-spacy = pytest.importorskip("spacy")
-
 TEXT = "A heart attack in New York State, says The New York Times."
 
 pytestmark = pytest.mark.slow
@@ -21,6 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def pipeline(store_path: Path) -> Any:
     """Makes a pipeline of a blank English one and `pearl_linker` with some configuration."""
+    spacy = pytest.importorskip("spacy")
     import pearl_qdrant.integrations.spacy
 
     assert pearl_qdrant.integrations.spacy.FACTORY == "pearl_linker"
@@ -88,6 +87,7 @@ def test_many_documents_are_the_same_as_one_by_one(pipeline: Any) -> None:
 
 def test_pipeline_and_documents_are_serialised(pipeline: Any, tmp_path: Path) -> None:
     """A pipeline is saved and loaded with its configuration; documents keep ids and candidates as bytes."""
+    spacy = pytest.importorskip("spacy")
     nlp = pipeline(threshold=0.6)
     doc = nlp(TEXT)
     nlp.to_disk(tmp_path / "nlp")

@@ -15,18 +15,7 @@ from linker_base import ENTITIES, fill
 
 from pearl_qdrant import Entity, EntityLinker, Link, NilReason
 from pearl_qdrant.errors import EntityNotFoundError, LearningError, LinkerClosedError
-from pearl_qdrant.linking.learned import names
-from pearl_qdrant.linking.learned.counts import (
-    PRIOR_WEIGHT,
-    Counts,
-    Observation,
-    Outcome,
-    Seen,
-    letter_case,
-    name_of,
-    observations,
-    posterior,
-)
+from pearl_qdrant.linking.learned.counts import PRIOR_WEIGHT, Counts, Observation, Outcome, name_of, posterior
 from pearl_qdrant.linking.learned.ledger import LearnedRow
 from pearl_qdrant.linking.ranking.explain import explain_link
 
@@ -36,15 +25,6 @@ def counts(*rows: tuple[str, str | None, int]) -> Counts:
     made = Counts()
     made.add(LearnedRow(*row) for row in rows)
     return made
-
-
-def test_other_spellings_of_a_name_are_known_apart_from_the_name_itself() -> None:
-    """`U.S.` knows of `US`, and what was seen of `U.S.` itself is kept apart."""
-    found = counts(("US", "Q30", 3), ("U.S.", "Q30", 1), ("US", None, 1)).evidence("U.S.")
-
-    assert found is not None
-    assert found.as_written.links == {"Q30": 1}
-    assert found.other_forms.links == {"Q30": 3, None: 1}
 
 
 @pytest.mark.parametrize(
@@ -76,29 +56,10 @@ def test_names_without_letters_are_themselves() -> None:
     assert known.evidence("--") is None
 
 
-def test_equal_rows_of_several_batches_add_up() -> None:
-    """Accepting one link a thousand times makes one count of a thousand."""
-    known = Counts()
-    for _ in range(1000):
-        known.add([LearnedRow("NYC", "Q60", 1)])
-        known.add([LearnedRow("NYC", "Q60", 1)], are_rejections=True)
-    found = known.evidence("NYC")
-
-    assert found is not None
-    assert (found.as_written.links, found.as_written.rejections) == ({"Q60": 1000}, {"Q60": 1000})
-    assert [len(rows) for rows in known.rows()] == [2]
-
-
 @pytest.mark.parametrize("mention", [None, 3, "", "  ", "\ud800", "x" * 20_000])
 def test_what_is_no_text_has_no_name(mention: object) -> None:
     """Nothing is looked up for what is no mention."""
     assert name_of(mention) == ""
-
-
-def test_white_space_is_not_part_of_a_name() -> None:
-    """A mention over a line end is the same name."""
-    assert name_of(" New\n  York ") == "New York"
-    assert letter_case("new york") == "name"
 
 
 A, B = ("kb", "a"), ("kb", "b")
@@ -111,11 +72,6 @@ def test_the_formula() -> None:
     assert after[A] == pytest.approx(PRIOR_WEIGHT * 0.6 / (3 + PRIOR_WEIGHT))
     assert after[B] == pytest.approx((2 + PRIOR_WEIGHT * 0.3) / (3 + PRIOR_WEIGHT))
     assert after[None] == pytest.approx((1 + PRIOR_WEIGHT * 0.1) / (3 + PRIOR_WEIGHT))
-
-
-def test_one_observation_outweighs_the_model() -> None:
-    """A link that was accepted once is the answer from then on, whatever the model says."""
-    assert posterior({A: 1.0, B: 0.0, None: 0.0}, [Observation(1, B)])[B] > 0.5
 
 
 def test_a_rejection_goes_to_the_others_in_proportion() -> None:
@@ -155,24 +111,6 @@ def test_probabilities_stay_probabilities(weights: list[float], seen: list[tuple
 
     assert all(p >= 0 for p in after.values())
     assert math.fsum(after.values()) == pytest.approx(1)
-
-
-def test_entities_that_do_not_count_are_no_observations() -> None:
-    """An entity without the wanted type, or that was deleted, says nothing; NIL does."""
-    found = observations(
-        Seen({"a": 2, "b": 1, None: 1}, {"b": 1}), "kb", is_only_base=True, counts=lambda key: key == "a"
-    )
-
-    assert [(one.count, one.outcome, one.excludes) for one in found] == [(2, A, None), (1, None, None)]
-
-
-def test_no_entity_in_one_of_several_bases_excludes_that_base() -> None:
-    """A mention without an entity in one collection may have one in another."""
-    found = observations(Seen({None: 1}), "kb", is_only_base=False, counts=lambda key: True)
-    after = posterior({A: 0.8, ("other", "c"): 0.1, None: 0.1}, found)
-
-    assert after["other", "c"] == pytest.approx(after[None])
-    assert after[A] == pytest.approx(PRIOR_WEIGHT * 0.8 / (1 + PRIOR_WEIGHT))
 
 
 def probability(link: Link, entity_id: str) -> float:
@@ -273,13 +211,6 @@ def test_every_linker_of_the_process_knows_it_at_once(store_path: Path, linker: 
         linker.undo_learned(1)
         other.undo_learned(2)
         assert linker.link("zzz qqq").learned == other.link("zzz qqq").learned == ()
-
-
-def test_links_are_not_read_where_nothing_was_learned(linker: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without learned names, not even the name of a mention is made."""
-    monkeypatch.setattr(names, "name_of", lambda mention: pytest.fail("looked up"))
-
-    assert linker.link("NYTimes").entity_id == "nyt"
 
 
 def test_explain_shows_the_counts(linker: EntityLinker) -> None:

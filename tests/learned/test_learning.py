@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.errors import FormatError, LearningError, StoreFullError
+from pearl_qdrant.errors import LearningError, StoreFullError
 from pearl_qdrant.linking.calibration.labels import Label, with_learned
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
@@ -90,24 +90,6 @@ def test_a_damaged_line_in_the_middle_is_named(at: int) -> None:
 
     assert parse(first, damaged, batch("c", 3)).first_damaged == (3 + at if at < 4 else None)
     assert parse(first, lost, batch("c", 3)).first_damaged == (6 if at < 4 else None)
-
-
-def test_a_torn_line_or_a_lost_row_spoils_its_own_batch_alone() -> None:
-    """A line that was cut, or that is missing, takes its batch with it, and no other."""
-    cut = batch("b", 2, ("x", "Q1", 1), ("y", "Q1", 1))
-    cut[1] = cut[1][:5]
-    lost = batch("c", 3, ("x", "Q1", 1), ("y", "Q1", 1))
-    del lost[1]
-
-    assert effective(parse(batch("a", 1, ("x", "Q1", 1)), cut, lost, batch("d", 4, ("x", "Q1", 1)))) == ["a", "d"]
-
-
-def test_rubbish_is_counted_and_left_out() -> None:
-    """Lines that no program of ours wrote do no harm."""
-    ledger = parse([b"rubbish", b"{}", b"[1", b"\xff", b'{"end":"z","rows":0}', b""], batch("a", 1, ("x", "Q1", 1)))
-
-    assert effective(ledger) == ["a"]
-    assert ledger.n_unreadable == 5
 
 
 def test_an_undone_batch_does_not_count_until_the_undo_is_undone() -> None:
@@ -221,15 +203,6 @@ def test_pairs_that_are_none_are_errors(linker: EntityLinker, labelled: list[tup
         linker.learn(labelled)
 
 
-def test_a_mention_that_is_no_name_is_an_error(linker: EntityLinker) -> None:
-    """A mention of broken Unicode or of ten thousand characters is refused, with its place."""
-    for mention in ("\ud800", "x" * 20_000, " "):
-        with pytest.raises(FormatError, match="news:2: the mention is no valid text"):
-            linker.learn([("Gotham", "nyc"), (mention, "nyc")], source="news")
-    with pytest.raises(ValueError, match="at least 1"):
-        linker.learn(PAIRS, add_aliases=0)
-
-
 def test_an_undo_restores_the_answers(linker: EntityLinker) -> None:
     """After an undo the linker answers as if it had never learned; the undo is listed."""
     before = list(linker.link_batch(["Gotham", "he", "New York"]))
@@ -280,15 +253,6 @@ def test_a_ledger_of_a_later_version_is_an_error_on_opening(store_path: Path) ->
     (store_path / "base" / LEDGER_FILE).write_text(line, encoding="utf-8")
     with pytest.raises(LearningError, match="later version"):
         EntityLinker.open("base", store=str(store_path))
-
-
-def test_damaged_lines_are_said(store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Lines that count for nothing are in the log, and the linker opens."""
-    (store_path / "base" / LEDGER_FILE).write_text("rubbish\n", encoding="utf-8")
-    with EntityLinker.open("base", store=str(store_path)) as linker:
-        assert linker.accept("Gotham", "nyc").number == 1
-
-    assert "1 lines of a batch of learned names whose writer died do not count" in caplog.text
 
 
 def test_threads_that_accept_at_once_are_all_counted(linker: EntityLinker) -> None:

@@ -65,7 +65,7 @@ def test_a_batch_over_http_answers_as_the_embedded_store(
 ) -> None:
     """Both stores give the same links for every mention, in order, also among invalid ones."""
     monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 16)
-    mentions = [f"w{i % 30} time" if i % 7 else None for i in range(100)]
+    mentions = [f"w{i % 20} time" if i % 7 else None for i in range(40)]
     with QdrantDouble() as double:
         remote = linker(ServerStore.connect(double.url), encoder)
         theirs = list(remote.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
@@ -81,8 +81,8 @@ def test_a_batch_over_http_answers_as_the_embedded_store(
 
 def test_slices_are_searched_at_the_same_time(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second search is sent before the first one is answered, and answers keep their order."""
-    monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 8)
-    mentions = [f"w{i} time" for i in range(30)]
+    monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 4)
+    mentions = [f"w{i} time" for i in range(12)]
     with QdrantDouble() as double:
         remote = linker(ServerStore.connect(double.url), encoder)
         alone = [remote.link(mention, threshold=0.0).entity_id for mention in mentions]

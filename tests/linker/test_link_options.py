@@ -14,8 +14,7 @@ from pearl_qdrant.linking.options import AnnotateKeywords, AnnotateOptions, Link
 
 
 @pytest.mark.parametrize(
-    "options, keywords",
-    [(LinkOptions, LinkKeywords), (AnnotateOptions, AnnotateKeywords), (LoadRequest, LoadKeywords)],
+    "options, keywords", [(LinkOptions, LinkKeywords), (AnnotateOptions, AnnotateKeywords), (LoadRequest, LoadKeywords)]
 )
 def test_every_option_is_a_keyword_argument(options: type, keywords: type) -> None:
     """The methods, and `load_base`, accept every field of the object by name, with the same types."""

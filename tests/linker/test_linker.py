@@ -13,9 +13,7 @@ from typing import cast
 import pytest
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
-from pearl_qdrant.errors import (
-    UnknownTypeError,
-)
+from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.options import TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.features import FEATURES

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 from linker_base import ENTITIES, fill
 from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.errors import (
-    CollectionNotFoundError,
-    EntityNotFoundError,
-    IncompleteError,
-    ModelMismatchError,
-)
+from pearl_qdrant.errors import CollectionNotFoundError, EntityNotFoundError, IncompleteError, ModelMismatchError
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Checkpoint, LinkCalibration
@@ -96,19 +90,6 @@ def test_a_missing_collection_is_named_with_those_that_exist(store_path: Path) -
     """The error for a typo in a collection lists the existing ones."""
     with pytest.raises(CollectionNotFoundError, match=r"'bsae' does not exist \(there are: base\)"):
         EntityLinker.open("bsae", store=str(store_path))
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [Entity("", "Ghost"), Entity("e1", " "), Entity("e1", "x", ("",)), Entity("e1", "x", cast("tuple[str]", "yz"))],
-)
-def test_an_entity_without_id_or_name_is_refused(tmp_path: Path, model: Path, bad: Entity) -> None:
-    """A link to the id '' would look like NIL."""
-    fill(tmp_path, "base", str(model), [Entity("a", "Acme")])
-    with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        with pytest.raises((ValueError, TypeError), match=r"empty|not the string"):
-            linker.add([bad])
-        assert linker.link("Ghost", threshold=0).entity_id != ""
 
 
 def test_counts_follow_edits(store_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from linker_base import ENTITIES, fill
@@ -13,7 +12,6 @@ from linker_base import ENTITIES, fill
 from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.errors import InvalidEntityError, PearlQdrantError, UnknownTypeError
 from pearl_qdrant.linking import editing
-from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.editing import EntityBatches
 
 MENTIONS = ["New York", "NYTimes", "heart attack", "new york times magazine", "Company 7", "\U0001f984", "zzz"]
@@ -84,38 +82,6 @@ def test_an_edit_during_a_lookup_of_types_is_safe(tmp_path: Path, model: Path) -
 
     assert added == [1]
     assert {candidate.entity_id for candidate in link.candidates} == {"nyt", "nyp", "nyc"}
-
-
-class Slow:
-    """A collection that counts its types only when it is released."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.allowed = threading.Event()
-        self.n_counts = 0
-
-    def type_counts(self, limit: int) -> dict[str, dict[str, int]]:
-        self.n_counts += 1
-        self.asked.set()
-        assert self.allowed.wait(60)
-        return {"types": {f"T{self.n_counts}": 1}}
-
-
-def test_statistics_computed_during_an_edit_are_computed_again() -> None:
-    """An edit that ends while types are being counted is not lost."""
-    slow = Slow()
-    facts = CollectionStatistics([cast("Any", slow)])
-    seen: list[frozenset[str]] = []
-    asking = threading.Thread(target=lambda: seen.append(facts.types()))
-    asking.start()
-    assert slow.asked.wait(60)
-    editing_thread = threading.Thread(target=facts.invalidate)
-    editing_thread.start()
-    slow.allowed.set()
-    asking.join(60)
-    editing_thread.join(60)
-
-    assert [*seen, facts.types(), facts.types()] == [{"T1"}, {"T2"}, {"T2"}]
 
 
 def test_counts_are_right_after_an_edit_that_stopped_half_way(

@@ -12,7 +12,7 @@ import pytest
 from cli_runner import Outcome, Run
 from linker_base import ENTITIES, fill
 
-from ingest.io import limits, streams
+from ingest.io import streams
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import FormatError
@@ -21,7 +21,6 @@ from pearl_qdrant.linking.calibration.labels import read_pairs
 from pearl_qdrant.linking.mentions import BATCH_CHARACTERS, MAX_CHARACTERS, take
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.string_features import string_features
-from pearl_qdrant.settings import MAX_LINE_BYTES
 from training.evaluation.data import FolderData
 
 
@@ -167,18 +166,6 @@ def test_a_device_without_an_end_is_refused(ask: Run, words: tuple[str, ...]) ->
     assert "longer than" in refused.err
 
 
-@pytest.mark.slow
-def test_one_long_mention_among_many_pairs_takes_its_own_length(run: Run, tmp_path: Path, model: Path) -> None:
-    """Calibration does not reserve the length of the longest mention for every pair."""
-    words = ("calibrate", "--pairs", pairs_with_a_long_one(tmp_path, model), "--precision", "0.05", "--dry-run")
-    outcomes: list[Outcome] = []
-
-    peak = peak_of(lambda: outcomes.append(run(*words)))
-
-    assert outcomes[0].status == 0, outcomes[0].err
-    assert peak < 128 << 20
-
-
 def test_pairs_are_kept_by_their_own_length(tmp_path: Path, model: Path) -> None:
     """What takes memory in that calibration, alone: the pairs as they are read and scored."""
     path = pairs_with_a_long_one(tmp_path, model)
@@ -231,11 +218,6 @@ def test_standard_input_is_named_as_a_dash(ask: Run) -> None:
     assert "Error: -:2: longer than" in ask("link", "--file", "-", stdin=long).err
     assert "Error: -:2: longer than" in ask("annotate", "--file", "-", stdin=long).err
     assert "Error: -: longer than" in ask("annotate", "--file", "-", "--format", "whole", stdin=long).err
-
-
-def test_all_lines_have_the_same_limit() -> None:
-    """Bases, files of mentions and tables of the evaluation share it."""
-    assert limits.MAX_LINE_BYTES == MAX_LINE_BYTES
 
 
 def test_an_evaluation_set_with_an_endless_line_is_refused(endless: str) -> None:

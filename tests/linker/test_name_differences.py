@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking.features import FEATURES, SIGNS, TABLE
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import string_features
@@ -82,10 +83,10 @@ def test_first_names_contradict_or_fit(mention: str, name: str, expected: set[st
     assert {"first_name_differs", "last_name_differs"}.isdisjoint(differences(mention, name))
 
 
-def test_initials_stand_for_words() -> None:
+def test_initials_stand_for_words(shipped: Encoder) -> None:
     """The words before a name may be their initials, and the other way round."""
     names = ["Club Deportivo Lugones", "CD Aller", "Berg Football Club"]
-    with EntityLinker.build([{"id": name, "name": name} for name in names]) as linker:
+    with EntityLinker.build([{"id": name, "name": name} for name in names], model=shipped) as linker:
         found = {
             mention: linker.link(mention).entity_id for mention in ("CD Lugones", "Club Deportivo Aller", "Berg FC")
         }

@@ -44,10 +44,9 @@ def made_mentions() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("types", [(), ("GPE",)])
-@pytest.mark.parametrize(
-    "on_tie", ["canonical", *(pytest.param(one, marks=pytest.mark.slow) for one in ("null", "first"))]
-)
+@pytest.mark.parametrize("on_tie", ["canonical", "null", "first"])
 def test_the_decision_is_the_same(linker: EntityLinker, types: tuple[str, ...], on_tie: str) -> None:
     """Of every kind of mention: entity, probability, reason and rule."""
     mentions = made_mentions()

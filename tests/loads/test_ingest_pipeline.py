@@ -19,7 +19,6 @@ from ingest.load.request import LoadResult
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreUnavailableError
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.server.store import ServerStore
 
 
@@ -32,38 +31,6 @@ def test_every_name_becomes_a_point(tmp_path: Path, store: EdgeStore, encoder: E
     points = contents(store)
     assert len(points) == 100
     assert all(point.phrase_type and point.types == ("ORG",) for point in points.values())  # type: ignore[attr-defined]
-
-
-def test_the_seconds_of_the_graph_are_those_of_the_graph(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """graph_seconds counts building the graph, and not what is counted or tidied around it."""
-    clock = [0.0]
-    monkeypatch.setattr("ingest.load.pipeline.time.perf_counter", lambda: clock[0])
-
-    class Slow:
-        """A collection that takes 5 s for its graph, and 100 s for reading its points."""
-
-        def __init__(self, inner: Collection) -> None:
-            self._inner = inner
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._inner, name)
-
-        def finalize(self, on_progress: Any = None) -> None:
-            clock[0] += 5.0
-            self._inner.finalize(on_progress)
-
-        def scroll(self) -> Any:
-            clock[0] += 100.0
-            return self._inner.scroll()
-
-    with open_reader([write_base(tmp_path / "base.tsv", 10)]) as reader:
-        collection: Any = Slow(store.create(manifest_for(encoder)))
-        result = ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)
-        collection.close()
-
-    assert result.graph_seconds == 5.0
 
 
 def load_shard(url: str, path: Path, encoder: Encoder) -> LoadResult:
@@ -175,12 +142,6 @@ def test_the_counts_of_a_report_add_up(tmp_path: Path, store: EdgeStore, encoder
     for one in reports:
         assert one["points"] == one["names"] + one["other_names"] == one["with_vector"] + one["without_vector"]
         assert one["seconds"] == pytest.approx(one["load_seconds"] + one["graph_seconds"], abs=2e-3)
-
-
-def test_overlap_hands_over_everything_in_order() -> None:
-    """A stage in its own thread changes neither the items nor their order."""
-    assert list(overlap(iter(range(100)), 2)) == list(range(100))
-    assert list(overlap(iter(()), 2)) == []
 
 
 def test_overlap_raises_where_the_producer_failed() -> None:

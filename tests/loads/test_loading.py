@@ -17,7 +17,7 @@ from cli_runner import Run
 from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.load_base import collection_name
-from pearl_qdrant import EntityLinker, LoadEvents, ReadOptions, ScanResult, TableColumns, load_base, scan_base
+from pearl_qdrant import EntityLinker, LoadEvents, ReadOptions, ScanResult, load_base, scan_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import (
@@ -102,12 +102,6 @@ def test_the_environment_names_the_store(
     load_base(str(base), model=str(model))
 
     assert EdgeStore(tmp_path / "elsewhere").collections() == ["names"]
-
-
-def test_a_base_is_counted_without_model_and_store(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dry run, with the options of the command."""
-    options = ReadOptions(limit=5, columns=TableColumns(id="1", name="2"))
-    assert scan_base(base, kind="tsv", options=options).entities == 5
 
 
 def test_restarting_begins_with_an_empty_collection(tmp_path: Path, base: Path, model: Path) -> None:

@@ -180,6 +180,7 @@ def test_a_file_may_have_spans_and_markup(loaded: Run, tmp_path: Path) -> None:
     assert (refused.status, "is not LABEL=TYPE" in refused.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_book_is_read_by_several_processes(loaded: Run, tmp_path: Path) -> None:
     """`--jobs` divides one text as well, and its offsets are those of the file."""
     path = tmp_path / "book.txt"

@@ -8,6 +8,7 @@ import pytest
 
 from ingest.load_base import load_base
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 
 BASE = """id	name	type	aliases
 office	Microsoft Office	PRODUCT|software	Office|MS Office
@@ -98,9 +99,9 @@ UNTYPED = ["Split", "Garbage", "Kiss", "Sandwich", "Filter", "Bath", "Leipzig", 
 
 
 @pytest.fixture(scope="module")
-def untyped() -> Iterator[EntityLinker]:
+def untyped(shipped: Encoder) -> Iterator[EntityLinker]:
     """Names of places and bands that are words, without types, with the shipped model."""
-    with EntityLinker.build([{"id": name, "name": name} for name in UNTYPED]) as opened:
+    with EntityLinker.build([{"id": name, "name": name} for name in UNTYPED], model=shipped) as opened:
         yield opened
 
 

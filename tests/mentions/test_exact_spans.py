@@ -10,7 +10,6 @@ from exact_linker import Names, annotate_batch, found
 from pearl_qdrant import Candidate, Link
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.name_windows import MAX_TOKENS, find_name_windows
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 
@@ -150,25 +149,6 @@ def test_a_batch_finds_the_windows_of_each_passage() -> None:
         [],
         ["no evidence of disease"],
     ]
-
-
-@pytest.mark.parametrize("piece", ["a b ", "left-", "the ", "A. ", "(x) ", "not/", "\u5317", "x! "])
-def test_windows_are_linear_in_the_text(piece: str) -> None:
-    """Each word starts a bounded number of windows, of bounded length."""
-    n_strings, n_characters = [], []
-    for n in (200, 400):
-        asked: list[str] = []
-
-        def ask(names: Sequence[str], asked: list[str] = asked) -> set[str]:
-            asked += names
-            return set()
-
-        find_name_windows([piece * n], ask, without=[set()])
-        n_strings.append(len(asked))
-        n_characters.append(max(map(len, asked), default=0))
-    assert n_strings[1] <= 2.2 * n_strings[0] + 20
-    assert n_strings[1] <= 12 * MAX_TOKENS * 400
-    assert max(n_characters) <= 210
 
 
 @pytest.mark.parametrize(

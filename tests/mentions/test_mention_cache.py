@@ -12,8 +12,8 @@ from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.linking import mention_stream
-from pearl_qdrant.linking.ranking.mention_cache import ENTRY_BYTES, MentionCache, pack, unpack
-from pearl_qdrant.linking.ranking.scored import LinkQuery, ScoredMention
+from pearl_qdrant.linking.ranking.mention_cache import ENTRY_BYTES, MentionCache
+from pearl_qdrant.linking.ranking.scored import LinkQuery
 from pearl_qdrant.store.edge.store import EdgeStore
 
 MENTIONS = ["New York", "NYTimes", "heart attack", "New Yrok", "New York", "zzz", " New York", "", "heart attack"]
@@ -204,23 +204,6 @@ def test_an_answer_of_an_older_state_is_not_kept() -> None:
 
     assert cache.get("a", QUERY, new) == {}
     assert MentionCache(0).get("a", QUERY, ()) == {}
-
-
-def test_a_packed_mention_is_the_same_when_unpacked(base: Path) -> None:
-    """Every field of every candidate survives, and so do mentions without candidates."""
-    with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
-        for scored in linker.score_batch(["New York", "NYTimes", "zzz", "", "nyt"], limit=30):
-            assert _fields(unpack(pack(scored), scored.mention)) == _fields(scored)
-
-
-def _fields(scored: ScoredMention) -> tuple[object, ...]:
-    """All that a scored mention has, without arrays."""
-    entities = [
-        (e.name, e.features.tolist(), e.logit, e.offset, e.is_namesake, e.tie, e.point.filter_types)
-        for e in scored.found
-    ]
-    of_nil = scored.nil_logit, scored.nil_features.tolist()
-    return scored.mention, entities, of_nil, scored.rule, scored.certainty
 
 
 def test_the_answer_for_a_mention_does_not_depend_on_its_batch(tmp_path: Path, model: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from exact_linker import Names
 
 from pearl_qdrant import Candidate, EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
@@ -176,7 +177,7 @@ def test_a_base_without_case_has_names_as_it_writes_them() -> None:
 
 
 @pytest.fixture(scope="module")
-def linker() -> Iterator[EntityLinker]:
+def linker(shipped: Encoder) -> Iterator[EntityLinker]:
     """Names with capitals inside, with the shipped model."""
     names = [
         "van Buchem disease",
@@ -189,7 +190,7 @@ def linker() -> Iterator[EntityLinker]:
         "AS Satwah",
         "Rock Chick (Rock, #3)",
     ]
-    with EntityLinker.build([{"id": n, "name": n, "types": ["disease"]} for n in names]) as opened:
+    with EntityLinker.build([{"id": n, "name": n, "types": ["disease"]} for n in names], model=shipped) as opened:
         yield opened
 
 
@@ -295,9 +296,9 @@ def test_what_is_no_name_must_be_a_form_of_one(name: str, written: str, wanted: 
         ("A diabetes\u00a0mellitus.", "diabetes mellitus"),
     ],
 )
-def test_offsets_are_those_of_the_text(text: str, name: str) -> None:
+def test_offsets_are_those_of_the_text(shipped: Encoder, text: str, name: str) -> None:
     """Soft hyphens, ligatures, combining accents, line ends and emoji do not move the offsets."""
-    with EntityLinker.build([{"id": name, "name": name, "types": ["disease"]}]) as opened:
+    with EntityLinker.build([{"id": name, "name": name, "types": ["disease"]}], model=shipped) as opened:
         (found,) = opened.annotate(text)
 
     assert (found.link.entity_id, text[found.start : found.end]) == (name, found.text)

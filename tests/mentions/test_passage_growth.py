@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tracemalloc
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from effort import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pearl_qdrant.linking
 from pearl_qdrant import Candidate, Link
-from pearl_qdrant.linking.mention_detection.abbreviations import (
-    Abbreviation,
-    Use,
-    expand,
-    find_abbreviations,
-    find_uses,
-)
+from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.spans import find_spans
 
@@ -155,59 +144,6 @@ def test_unused_links_are_not_kept() -> None:
 
     assert [len(annotation.link.candidates) for annotation in annotations] == [10]
     assert peak < 700 * len(text)
-
-
-class Watched(Sequence[Use]):
-    """Uses that count how often they are looked at."""
-
-    def __init__(self, uses: Sequence[Use]) -> None:
-        self._uses = uses
-        self.n_looks = 0
-
-    def __len__(self) -> int:
-        return len(self._uses)
-
-    def __getitem__(self, i: Any) -> Any:
-        self.n_looks += 1
-        return self._uses[i]
-
-
-def test_a_late_span_is_expanded_as_fast_as_an_early_one() -> None:
-    """The short forms before a span are not scanned again for each span."""
-    meaning = Abbreviation("TNF", "tumor necrosis factor", 0, 0)
-    uses = Watched([Use(4 * i, 4 * i + 3, meaning) for i in range(1, 5001)])
-    text = "TNF " * 5001
-
-    written, has_any = expand(text, 20_000, 20_003, uses)
-
-    assert (written, has_any) == ("tumor necrosis factor", True)
-    assert uses.n_looks < 50
-
-
-def by_one_pattern(text: str, shorts: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Uses of short forms by one pattern of all of them, the longest first: the slow equivalent of `find_uses`."""
-    either = "|".join(re.escape(short) for short in sorted(shorts, key=len, reverse=True))
-    found = []
-    for use in re.finditer(rf"(?<!\w)({either})(s?)(?!\w)", text):
-        short, is_plural = use.group(1), bool(use.group(2))
-        goes_on = unicodedata.category(text[use.end() : use.end() + 1] or " ").startswith("M")
-        if not goes_on and (not is_plural or short[-1].isupper() or short[-1].isdigit()):
-            found.append((use.start(), use.end(), short))
-    return found
-
-
-SHORTS = ("AB", "AB-2", "ABs", "A B", "ab", "A.B", "İI", "2A", "AB C")
-
-
-@settings(max_examples=examples(300), deadline=None, derandomize=True)
-@given(st.lists(st.sampled_from((*SHORTS, "s", " ", "-", "_", "A", "\u0301", ".", "é", "C"))).map("".join))
-def test_uses_are_those_of_a_pattern_of_all_short_forms(text: str) -> None:
-    """The longest short form wins, as a whole word, with the plural of capitals and digits."""
-    meanings = [Abbreviation(short, "x", 0, 0) for short in SHORTS]
-
-    found = [(use.start, use.end, use.meaning.short) for use in find_uses(text, meanings)]
-
-    assert found == by_one_pattern(text, SHORTS)
 
 
 def test_real_names_keep_their_joined_words() -> None:

@@ -16,12 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant import Candidate, Link, NilReason
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.linking.mention_detection.tokens import as_name, character_classes, split_words
 from pearl_qdrant.linking.options import AnnotateOptions
 
@@ -245,20 +244,6 @@ def test_words_cover_all_letters(text: str) -> None:
     assert {i for i, kind in enumerate(classes) if kind in "Ulo9ckhte"} <= set(covered)
 
 
-def test_the_number_of_spans_is_linear_in_the_text() -> None:
-    """A long text of one kind has a bounded number of spans per word."""
-    for piece, most in (("Aa ", 10), ("aa bb ", 12), ("b-", 12), ("北", 8), ("(", 0), ("👩\u200d ", 1)):
-        n_spans = len(find_spans(piece * 500))
-        assert n_spans <= most * 500
-        assert (n_spans > 0) == (most > 0), piece
-
-
-@pytest.fixture(scope="module")
-def shipped() -> Encoder:
-    """The shipped model."""
-    return load_encoder(device="cpu")
-
-
 class TwoCities:
     """Two bases with a Springfield each, and one with the bird and the country."""
 
@@ -355,6 +340,7 @@ def test_a_text_without_an_end_of_a_sentence_is_cut_between_words() -> None:
     assert annotate(BASE, "x" * (3 * MOST)) == []
 
 
+@pytest.mark.slow
 def test_a_book_takes_bounded_memory() -> None:
     """Twice the text, but not twice the memory on top of the text."""
     options = AnnotateOptions()

@@ -5,43 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 from pearl_qdrant.encoder.protocol import Encoded, FloatArray
 from pearl_qdrant.lexical.idf import BUCKETS, IdfTable
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.linking.candidates import SearchTarget, find_candidates
-from pearl_qdrant.linking.mention_detection.selection import ContextChooser
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.scored import LinkQuery, Scorer
-from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import ScoredName
-
-
-class Directions:
-    """Encodes a text as the direction that its last word names."""
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        angles = np.radians([float(name.split()[-1]) for name in names])
-        vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-        return Encoded(vectors, np.ones(len(names), dtype=np.bool_), None)
-
-
-def candidate(number: int, angle: str) -> Candidate:
-    """A namesake whose only type is an angle."""
-    return Candidate(f"E{number}", "kb", "x", "x", kb_types=(angle,), tie=True)
-
-
-@pytest.mark.parametrize(
-    "angles, chosen", [(("10", "40"), 0), (("40", "10"), 1), (("90", "80"), 1), (("10", "10"), None)]
-)
-def test_a_context_chooses_the_closest_candidate(angles: tuple[str, str], chosen: int | None) -> None:
-    """The candidate with the closest types is chosen; none if two are equally close."""
-    namesakes = [candidate(i, angle) for i, angle in enumerate(angles)]
-    taken = ContextChooser("0", Directions())(namesakes)  # type: ignore[arg-type]
-
-    assert taken == (None if chosen is None else namesakes[chosen])
 
 
 class Names:

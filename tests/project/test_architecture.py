@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from source_tree import MODULES, PACKAGES, ROOT, Import, all_imports, nodes_of
 
 if sys.version_info >= (3, 11):
@@ -91,23 +90,6 @@ def test_packages_import_downwards_only() -> None:
 def test_every_part_has_a_place_in_the_order() -> None:
     """A new top-level module or folder needs an entry in `MAY_IMPORT`."""
     assert {part(name) for name in MODULES} - {""} <= {*MAY_IMPORT, *TOP}
-
-
-@pytest.mark.parametrize(
-    "importer, imported",
-    [
-        ("pearl_qdrant.encoder.batching", "pearl_qdrant.store.schema"),
-        ("pearl_qdrant.records", "pearl_qdrant.errors"),
-        ("pearl_qdrant.linking.linker", "ingest.readers.table"),
-        ("pearl_qdrant.store.edge.store", "pearl_qdrant.cli"),
-        ("ingest.readers.table", "training.finetune.losses"),
-        ("training.examples.wordnet", "ingest.readers.table"),
-        ("pearl_qdrant.store.edge.store", "pearl_qdrant"),
-    ],
-)
-def test_an_upward_import_would_be_found(importer: str, imported: str) -> None:
-    """The rule rejects imports that go upwards."""
-    assert not is_allowed(Import(importer, imported, ""))
 
 
 def project() -> dict[str, Any]:
@@ -239,20 +221,16 @@ def find_cycle(imports: dict[str, set[str]]) -> list[str]:
     return next((cycle for name in sorted(imports) if (cycle := walk(name, []))), [])
 
 
-@pytest.mark.parametrize("folder", sorted(set(NEIGHBOURS) - {""}))
-def test_no_folder_has_a_cycle(folder: str) -> None:
+def test_no_folder_has_a_cycle() -> None:
     """Modules and folders of a folder never import each other in a cycle, so that each can be read alone."""
-    imports = beside(folder)
-    if folder == "pearl_qdrant":
-        imports = {name: targets for name, targets in imports.items() if name not in TOP}
+    cycles = {}
+    for folder in set(NEIGHBOURS) - {""}:
+        imports = beside(folder)
+        if folder == "pearl_qdrant":
+            imports = {name: targets for name, targets in imports.items() if name not in TOP}
+        cycles[folder] = find_cycle(imports)
 
-    assert find_cycle(imports) == []
-
-
-def test_a_cycle_would_be_found() -> None:
-    """The check finds a cycle over several folders, and none in a tree."""
-    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
-    assert find_cycle({"a": {"b", "c"}, "b": {"c"}}) == []
+    assert {folder: cycle for folder, cycle in cycles.items() if cycle} == {}
 
 
 MOST_FILES = 30

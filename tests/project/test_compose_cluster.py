@@ -69,16 +69,6 @@ def test_every_port_is_bound_to_loopback(cluster: dict[str, Any]) -> None:
     assert "6335" not in {match[3] for match in parsed if match}
 
 
-def test_each_node_keeps_its_own_data(cluster: dict[str, Any]) -> None:
-    """The storage of each node is a named volume of its own."""
-    mounts = [cluster["services"][node]["volumes"] for node in NODES]
-
-    assert all(one[0].endswith(":/qdrant/storage") and one[1:] == ["keys:/keys:ro"] for one in mounts)
-    names = {one[0].partition(":")[0] for one in mounts}
-    assert len(names) == len(NODES)
-    assert names < set(cluster["volumes"])
-
-
 def test_the_service_is_as_beside_one_server(single: dict[str, Any], cluster: dict[str, Any]) -> None:
     """The service and the load ask any node that answers, with the same rights and settings as beside one server."""
     for name in ("service", "ingest"):

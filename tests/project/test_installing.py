@@ -44,20 +44,6 @@ def test_a_command_names_the_extra_that_it_needs() -> None:
         import no_such_library  # type: ignore[import-not-found]  # noqa: F401
 
 
-def test_the_install_command_has_one_definition() -> None:
-    """No message has an install command of its own, which would be wrong either in a clone or outside of one."""
-    spelt = [
-        f"{path.relative_to(ROOT)}: {line.strip()}"
-        for package in ("pearl_qdrant", "ingest", "training")
-        for path in sorted((ROOT / package).rglob("*.py"))
-        if path.name != "installing.py"
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if re.search(r"(pearl-qdrant|\.)\[\w+\]'", line)
-    ]
-
-    assert spelt == []
-
-
 def test_every_extra_has_a_test_of_its_own() -> None:
     """`.ci/extras.py` installs each extra alone, but for those of a clone."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

@@ -142,33 +142,3 @@ def test_the_files_are_sound_before_the_damage(tmp_path: Path, name: str) -> Non
     with open_reader([tmp_path / name], "auto") as reader:
         assert list(reader.read(report))
     assert kind in FORMAT_NAMES
-
-
-@pytest.mark.parametrize(
-    "name, word",
-    [
-        ("toes.obo", b"pain, left"),
-        ("truthy.nt", b"name"),
-        ("yago-wd-labels.nt", b"City of"),
-        ("base.tsv", b"name \xc3"),
-        ("base.csv", b"Paris"),
-        ("base.jsonl", b"Paris"),
-        ("MRCONSO.RRF", b"fright"),
-        ("dump.json", b"one 2"),
-    ],
-)
-def test_a_nul_in_one_line_of_a_small_file_costs_that_line(tmp_path: Path, name: str, word: bytes) -> None:
-    """One NUL makes a bad line, not a bad file, in every format; a binary file is still refused as one."""
-    kind, content = BASES[name]
-    place = content.index(word)
-    path = tmp_path / name
-    path.write_bytes(content[:place] + b"\0" + content[place:])
-    report = ReadReport(max_errors=1)
-
-    with open_reader([path], kind) as reader:
-        assert list(reader.read(report))
-    assert report.n_skipped == 1
-
-    path.write_bytes(bytes(range(256)) * 40)
-    with pytest.raises(PearlQdrantError, match="is not text"), open_reader([path], kind) as reader:
-        list(reader.read(ReadReport()))

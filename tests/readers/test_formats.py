@@ -9,7 +9,6 @@ import gc
 import gzip
 import json
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -38,7 +37,7 @@ from ingest.formats import FORMAT_NAMES, FORMATS, detect_format, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.table import TableReader
 from pearl_qdrant.cli.ingest import FLAGS, ingest
-from pearl_qdrant.errors import FormatError, SettingsError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 
@@ -92,26 +91,15 @@ def write(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", FORMAT_NAMES)
-def test_a_format_is_known_by_its_structure(tmp_path: Path, kind: str) -> None:
-    """The name of a file does not matter; its content decides."""
+def test_each_format_is_known_by_its_structure(run: Run, tmp_path: Path, kind: str) -> None:
+    """`ingest PATH` needs no option for any of them: content decides, whatever the name of a file."""
     path = write(tmp_path, kind)
+
+    outcome = run("ingest", str(path), "--dry-run", "--json")
 
     assert detect_format([path]) == kind
-    with open_reader([path]) as reader:
-        assert len(list(reader.read(ReadReport()))) >= 1
-
-
-@pytest.mark.parametrize("kind", FORMAT_NAMES)
-def test_each_format_can_be_ingested_from_the_command_line(run: Run, model: Path, tmp_path: Path, kind: str) -> None:
-    """`ingest PATH` needs no option for any of them."""
-    path = write(tmp_path, kind)
-
-    outcome = run("ingest", str(path), "--model", str(model), "--collection", kind, "--json")
-
     assert outcome.status == 0, outcome.err
-    (report,) = outcome.lines()
-    assert report["points"] == report["names"]
-    assert int(str(report["names"])) >= 2
+    assert int(str(outcome.lines()[0]["names"])) >= 2
 
 
 def test_what_the_options_leave_out_is_in_the_report(run: Run, tmp_path: Path) -> None:
@@ -288,17 +276,6 @@ def test_scanning_agrees_with_reading(rows: list[tuple[str, str, list[str]]]) ->
         assert list(entity.names()) == list(everything)
 
 
-def test_reading_without_a_scan_gives_the_same() -> None:
-    """A reader finds scattered ids without a scan, and can be read again."""
-    rows = [f"Q{random.Random(i).randrange(40)}\tname {i}\n" for i in range(2000)]
-    text = "".join(rows)
-    with given_input(text.encode(), TableReader, ["-"], ReadOptions(), kind="tsv") as reader:
-        first, second = list(reader.read(ReadReport())), list(reader.read(ReadReport()))
-
-    assert first == second == scan_text(text)[1]
-    assert [entity.entity_id for entity in first] == list(dict.fromkeys(row.split("\t")[0] for row in rows))
-
-
 def test_hashes_are_the_same_in_every_process() -> None:
     """A reader in another process agrees about which names repeat."""
     code = "from ingest.base.reader import name_hash; print(name_hash('Paris é'))"
@@ -306,12 +283,6 @@ def test_hashes_are_the_same_in_every_process() -> None:
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
 
     assert int(other.stdout) == name_hash("Paris é") == hash_texts(["x", "Paris é"]).tolist()[1]
-
-
-def test_bad_rows_stop_the_scan() -> None:
-    """More bad rows than allowed end the run before anything is encoded."""
-    with pytest.raises(TooManyErrorsError):
-        scan_text("Q1\tParis\nQ2\nQ3\n", ReadReport(max_errors=1))
 
 
 def test_scattered_rows_do_not_wait_in_memory() -> None:
@@ -397,9 +368,3 @@ def test_a_table_may_come_through_a_pipe(tmp_path: Path) -> None:
 
     assert TypeMap.load(path).map_types(["zorgon"]) == ("ORG",)
     writer.join()
-
-
-def test_a_missing_table_says_so(tmp_path: Path) -> None:
-    """The error contains the given path."""
-    with pytest.raises(FormatError, match=r"nowhere\.tsv"):
-        TypeMap.load(tmp_path / "nowhere.tsv")

@@ -14,7 +14,7 @@ from ingest.base.reader import scan
 from ingest.base.type_map import ClassGraph
 from ingest.formats import detect_format, open_reader
 from ingest.io.report import ReadReport
-from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 
 
@@ -130,11 +130,6 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
     assert (scanned.entities, scanned.names) == (3, 4)
 
 
-def test_a_limit_stops_early() -> None:
-    """At most this many terms are read."""
-    assert len(read(TOES, ReadOptions(limit=2))) == 2
-
-
 @pytest.mark.parametrize(
     "line, reason, number",
     [
@@ -156,12 +151,6 @@ def test_a_bad_line_costs_itself_alone(line: bytes, reason: str, number: int) ->
     assert report.skipped == {reason: 1}
     assert report.examples[0].path.endswith("base.obo")
     assert report.examples[0].line == number
-
-
-def test_too_many_bad_lines_stop() -> None:
-    """Past --max-errors reading ends with the line."""
-    with pytest.raises(TooManyErrorsError, match=r"base\.obo:4: malformed_line"):
-        read("[Term]\nid: A:1\nname: a\nx\ny\n", report=ReadReport(max_errors=0))
 
 
 @pytest.mark.parametrize(

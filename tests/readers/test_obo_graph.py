@@ -137,21 +137,6 @@ def test_odd_nodes_are_counted_or_left_out() -> None:
     assert report.skipped == {"no_id": 3, "nul_character": 1}
 
 
-def test_an_edge_to_an_id_with_nul_is_none() -> None:
-    """Such an id is no term, so it is no type of another one, and no id that was replaced."""
-    nodes = [
-        node("MADE_0001", "a"),
-        node("MADE_0002", "b"),
-        node("MADE\0_7", "c", deprecated=True, basicPropertyValues=NODES[3]["meta"]["basicPropertyValues"]),
-    ]
-    edges = [edge("MADE_0001", "MADE\0_3"), edge("MADE_0001", "MADE_0002")]
-
-    assert read(graph(nodes, edges), report=ReadReport(max_errors=None)) == [
-        Entity("MADE:0001", "a", kb_types=("MADE:0002",)),
-        Entity("MADE:0002", "b"),
-    ]
-
-
 @pytest.mark.parametrize(
     "content, message",
     [

@@ -20,25 +20,17 @@ from standard_input import given_input
 from umls_release import RELEASE, atom, definition, sty
 from umls_release import write as write_umls
 from wikidata_items import dump, item
-from wikidata_items import read as read_wikidata
 from yago_files import n_triples, turtle, write
-from yago_files import read as read_yago
-from yago_files import write as write_yago
 
-from ingest.base import merge, type_map
 from ingest.base.format import ReadOptions
-from ingest.base.merge import batches
 from ingest.base.reader import scan
-from ingest.base.type_map import ClassGraph, nearest_types, walk_up
 from ingest.formats import open_reader
 from ingest.io import limits, streams
 from ingest.io.report import ReadReport
 from ingest.io.streams import Source
 from ingest.readers import umls
-from ingest.readers.ontology import plain_value, quoted_value
+from ingest.readers.ontology import plain_value
 from ingest.readers.umls import UmlsReader
-from ingest.readers.wikidata import MAX_KB_TYPES
-from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError, InputError, TooManyErrorsError
 from pearl_qdrant.records import Entity
 
@@ -169,24 +161,6 @@ def test_scattered_rows_within_the_bounds_are_merged(tmp_path: Path, monkeypatch
     assert [len(list(entity.names())) for entity in read(path, "tsv", ReadReport(max_errors=0))] == [N, N]
 
 
-@pytest.mark.parametrize("n", [2, 3, 6, 9, 10, 11, 19])
-def test_any_number_of_scattered_rows_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    """Only the rows of a single entity count towards its limit."""
-    monkeypatch.setattr(limits, "MAX_NAMES", N)
-    monkeypatch.setattr(limits, "MAX_ROWS", N)
-    path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(n)))
-
-    assert len(read(path, "tsv", ReadReport(max_errors=0))) == 2
-
-
-def test_scattered_rows_are_taken_in_batches_of_few_bytes() -> None:
-    """Long rows are not collected by the thousand before they are put away."""
-    sizes = [len(batch) for batch in batches([merge.BATCH_BYTES // 3] * 10, lambda size: size)]
-
-    assert sizes == [4, 4, 2]
-    assert [len(batch) for batch in batches([1] * 2500, lambda size: size)] == [1024, 1024, 452]
-
-
 def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entity keeps its first own types and their nearest ancestors."""
     monkeypatch.setattr(limits, "MAX_KB_TYPES", 3)
@@ -215,13 +189,6 @@ def test_a_table_of_very_many_columns_is_refused(tmp_path: Path) -> None:
 
     with open_reader([path], "tsv") as reader, pytest.raises(FormatError, match=r":1: the header has 5,002 columns"):
         scan(reader)
-
-
-def test_a_tree_number_of_endless_parts_gives_few_types(tmp_path: Path) -> None:
-    """The types of an entity of UMLS are as many as those of any other."""
-    make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n"))
-    make(tmp_path, "MRSTY.RRF", sty("C0000001", "T1", "A" + ".1" * 30_000, "n"))
-    assert len(read(tmp_path, "umls", ReadReport())[0].kb_types) == limits.MAX_KB_TYPES
 
 
 def test_the_counts_name_what_was_too_much(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,20 +230,6 @@ def test_labels_beside_the_facts_are_found_for_scattered_subjects(tmp_path: Path
 LONG = 200_000
 
 
-@pytest.fixture
-def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Number of classes found by each walk up."""
-    counts: list[int] = []
-
-    def count(classes: object, parents_of: object, most: int) -> tuple[list[object], list[int]]:
-        found = walk_up(classes, parents_of, most)  # type: ignore[arg-type, var-annotated]
-        counts.append(len(found[0]))
-        return found
-
-    monkeypatch.setattr(type_map, "walk_up", count)
-    return counts
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -305,78 +258,14 @@ def test_modifiers_are_still_cut_off() -> None:
     assert [plain_value(f"name {braces}") for braces in kept] == [f"name {braces}" for braces in kept]
 
 
-def test_long_values_with_quotes_and_escapes_are_read() -> None:
-    """Quotes that are not closed, and escapes without end, cost no more than their length."""
-    assert quoted_value('"' + "\\" * 2 * LONG) is None
-    assert quoted_value('"' + "\\n" * LONG + '" EXACT') == ("", " EXACT")
-    assert split_list("\\" * 2 * LONG + "|x") == ("\\" * LONG, "x")
-    assert split_list("\\|" * LONG) == ("|" * LONG,)
-
-
-def test_a_walk_up_ends_with_its_classes_or_steps() -> None:
-    """A walk visits a limited number of classes, nearest first, and few edges, in any graph."""
-    looked_at: list[int] = []
-
-    def chain(number: int) -> tuple[int, ...]:
-        looked_at.append(number)
-        return (number + 1,)
-
-    def everything(number: int) -> range:
-        looked_at.append(number)
-        return range(300)
-
-    assert walk_up([0], chain, 64) == (list(range(64)), list(range(64)))
-    assert len(looked_at) <= 64
-    looked_at.clear()
-    assert walk_up([7, 5], everything, 300)[0][:4] == [7, 5, 0, 1]
-    assert len(looked_at) <= 8 + 1
-    assert walk_up(range(99), chain, 9)[0] == list(range(9))
-
-
-def test_types_come_from_the_lowest_classes_that_have_some() -> None:
-    """Of a walk, the classes at the least height that have types give them, in their order."""
-    graph = ClassGraph([1, 1, 2, 3, 2], [3, 2, 4, 4, 5])
-    types = {4: "LOC", 5: "GPE", 2: "", 3: None}
-
-    assert nearest_types(*graph.walk_up([1], 9), lambda number: types.get(number) or None) == ("LOC", "GPE")
-    assert nearest_types(*graph.walk_up([5, 4], 9), types.get) == ("GPE", "LOC")
-    assert nearest_types(*graph.walk_up([3], 1), types.get) == ()
-
-
 def test_a_chain_of_terms_is_read_in_bounded_steps() -> None:
     """In an ontology that is one long chain, each term has its nearest ancestors."""
-    n = 3_000
+    n = 1_000
     entities = read_obo("".join(f"[Term]\nid: A:{i}\nname: n\nis_a: A:{i + 1}\n\n" for i in range(n)))
 
     assert entities[0].kb_types == tuple(f"A:{i}" for i in range(1, limits.MAX_KB_TYPES + 1))
     assert len(entities[n // 2].kb_types) == limits.MAX_KB_TYPES
     assert entities[-1].kb_types == (f"A:{n}",)
-
-
-def test_a_chain_of_wikidata_classes_is_read_in_bounded_steps(
-    monkeypatch: pytest.MonkeyPatch, walked: list[int]
-) -> None:
-    """A class far below all others knows the nearest of them; none is walked further than the bound."""
-    monkeypatch.setattr(limits, "MAX_ANCESTORS", 100)
-    n = 1_000
-    entities = read_wikidata(dump(*(item(i, above=[i + 1]) for i in range(1_000_000, 1_000_000 + n))))
-
-    assert entities[0].kb_types == tuple(f"Q{1_000_000 + i}" for i in range(1, MAX_KB_TYPES + 1))
-    assert max(walked) == 100
-    assert len(walked) <= 2 * n
-
-
-def test_a_chain_of_yago_classes_is_read_in_bounded_steps(tmp_path: Path) -> None:
-    """Likewise in YAGO, with a type for each class of a chain."""
-    n = 2_000
-    chain = "\n".join(f"yago:C{i} rdfs:subClassOf yago:C{i + 1}" for i in range(n))
-    typed = "\n".join(f"yago:E{i} rdf:type yago:C{i}" for i in range(n))
-    write_yago(tmp_path, {"yago-taxonomy.ttl": turtle(chain), "yago-facts.ttl": turtle(typed)})
-
-    entities = read_yago(tmp_path)
-
-    assert entities[0].kb_types == tuple(f"C{i}" for i in range(limits.MAX_KB_TYPES))
-    assert entities[-1].kb_types == (f"C{n - 1}", f"C{n}")
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])

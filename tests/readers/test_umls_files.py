@@ -31,10 +31,8 @@ from umls_release import (
 )
 
 from ingest.base.format import ReadOptions
-from ingest.base.reader import scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import detect_format
-from ingest.io import streams
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
 from ingest.readers.umls import COLUMNS, UmlsReader, semantic_types, umls_language
@@ -204,25 +202,6 @@ def test_a_loop_of_folders_does_not_hide_the_base(tmp_path: Path) -> None:
     (meta / "up").symlink_to(tmp_path)
 
     assert len(read(tmp_path)) == 2
-
-
-def test_damage_within_a_large_file_tells_the_line(tmp_path: Path) -> None:
-    """The error of a damaged file names the last sound line."""
-    content = gzip.compress(
-        "".join(atom(f"C9{i:06}", f"name {random.Random(i).random()}") for i in range(30_000)).encode()
-    )
-
-    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz:\d{4,5}: after this line, its gzip data ends early"):
-        read(write(tmp_path, {"MRCONSO.RRF.gz": content[: len(content) // 2]}))
-
-
-def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few kilobytes that would become gigabytes are refused."""
-    monkeypatch.setattr(streams, "RATIO_GRACE", 1 << 20)
-    bomb = gzip.compress(b"C9000001|" * (1 << 19))
-
-    with pytest.raises(FormatError, match="expands"):
-        read(write(tmp_path, {"MRCONSO.RRF": bomb}))
 
 
 def test_a_file_is_recognised_by_its_rows(tmp_path: Path) -> None:
@@ -427,19 +406,6 @@ def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
         assert len(entity.kb_types) == len(expected)
 
 
-def test_scattered_rows_make_one_entity(tmp_path: Path) -> None:
-    """Scattered rows of one CUI are merged."""
-    rows = [atom(HEART, "a"), atom(DRUG, "b"), atom(HEART, "c")]
-
-    assert [(e.entity_id, e.aliases) for e in read_rows(tmp_path, rows)] == [(DRUG, ()), (HEART, ("c",))]
-
-
-def test_limit_ends_the_reading(tmp_path: Path) -> None:
-    """A first look at a base reads some entities."""
-    with UmlsReader([write(tmp_path, RELEASE)], ReadOptions(limit=1)) as reader:
-        assert len(list(reader.read(ReadReport()))) == 1
-
-
 def test_the_table_of_types_is_whole() -> None:
     """127 types in 15 groups, a tree without gaps, and each of them mapped to a coarse type."""
     types = semantic_types()
@@ -488,16 +454,3 @@ def test_the_reader_agrees_with_a_naive_one(tmp_path: Path, rows: list[str]) -> 
     assert {id_: (e.canonical_name, set(e.names())) for id_, e in found.items()} == naive(
         [row.split("|") for row in rows]
     )
-
-
-def test_a_scan_counts_what_a_read_gives(tmp_path: Path) -> None:
-    """The pass before the load and the load agree."""
-    meta = write(tmp_path, RELEASE | {"MRSTY.RRF": STY.encode() + b"bad\n"})
-    with UmlsReader([meta], ReadOptions()) as reader:
-        result, report = scan(reader), ReadReport()
-        entities = list(reader.read(report, scattered=result.scattered))
-
-    assert (result.entities, result.names) == (len(entities), sum(1 + len(e.aliases) for e in entities))
-    assert result.report == report
-    assert report.skipped == {"too_few_columns": 1}
-    assert report.rows == 8

@@ -24,7 +24,7 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import detect_format
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import MAX_KB_TYPES, MAX_LINKS, WikidataReader
-from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
+from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 
 
@@ -106,12 +106,6 @@ def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
     assert [e.entity_id for e in entities] == ["Q1", "Q2"]
     assert report.skipped == {reason: 1}
     assert (report.examples[0].path, report.examples[0].line, report.rows) == ("-", 3, 3)
-
-
-def test_too_many_bad_lines_stop() -> None:
-    """Past --max-errors reading ends with the line."""
-    with pytest.raises(TooManyErrorsError, match="-:3: invalid_json"):
-        read(dump(item(1), b"{"), report=ReadReport(max_errors=0))
 
 
 MANY = dump(*(item(i, {"en": f"name {i * 7919 % 10007}"}, above=[i + 1]) for i in range(1, 3000)))
@@ -422,12 +416,6 @@ def test_an_item_that_comes_twice_is_one_entity() -> None:
     rows = dump(item(1, {"en": "a"}), item(2), item(1, {"en": "b"}))
 
     assert [(e.entity_id, e.aliases) for e in read(rows)] == [("Q2", ()), ("Q1", ("b",))]
-
-
-def test_a_limit_stops_early() -> None:
-    """At most this many items are read."""
-    with given_input(dump(item(1), item(2), item(3)), WikidataReader, ["-"], ReadOptions(limit=2)) as reader:
-        assert len(list(reader.read(ReadReport()))) == 2
 
 
 @pytest.mark.parametrize("options", [{"languages": ("e n",)}, {"classes": ("human",)}, {"classes": ("Q0",)}])

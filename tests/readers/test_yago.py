@@ -142,13 +142,6 @@ def test_a_tiny_yago_has_everything_in_one_file(tmp_path: Path) -> None:
     assert not report.skipped
 
 
-def test_a_limit_ends_the_reading(tmp_path: Path) -> None:
-    """A limit reads at most this many entities."""
-    folder = write(tmp_path, YAGO_45)
-
-    assert [len(read(folder, limit=limit)) for limit in (0, 1, 3, 99)] == [0, 1, 3, 4]
-
-
 def test_a_bad_row_is_counted_once_in_each_pass(tmp_path: Path) -> None:
     """Damage in a file that is joined counts too, stops past the limit, and is the same in a second pass."""
     damaged = gzip.decompress((write(tmp_path / "whole", YAGO_4) / "yago-wd-class.nt.gz").read_bytes()) + b"junk\n" * 3

@@ -235,24 +235,6 @@ def test_a_pipe_that_nothing_writes_to_is_waited_for_with_a_word(
     source.close()
 
 
-def test_a_pipe_with_a_writer_is_read_without_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A pipe that has a writer causes no warning."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    monkeypatch.setattr(streams, "PATIENCE_S", 3600.0)
-    writer = threading.Thread(target=lambda: path.write_bytes(TEXT))
-    writer.start()
-    Source(path).close()
-    writer.join()
-
-    assert caplog.messages == []
-    assert not any(
-        isinstance(thread, threading.Timer) and not thread.finished.is_set() for thread in threading.enumerate()
-    )
-
-
 def test_nothing_is_opened_if_one_path_is_wrong(tmp_path: Path) -> None:
     """The copy of standard input is closed if a later path fails (no resource warning)."""
     with pytest.raises(FormatError, match="does not exist"):

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -142,39 +138,6 @@ def leave_half(refresh: _Refresh, stage: str) -> None:
         path = refresh.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("cut o")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_a_run_that_is_killed_at_random_ends_when_it_is_repeated(bert: Path, tmp_path: Path, seed: int) -> None:
-    """A process that is killed anywhere leaves a work folder from which the next one ends."""
-    base, out = write_base(tmp_path / "base.tsv", 60), tmp_path / "model"
-    victim = VICTIM.format(base=str(base), out=str(out), model=str(bert), n=random.Random(seed).randrange(1, 40))
-    killed = subprocess.run([sys.executable, "-c", victim], check=False, timeout=600, capture_output=True)
-    result = refresh_model(request(bert, base, out))
-
-    assert killed.returncode == -signal.SIGKILL
-    assert result.steps == 2
-    assert load_encoder(str(out)).encode(["new york"]).vectors.shape[1] == 32
-
-
-VICTIM = """
-import os, signal
-from pathlib import Path
-from pearl_qdrant import RefreshRequest, refresh_model
-
-seen = 0
-
-def count(self, *given, **named):
-    global seen
-    seen += 1
-    if seen == {n}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, *given, **named)
-
-original, Path.open = Path.open, count
-refresh_model(RefreshRequest(base={base!r}, out={out!r}, model={model!r}, steps=2, batch_size=8, device="cpu"))
-"""
 
 
 def interrupted(*_: object, **__: object) -> None:

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -19,7 +18,6 @@ from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill, fill_server
 from pydantic import SecretStr
 from qdrant_double import QdrantDouble
-from qdrant_double_http import Fault
 from service_process import KEY, WAIT_S, Running, serving, workers_of
 
 from pearl_qdrant.linking.learned.learning import learned_pairs
@@ -28,8 +26,6 @@ from pearl_qdrant.store.open import open_store
 
 RIGHT = {"NYTimes": "nyt", "Big Apple": "nyc", "heart attack": "mi", "New York State": "nys"}
 
-SEARCH = r"POST /collections/base/points/(query|search)"
-"""Matches the searches of a link."""
 
 pytestmark = pytest.mark.slow
 
@@ -64,55 +60,6 @@ def accepted_in(store: str) -> set[str]:
     """The mentions that a collection has learned."""
     with closing(open_store(store)) as opened, closing(opened.open("base", read_only=True)) as collection:
         return {mention for mention, _ in learned_pairs(collection)}
-
-
-def test_a_store_that_is_gone_and_back_loses_nothing(server: QdrantDouble, tmp_path: Path) -> None:
-    """While no server listens, everything that needs it is 503; when it is back, answers are as before, and accepted
-    links are still known.
-    """
-    with client_of(server.url, tmp_path) as client:
-        before = {mention: link(client, mention) for mention in RIGHT}
-        assert before == {mention: (200, right) for mention, right in RIGHT.items()}
-        wait_until(lambda: client.get("/v1/search?q=n").status_code == 200)
-        assert client.post("/v1/accept", json={"mention": "Gotham", "entity_id": "nyc"}).status_code == 200
-
-        server.stop()
-        assert link(client, "NYTimes") == (503, "store_unavailable")
-        refused = client.post("/v1/accept", json={"mention": "Gotham City", "entity_id": "nyc"})
-        assert (refused.status_code, refused.json()["error"]) == (503, "store_unavailable")
-        assert client.get("/v1/entities/base/nyc").status_code == 503
-        assert client.get("/v1/search?q=new+yo").status_code == 200, "names are on this machine"
-        assert client.get("/health/ready").status_code == 503
-        assert client.get("/health/live").status_code == 200
-
-        server.start()
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
-        assert {mention: link(client, mention) for mention in RIGHT} == before
-        assert link(client, "Gotham") == (200, "nyc")
-        assert client.post("/v1/accept", json={"mention": "Gotham City", "entity_id": "nyc"}).status_code == 200
-        assert link(client, "Gotham City") == (200, "nyc")
-    assert accepted_in(server.url) == {"Gotham", "Gotham City"}
-
-
-def test_a_slow_store_delays_and_is_given_up_in_time(server: QdrantDouble, tmp_path: Path) -> None:
-    """A slow search is answered late, and rightly; one that never ends is given up after the time of a request; other
-    paths answer meanwhile, and what comes later is right.
-    """
-    with client_of(server.url, tmp_path, timeout_s=2.0) as client, ThreadPoolExecutor(1) as other:
-        server.faults.append(Fault("delay", SEARCH, seconds=0.5))
-        assert link(client, "NYTimes") == (200, "nyt")
-        assert server.faults == []
-
-        server.faults += [Fault("hang", SEARCH)] * 20
-        hanging = other.submit(link, client, "Big Apple")
-        wait_until(lambda: len(server.faults) < 20)
-        assert client.get("/health/live").status_code == 200
-        assert client.get("/v1/entities/base/nyc").status_code == 200
-        assert hanging.result() in {(504, "timed_out"), (503, "store_unavailable")}
-
-        server.faults.clear()
-        wait_until(lambda: link(client, "Big Apple")[0] == 200)
-        assert {mention: link(client, mention)[1] for mention in RIGHT} == RIGHT
 
 
 class Clients:

@@ -30,7 +30,7 @@ checks.negative_data_rejection.enabled = false # an error of one query of a batc
 EXAMPLES = 8
 """Examples of each operation in each phase."""
 
-MAX_S = 120
+MAX_S = 45
 """Seconds after which fuzzing stops, on a busy machine."""
 
 

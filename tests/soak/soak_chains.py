@@ -1,53 +1,286 @@
-"""One chain of the soak: kill a load several times, resume it, compare. Also faults without a kill."""
+"""Real ingest processes that are killed, interrupted or left without a store, resumed, and compared. Linux only."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from soak_base import write_base
-from soak_child import FULL_FLAG
-from soak_places import COLLECTION, Contents, Difference, Place, ServerPlace, compare, stored_entities
-from soak_process import MOMENTS, Ended, Moment, Run, Victim, draw_moment, ingest_words
+import numpy as np
+import soak_child
+from qdrant_double import QdrantDouble
 
-from pearl_qdrant.store.verify import verify_collection
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.points import NameRows
+from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.server.store import ServerStore
 
-MOST_KILLS = 3  # in a chain
+COLLECTION = "base"
+HANG_S = 240.0
+"""A run that takes longer has hung: alone it takes two or three seconds."""
+POLL_S = 0.002
+CLOSE = 1e-6
+"""Of vectors and probabilities: a name's last bits depend on the names that it was encoded with."""
+MOMENTS = ("random", "start", "checkpoint", "write", "build")
 
-_TRIES = 5
-
-INTERRUPT_S = 120.0
-"""A run that Ctrl-C does not end within this time hangs, also on a busy machine; alone it takes a second."""
+Victim = Literal["parent", "group", "child"]
 
 
-class Failed(AssertionError):
-    """A check of the soak failed."""
+def write_base(path: Path, n_entities: int) -> Path:
+    """A base with shared names, scattered rows, names that no model can encode, and a few bad rows."""
+    rng = random.Random(7)
+    syllables = "ba co di fu ga he ki lo mu ne or pa qui ro sa tu ve wi xy zo".split()
+
+    def name() -> str:
+        return " ".join("".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(rng.randint(1, 4)))
+
+    shared = [name() for _ in range(max(4, n_entities // 25))] + ["\U0001f5de", "\U0001f984"]
+    rows = ["id\tname\ttype\taliases\tdescription\tsource"]
+    for i in range(n_entities):
+        own = rng.choice(shared) if rng.random() < 0.1 else f"{name()} {i}"
+        aliases = [rng.choice(shared) if rng.random() < 0.2 else name() for _ in range(rng.randrange(4))]
+        kind, text = rng.choice(("ORG", "PERSON", "Place|City", "")), f"the {i}th of its kind" if i % 3 else ""
+        rows.append(f"E{i}\t{own}\t{kind}\t{'|'.join(aliases)}\t{text}\tbook {i % 9}")
+        if rng.random() < 0.06:  # of an entity that came before
+            rows.append(f"E{rng.randrange(i + 1)}\t{name()}\tORG\t{rng.choice(shared)}\t\tbook 1")
+        if i % (n_entities // 5) == 1:
+            rows.append(("no id at all", "\ta name without an id\tORG\t\t\t")[i % 2])
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@dataclass
+class Ended:
+    """A run that has ended: its exit status (negative: the signal), its output, and its seconds."""
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+
+    def counts(self) -> dict[str, Any]:
+        """The counts that it printed."""
+        return dict(json.loads(self.out))
+
+
+class Run:
+    """One process in its own session. Its output goes to files: with pipes, orphans would keep it from ending."""
+
+    def __init__(self, folder: Path, words: list[str], **env: str) -> None:
+        self._out, self._err = folder / "out.txt", folder / "err.txt"
+        self._started = time.monotonic()
+        root = Path(__file__).resolve().parents[2]
+        paths = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, soak_child.__file__, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **env, "PYTHONPATH": paths},
+            )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since its start."""
+        return time.monotonic() - self._started
+
+    def children(self) -> list[int]:
+        """Process ids of its children."""
+        found: list[int] = []
+        for task in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            with suppress(OSError):  # the thread, or all of it, has gone
+                found += map(int, task.read_text().split())
+        return found
+
+    def wait(self) -> Ended:
+        """Wait for its end. Raises TimeoutError if it hangs; it is killed then."""
+        try:
+            status = self.process.wait(max(0.1, HANG_S - self.seconds))
+        except subprocess.TimeoutExpired:
+            self.signal_group(signal.SIGKILL)
+            self.process.wait()
+            raise TimeoutError(f"it hung for {HANG_S:.0f} s; it said: {self._err.read_text()[-500:]}") from None
+        return Ended(status, self._out.read_text(), self._err.read_text(), self.seconds)
+
+    def wait_until(self, is_due: Callable[[Run], object]) -> bool:
+        """Wait for a moment; False if it ended before."""
+        while self.process.poll() is None and self.seconds < HANG_S:
+            if is_due(self):
+                return True
+            time.sleep(POLL_S)
+        return False
+
+    def signal_group(self, number: int) -> None:
+        """Send a signal to it and its children."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def kill(self, victim: Victim) -> Victim:
+        """Kill it; return what was killed: the parent if there is no child. Its children have to go with it."""
+        children = self.children()
+        if victim == "child" and children:
+            with suppress(ProcessLookupError):
+                os.kill(children[0], signal.SIGKILL)
+            return "child"
+        if victim == "group":
+            self.signal_group(signal.SIGKILL)
+            return "group"
+        self.process.kill()
+        deadline = time.monotonic() + HANG_S / 2
+        while any(is_running(pid) for pid in children):
+            assert time.monotonic() < deadline, f"the load was killed, but its children {children} live on"
+            time.sleep(POLL_S)
+        return "parent"
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+@dataclass
+class Contents:
+    """A complete collection as the store returns it."""
+
+    rows: NameRows
+    n_counted: int
+    manifest: Manifest
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Contents) or len(self.rows.points) != len(other.rows.points):
+            return False
+        pairs = zip(self.rows.points, other.rows.points, strict=True)
+        return (
+            all(
+                replace(one, type_probability=None) == replace(two, type_probability=None)
+                and abs((one.type_probability or 0) - (two.type_probability or 0)) <= 10 * CLOSE
+                for one, two in pairs
+            )
+            and np.array_equal(self.rows.encodable, other.rows.encodable)
+            and bool(np.abs(self.rows.vectors - other.rows.vectors).max() < CLOSE)
+            and self.n_counted == other.n_counted
+            and self._manifest() == other._manifest()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _manifest(self) -> dict[str, Any]:
+        """Without the paths of the inputs, which may differ."""
+        loaded = [one.digest for one in self.manifest.loaded]
+        return {**self.manifest.model_dump(exclude={"loaded", "content", "checksum"}), "loaded": loaded}
+
+
+class EdgePlace:
+    """A folder."""
+
+    kind = "edge"
+
+    def __init__(self, folder: Path) -> None:
+        self.location = str(folder / "store")
+
+    def reset(self) -> None:
+        """Empty it."""
+        shutil.rmtree(self.location, ignore_errors=True)
+
+    def stored(self) -> int:
+        """Entities that a load has noted as stored, of one that runs or was killed."""
+        with suppress(FileNotFoundError):
+            manifest = json.loads((Path(self.location) / COLLECTION / "work" / "manifest.json").read_bytes())
+            return sum(one["entities"] for one in manifest.get("checkpoints", ()))
+        return 0
+
+    def open_store(self) -> EdgeStore:
+        """The store, while no load runs."""
+        return EdgeStore(Path(self.location))
+
+    def sign(self, name: str, nth: int) -> Callable[[Run], object]:
+        """Whether a run is at a moment: after a number of checkpoints, while it writes, while files are built."""
+        seen: set[int] = set()
+
+        def is_due(run: Run) -> object:
+            if name == "checkpoint":
+                seen.add(self.stored())
+                return len(seen - {0}) >= nth
+            if name == "write":
+                return run.children()
+            return next((Path(self.location) / COLLECTION / "work" / "shard" / "temp_segments").glob("*"), None)
+
+        return is_due
+
+
+class ServerPlace:
+    """The double of a server."""
+
+    kind = "server"
+
+    def __init__(self, double: QdrantDouble) -> None:
+        self.double = double
+
+    @property
+    def location(self) -> str:
+        """Its address."""
+        return self.double.url
+
+    def reset(self) -> None:
+        """Empty it."""
+        self.double.reset()
+        self.double.optimizer_polls = 4
+        self.double._server.handle_error = lambda *_: None  # type: ignore[method-assign] # of a client that was killed
+
+    def stored(self) -> int:
+        """Entities that a load has noted as stored."""
+        store = self.open_store()
+        try:
+            if COLLECTION not in store.collections():
+                return 0
+            return sum(one.entities for one in store.open(COLLECTION).read_manifest().checkpoints)
+        finally:
+            store.close()
+
+    def open_store(self) -> ServerStore:
+        """The store."""
+        return ServerStore.connect(self.location)
+
+    def sign(self, name: str, nth: int) -> Callable[[Run], object]:
+        """Whether a run has made a number of requests of a kind."""
+        begin = len(self.double.requests)
+        wanted = {"checkpoint": "PATCH ", "write": "PUT /collections/base/points", "build": "GET /collections/base/opt"}
+
+        def is_due(run: Run) -> object:
+            requests = self.double.requests[begin:]
+            return sum(request.startswith(wanted[name]) for request in requests) >= nth
+
+        return is_due
+
+
+Place = EdgePlace | ServerPlace
 
 
 @dataclass
 class Lab:
-    """Shared by all chains: the model, the base, and the result of a load that is not killed.
-
-    Attributes:
-        folder: Folder of all files.
-        model: A checkpoint.
-        base: What is loaded.
-        wanted: Expected contents by store and release.
-        seconds: Duration of the load that is not killed, by store.
-        verifies_here: Whether `collections verify` runs in this process, which then has the sizes of the loads.
-    """
+    """What all chains share: the model, the base, and by store the result and seconds of a load that nobody killed."""
 
     folder: Path
     model: Path
     base: Path
-    wanted: dict[tuple[str, str], Contents] = field(default_factory=dict)
+    wanted: dict[str, Contents] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    verifies_here: bool = False
 
     @classmethod
     def make(cls, folder: Path, model: Path, n_entities: int) -> Lab:
@@ -55,217 +288,130 @@ class Lab:
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder, model, write_base(folder / "base.tsv", n_entities))
 
+    def words(self, place: Place) -> list[str]:
+        """The command that loads into a store; the base has a few bad rows, over 1 % where it is small."""
+        options = {"--collection": COLLECTION, "--model": str(self.model), "--store": place.location, "--device": "cpu"}
+        words = [word for pair in options.items() for word in pair]
+        return ["ingest", str(self.base), *words, "--max-errors", "10", "--json"]
+
     def prepare(self, place: Place) -> None:
         """Load without a kill, and keep the contents."""
         place.reset()
-        ended = Run(self.folder, ingest_words(self.base, self.model, place)).wait()
-        if ended.status:
-            raise Failed(f"the load that is not killed ended with {ended.status}: {ended.err[-500:]}")
-        contents = place.contents()
-        if len(contents.points) != ended.counts()["names"]:
-            raise Failed(f"{len(contents.points)} points of {ended.counts()['names']} names, without any kill")
-        self.wanted[place.kind, self.base.name] = contents
-        self.seconds[place.kind] = ended.seconds
+        ended = Run(self.folder, self.words(place)).wait()
+        assert ended.status == 0, ended.err
+        contents = contents_of(place)
+        assert len(contents.rows.points) == contents.n_counted == ended.counts()["names"]
+        self.wanted[place.kind], self.seconds[place.kind] = contents, ended.seconds
 
-    def check(self, place: Place, folder: Path, *, verify: bool = True) -> Difference:
-        """Compare with the load that was not killed, and run `collections verify`."""
-        wrong = compare(place.contents(), self.wanted[place.kind, self.base.name])
-        if not verify:
-            return wrong
-        if self.verifies_here:
-            verified = verify_collection(COLLECTION, store=place.location)
-            wrong.notes += [f"verify: {problem.message}" for problem in verified.problems]
-            return wrong
-        words = ["collections", "verify", COLLECTION, "--store", place.location, "--json"]
-        ended = Run(folder, words).wait()
-        if ended.status:
-            wrong.notes.append(f"verify: {(ended.out + ended.err).strip()[-500:]}")
-        return wrong
+
+def contents_of(place: Place) -> Contents:
+    """All points of the collection; no load may run."""
+    store = place.open_store()
+    try:
+        collection = store.open(COLLECTION)
+        pages = list(collection.scroll_rows())
+        rows = NameRows(
+            [point for page in pages for point in page.points],
+            np.concatenate([page.vectors for page in pages]),
+            np.concatenate([page.encodable for page in pages]),
+        )
+        return Contents(rows, collection.count(), collection.manifest)
+    finally:
+        store.close()
 
 
 @dataclass
 class Kill:
-    """One kill of a chain.
-
-    Attributes:
-        moment: Name of the moment of the kill.
-        victim: The killed process.
-        seconds: Time after the start of the run.
-        state: State of the collection just after: "none", "loading", "loading@192" (the checkpoint), "ready".
-        resumed_at: Where the next run resumed, as it reports; None if it was killed too.
-    """
+    """One kill, and where the next run resumed, as it reports; None if it was killed too."""
 
     moment: str
     victim: Victim
-    seconds: float
-    state: str
     resumed_at: int | None = None
 
 
 @dataclass
 class Chain:
-    """A load that is killed up to `MOST_KILLS` times.
-
-    Attributes:
-        kills: The kills so far.
-        wrong: The difference at the end; None before.
-        verify: Whether to run `collections verify` too, in one more process.
-    """
+    """A load that is killed a few times, and its kills so far."""
 
     lab: Lab
     place: Place
     folder: Path
     rng: random.Random
     kills: list[Kill] = field(default_factory=list)
-    wrong: Difference | None = None
-    verify: bool = True
 
-    def run(self, *, most_kills: int = MOST_KILLS) -> Difference:
-        """Run the chain.
-
-        Raises:
-            Failed: If a run ends in a wrong way.
-            TimeoutError: If a run hangs.
-        """
+    def run(self) -> None:
+        """Kill it up to three times, resume it, compare. Raises AssertionError, or TimeoutError if a run hangs."""
         self.place.reset()
-        for _ in range(min(most_kills, self.rng.randint(1, MOST_KILLS))):
-            if not self.kill(self.rng.choice(MOMENTS), self._draw_victim()):
-                return self.check()
-        self.resume()
-        return self.check()
+        for _ in range(self.rng.randint(1, 3)):
+            victim: Victim = self.rng.choice(("parent", "group", "child" if self.place.kind == "edge" else "parent"))
+            if not self.kill(self.rng.choice(MOMENTS), victim, nth=self.rng.randint(1, 8)):
+                break
+        else:
+            self.resume()
+        self.check()
 
-    def kill(self, moment: str, victim: Victim, *, nth: int | None = None) -> bool:
-        """Start the command and kill it at the nth moment of that name, or a random one; False if it ended before."""
-        before = self.place.manifest()
-        is_due = self._moment(moment, nth)
-        run = Run(self.folder, self.words())
-        was_due = run.wait_until(is_due)
-        seconds = run.seconds
-        killed = run.kill(victim) if was_due else victim
-        ended = run.wait()
-        if was_due and killed == "child":
-            self._check_complaint(ended)
-        elif ended.status == 0:
-            self._check_resumed(ended, before)
+    def words(self) -> list[str]:
+        """The command."""
+        return self.lab.words(self.place)
+
+    def begin(self, moment: str, *more: str, nth: int, **env: str) -> Run:
+        """Start the command with more words; return at the moment, or when the command has ended."""
+        whole_s = self.lab.seconds[self.place.kind]
+        due = self.rng.uniform(0, whole_s if moment == "random" else 0.35 * whole_s)
+        sign = None if moment in ("random", "start") else self.place.sign(moment, nth)
+        run = Run(self.folder, [*self.words(), *more], **env)
+        run.wait_until(sign or (lambda run: run.seconds >= due))
+        return run
+
+    def kill(self, moment: str, victim: Victim, *, nth: int) -> bool:
+        """Start the command and kill it at the nth moment of that name; False if it ended before."""
+        before = self.place.stored()
+        run = self.begin(moment, nth=nth)
+        if run.process.poll() is not None:
+            self._resumed(run.wait(), before)
             return False
-        elif ended.status != -signal.SIGKILL or not was_due:
-            raise Failed(f"it ended with {ended.status}: {ended.err[-800:]}")
-        self.kills.append(Kill(moment, killed, seconds, self._state()))
+        killed = run.kill(victim)
+        ended = run.wait()
+        if killed != "child":
+            assert ended.status == -signal.SIGKILL, ended
+        elif ended.status:  # it may have been done already
+            assert (ended.status, "Traceback" in ended.err) == (1, False), ended.err
+            assert "run the same command again" in ended.err.replace("\n", " ")
+        self.kills.append(Kill(moment, killed))
         return True
 
     def resume(self) -> Ended:
         """Run the command to its end."""
-        before = self.place.manifest()
+        before = self.place.stored()
         ended = Run(self.folder, self.words()).wait()
-        if ended.status:
-            raise Failed(f"the resumed load ended with {ended.status}: {ended.err[-800:]}")
-        self._check_resumed(ended, before)
+        self._resumed(ended, before)
         return ended
 
-    def check(self) -> Difference:
-        """Compare."""
-        self.wrong = self.lab.check(self.place, self.folder, verify=self.verify)
-        return self.wrong
-
-    def words(self) -> list[str]:
-        """The command."""
-        return ingest_words(self.lab.base, self.lab.model, self.place)
-
-    def begin(self, moment: str, *more: str, nth: int | None = None, env: dict[str, str] | None = None) -> Run:
-        """Start the command with more words, in an empty store; return at the moment, or when the command has ended."""
-        self.place.reset()
-        is_due = self._moment(moment, nth)
-        run = Run(self.folder, [*self.words(), *more], env=env)
-        run.wait_until(is_due)
-        return run
-
-    def _moment(self, name: str, nth: int | None) -> Moment:
-        return draw_moment(self.rng, name, self.place, self.lab.seconds[self.place.kind], nth=nth)
-
-    def _check_resumed(self, ended: Ended, before: dict[str, Any] | None) -> None:
-        """Check that nothing that the manifest had noted as stored was written again."""
-        resumed_at = ended.counts()["resumed_at"]
-        noted = stored_entities(before)
-        if resumed_at < noted:
-            raise Failed(f"it resumed at {resumed_at}, but the checkpoint was {noted}")
+    def _resumed(self, ended: Ended, stored: int) -> None:
+        """It ended well, and wrote nothing again that had been noted as stored."""
+        assert ended.status == 0, ended.err
+        assert ended.counts()["resumed_at"] >= stored
         if self.kills:
-            self.kills[-1].resumed_at = resumed_at
+            self.kills[-1].resumed_at = ended.counts()["resumed_at"]
 
-    def _draw_victim(self) -> Victim:
-        if self.place.kind == "edge" and self.rng.random() < 0.2:
-            return "child"
-        return self.rng.choice(("parent", "group"))
-
-    def _check_complaint(self, ended: Ended) -> None:
-        """Check that a load whose writing process was killed reports this, unless that process had already finished."""
-        if ended.status == 0:
-            return
-        said = ended.err
-        if ended.status != 1 or "Traceback" in said or "run the same command again" not in said.replace("\n", " "):
-            raise Failed(f"a killed writing process ended it with {ended.status}: {said[-800:]}")
-
-    def _state(self) -> str:
-        manifest: dict[str, Any] | None = self.place.manifest()
-        if manifest is None:
-            return "none"
-        stored = stored_entities(manifest)
-        return f"{manifest['state']}@{stored}" if stored else str(manifest["state"])
+    def check(self, *, verify: bool = True) -> None:
+        """Compare with the load that nobody killed, and run `collections verify`."""
+        assert contents_of(self.place) == self.lab.wanted[self.place.kind]
+        if verify:
+            words = ["collections", "verify", COLLECTION, "--store", self.place.location]
+            ended = Run(self.folder, words).wait()
+            assert ended.status == 0, ended.out + ended.err
 
 
-def interrupt(chain: Chain, moment: str) -> None:
-    """Ctrl-C ends a load soon, with 130 and a message; the load can be resumed."""
-
-    def run_with_fault() -> Ended:
-        run = chain.begin(moment, nth=1)
-        start = time.monotonic()
-        run.signal_group(signal.SIGINT)
-        ended = run.wait()
-        if (seconds := time.monotonic() - start) > INTERRUPT_S:
-            raise Failed(f"Ctrl-C took {seconds:.1f} s")
-        return ended
-
-    # Python ends itself by the signal, which is 130 to a shell, where it came while an extension was being imported.
-    _check_fault(chain, run_with_fault, statuses=(130, -signal.SIGINT), message="interrupted; what was stored is kept")
-
-
-def lose_store(chain: Chain) -> None:
-    """The server stops during a load, and comes back later."""
-    place = chain.place
-    assert isinstance(place, ServerPlace)
-
-    def run_with_fault() -> Ended:
-        run = chain.begin("checkpoint", "--wait", "2", nth=2)  # not the ten minutes of a restart
-        place.go_away()
-        ended = run.wait()
-        place.come_back()
-        return ended
-
-    _check_fault(chain, run_with_fault, statuses=(1,), message="Start it with: docker compose up -d")
-
-
-def fill_disk(chain: Chain) -> None:
-    """The disk fills up during a load, and is freed later."""
-    flag = chain.folder / "disk-is-full"
-
-    def run_with_fault() -> Ended:
-        run = chain.begin("checkpoint", nth=1, env={FULL_FLAG: str(flag)})
-        flag.touch()
-        ended = run.wait()
-        flag.unlink()
-        return ended
-
-    _check_fault(chain, run_with_fault, statuses=(1,), message="free some space and run the same command again")
-
-
-def _check_fault(chain: Chain, run_with_fault: Callable[[], Ended], *, statuses: tuple[int, ...], message: str) -> None:
-    """Repeat a fault until it hits the load; check status and message, then resume the load and compare."""
-    ended = run_with_fault()
-    for _ in range(_TRIES):
-        if ended.status:
+def check_fault(chain: Chain, fault: Callable[[], Ended], *, statuses: tuple[int, ...], message: str) -> None:
+    """Repeat a fault until it hits the load; look at status and message, then resume the load and compare."""
+    for _ in range(5):
+        chain.place.reset()
+        ended = fault()
+        if ended.status:  # else it came too late
             break
-        ended = run_with_fault()  # the fault came too late
-    if ended.status not in statuses or "Traceback" in ended.err or message not in ended.err:
-        raise Failed(f"it ended with {ended.status}: {ended.err[-1500:]}")
+    assert ended.status in statuses, ended.err
+    assert "Traceback" not in ended.err
+    assert message in ended.err
     chain.resume()
-    if wrong := chain.check():
-        raise Failed(f"after the resume: {wrong}")
+    chain.check(verify=False)

@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from edge_cases import manifest_of
 from spread_cases import assert_equal, write_base
 
 from ingest.base.reader import Reader, scan
@@ -22,10 +21,9 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.edge import joining, placing
+from pearl_qdrant.store.edge import placing
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import read_content
-from pearl_qdrant.store.edge.joining import join_parts
 from pearl_qdrant.store.edge.store import EdgeStore
 
 
@@ -188,19 +186,3 @@ def test_parts_are_copied_where_there_are_no_hard_links(
     assert_equal(store, "whole", "parts")
     assert sorted(path.name for path in store.iterdir()) == ["parts", "whole"]
     assert list((tmp_path / "work").iterdir()) == []
-
-
-def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors of the file system while parts are joined are errors of the store."""
-    store = EdgeStore(tmp_path)
-    for name in ("c", "part"):
-        store.create(manifest_of(name)).close()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(joining, "share_files", full)
-    with pytest.raises(edge_shard.StoreFullError, match="No space left for collection 'c'"):
-        join_parts(tmp_path / "c", [tmp_path / "part"], "c")
-    assert store.open("c").count() == 0
-    store.close()

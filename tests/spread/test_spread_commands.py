@@ -13,9 +13,8 @@ from qdrant_double import QdrantDouble
 from spread_cases import write_base
 
 from ingest.spread import ray_runner
-from ingest.spread.ray_runner import _as_error, _as_row
-from ingest.spread.worker import Job, PartBuilder, PartResult, Plan, Work
-from pearl_qdrant.errors import InputError, ModelError, OptionError, PearlQdrantError, StoreError, StoreFullError
+from ingest.spread.worker import Job, PartBuilder, Plan
+from pearl_qdrant.errors import OptionError, StoreError
 from pearl_qdrant.store.schema import Manifest
 
 
@@ -92,24 +91,6 @@ def test_an_encoder_does_not_travel(base: Path, tmp_path: Path) -> None:
         load_base(base, store=str(tmp_path), model=object(), ray="auto")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "error, kind",
-    [
-        (StoreFullError("full", option="store"), StoreError),
-        (InputError("path", 3, "bad"), PearlQdrantError),
-        (ModelError("no model"), ModelError),
-        (ValueError("odd"), StoreError),
-    ],
-)
-def test_errors_of_workers_travel_as_rows(error: Exception, kind: type[PearlQdrantError]) -> None:
-    """The message and the option arrive; a class that cannot be made again becomes one above it."""
-    found = _as_error(_as_row(error))
-
-    assert type(found) is kind
-    assert str(error) in str(found)
-    assert found.option == getattr(error, "option", None)
-
-
 def test_a_worker_that_sees_another_folder_is_refused(tmp_path: Path) -> None:
     """A machine of the cluster on which the work folder is not the shared one is an error that says so."""
     plan = Plan("d", "i", 1, "s", "c", "kb", "m", "int8")
@@ -119,17 +100,6 @@ def test_a_worker_that_sees_another_folder_is_refused(tmp_path: Path) -> None:
         PartBuilder(job)
 
     assert found.value.option == "work"
-
-
-def test_damaged_notes_of_the_work_folder_count_as_missing(tmp_path: Path) -> None:
-    """A note that is cut off is no note: its part is built again."""
-    work = Work(tmp_path)
-    work.write_done(PartResult(3, 1, 2, 0.5, 0.1, "cpu"))
-    assert work.read_done(3) == PartResult(3, 1, 2, 0.5, 0.1, "cpu")
-    (tmp_path / "done" / "0003.json").write_text('{"part": 3')
-
-    assert work.read_done(3) is None
-    assert work.read_plan() is None
 
 
 class FakeRay:
@@ -150,22 +120,6 @@ class FakeRay:
 
     def shutdown(self) -> None:
         self.shutdowns += 1
-
-
-@pytest.mark.parametrize(
-    "resources, expected", [({"CPU": 16.0}, (16, 1, 0)), ({"CPU": 16.0, "GPU": 4.0}, (4, 4, 1)), ({}, (1, 1, 0))]
-)
-def test_an_actor_a_gpu_or_core(
-    resources: dict[str, float], expected: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With GPUs there is a worker for each, with its share of the cores; otherwise one for each core."""
-    fake = FakeRay(resources)
-    monkeypatch.setattr(ray_runner, "_import_ray", lambda: fake)
-    runner = ray_runner.RayRunner("auto")
-    runner.close()
-
-    assert (runner.workers, runner._cores, runner._gpus) == expected
-    assert fake.shutdowns == 1
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from store_cases import many, put, yes
 from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import CollectionNotFoundError
-from pearl_qdrant.store import (
-    delete_collection,
-    describe_collection,
-    finalize_collection,
-    list_collections,
-    verify_collection,
-)
+from pearl_qdrant.store import describe_collection, finalize_collection, list_collections, verify_collection
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
@@ -56,16 +48,6 @@ def test_a_collection_is_finalized_with_progress(store: Store, collection: Colle
 
     assert status.is_finalized
     assert progress[-1][1] == 4
-
-
-def test_a_deleted_collection_is_gone(store: Store, collection: Collection, name: str) -> None:
-    """Deleting asks nothing; a second time it is an error."""
-    collection.close()
-    delete_collection(name, store=store)
-
-    assert name not in list_collections(store)
-    with pytest.raises(CollectionNotFoundError):
-        delete_collection(name, store=store)
 
 
 def test_an_unfinished_load_is_a_problem(store: Store, collection: Collection, name: str) -> None:

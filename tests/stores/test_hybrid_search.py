@@ -124,10 +124,7 @@ def test_a_mention_without_a_vector_is_searched_by_spelling(collection: Collecti
     """Without a vector I get names by n-grams, without scores; without letters by vector; without both nothing."""
     put(collection, *cities())
 
-    assert dict(shown(hybrid(collection, [], "kobenhavn"))) == {
-        "København": None,
-        "Kobenhavn Airport Ltd.": None,
-    }
+    assert dict(shown(hybrid(collection, [], "kobenhavn"))) == {"København": None, "Kobenhavn Airport Ltd.": None}
     assert shown(hybrid(collection, [1.0], "!?")) == [("Danish capital", 0.995)]
     assert hybrid(collection, [], "") == []
 
@@ -144,27 +141,6 @@ def test_equal_dense_scores_are_ordered_by_point_id_in_both_searches(collection:
         by_both = [hit.point.id for hit in hybrid(collection, [1.0, 2.0, 2.5], "springfield", limit=limit)]
         assert by_both == sorted(set(by_both))
         assert set(ordered[:limit]) <= set(by_both)
-
-
-def test_a_batch_of_both_gives_what_single_queries_give(collection: Collection) -> None:
-    """Many mentions in one call, with and without vectors and letters, get the same answers as alone."""
-    points, vectors = many(60)
-    collection.upsert(points, vectors, yes(60))
-    _, queries = many(40, seed=1)
-    names = [f"name {i}" for i in range(40)]
-    queries[::7] = 0
-    names[::5] = ["\U0001f600"] * 8
-    lexical = ngram_rows(names)
-
-    batch = collection.search_hybrid(queries, lexical, limit=3, lexical_limit=4, types=("ORG",))
-
-    assert len(batch) == 40
-    assert batch[0] == batch[35] == []
-    for i in (1, 5, 7, 15, 16, 17, 39):
-        (single,) = collection.search_hybrid(
-            queries[i : i + 1], ngram_rows(names[i : i + 1]), limit=3, lexical_limit=4, types=("ORG",)
-        )
-        assert shown(batch[i]) == shown(single)
 
 
 def test_an_exact_match_skips_the_search_by_ngrams(collection: Collection) -> None:

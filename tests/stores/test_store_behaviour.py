@@ -10,9 +10,7 @@ import pytest
 from store_cases import DIM, found, many, point, put, unit, yes
 
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.errors import (
-    InvalidPointError,
-)
+from pearl_qdrant.errors import InvalidPointError
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 

@@ -8,12 +8,7 @@ import pytest
 from store_cases import DIM, manifest_of, many, point, put, yes
 
 from pearl_qdrant.encoder.protocol import ModelInfo
-from pearl_qdrant.errors import (
-    CollectionExistsError,
-    CollectionNotFoundError,
-    ModelMismatchError,
-    StoreClosedError,
-)
+from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ModelMismatchError, StoreClosedError
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS
 

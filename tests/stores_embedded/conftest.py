@@ -7,18 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pearl_qdrant.store.edge import (
-    bulk_writer as edge_bulk,
-)
-from pearl_qdrant.store.edge import (
-    child_process as edge_process,
-)
-from pearl_qdrant.store.edge import (
-    collection as edge_collection,
-)
-from pearl_qdrant.store.edge import (
-    shard as edge_shard,
-)
+from pearl_qdrant.store.edge import bulk_writer as edge_bulk
+from pearl_qdrant.store.edge import child_process as edge_process
+from pearl_qdrant.store.edge import collection as edge_collection
+from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
 
 

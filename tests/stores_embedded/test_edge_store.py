@@ -19,15 +19,8 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
-from pearl_qdrant.store.edge import (
-    lock as edge_lock,
-)
-from pearl_qdrant.store.edge import (
-    points as edge_points,
-)
-from pearl_qdrant.store.edge import (
-    store as edge,
-)
+from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import store as edge
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import NamePoint
 
@@ -255,19 +248,3 @@ def test_numbers_of_numpy_are_stored_as_numbers(store: EdgeStore) -> None:
     collection.upsert([point], vectors, encodable)
 
     assert type(collection.find(names=["a"], limit=1)[0].type_probability) is float
-
-
-def test_points_are_cut_into_batches() -> None:
-    """Batches have the points in their order, and zeros for a name without a vector."""
-    points, vectors, encodable = many(1500, dim=3)
-    encodable[7] = False
-    vectors[7] = np.nan
-
-    first, second = edge_points.check_points(points, vectors, encodable, dim=3)
-
-    assert (len(first), len(second)) == (1000, 500)
-    assert first.ids == [point.id for point in points[:1000]]
-    assert first.payloads == [edge_points.edge_payload(point) for point in points[:1000]]
-    np.testing.assert_array_equal(second.vectors, vectors[1000:])
-    np.testing.assert_array_equal(first.encodable, encodable[:1000])
-    assert not first.vectors[7].any()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +31,6 @@ pytestmark = [
 ]
 
 HANGS_S = 60  # seconds after which a child is killed; it takes none
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
-    """An empty embedded store."""
-    opened = EdgeStore(tmp_path / "store")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -186,28 +177,6 @@ def test_a_fork_that_exits_leaves_files_and_lock_to_its_parent(tmp_path: Path, w
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert EdgeStore(place).open("toy").count() == 40
-
-
-def _add_ten(collection: EdgeCollection, number: int) -> None:
-    """Add ten points in a process of multiprocessing."""
-    collection.upsert(*many(10, start=100 * number))
-
-
-def test_processes_of_multiprocessing_are_refused_instead_of_losing_points(
-    store: EdgeStore, filled: EdgeCollection, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Five forked processes that add points get an error each; no point is lost silently."""
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=_add_ten, args=(filled, number)) for number in range(5)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(HANGS_S)
-
-    assert [worker.exitcode for worker in workers] == [1] * 5
-    assert capfd.readouterr().err.count("StoreForkedError: Collection 'toy' was opened by process") == 5
-    filled.close()
-    assert store.open("toy").count() == 20
 
 
 def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore) -> None:

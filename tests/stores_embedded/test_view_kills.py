@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from edge_cases import ROOT, copy_files, manifest_of, many, python, stored_files
 
-from pearl_qdrant.errors import ManifestError, StoreError
+from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import view as edge_places
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -217,20 +217,6 @@ def test_a_load_whose_collection_is_released_is_committed_at_its_end(store: Edge
     assert store.open("toy", read_only=True).count() == 80
 
 
-def test_a_changed_number_in_the_list_of_files_is_damage(store: EdgeStore) -> None:
-    """Sizes and places have a checksum: none of them is followed."""
-    manifest = Path(store.location) / "toy" / "manifest.json"
-    text = manifest.read_text()
-    start = text.index('"content": ')
-    place = next(i for i in range(start, len(text)) if text[i : i + 2].isdigit())
-    manifest.write_text(
-        f"{text[:place]}9{text[place + 1 :]}" if text[place] != "9" else f"{text[:place]}8{text[place + 1 :]}"
-    )
-    for read_only in (True, False):
-        with pytest.raises(ManifestError, match="checksum"):
-            store.open("toy", read_only=read_only)
-
-
 COMMIT = """
 import os, signal, sys
 from pathlib import Path
@@ -322,64 +308,6 @@ def test_a_removal_that_was_killed_is_finished(store: EdgeStore) -> None:
 
 
 # Several readers and a writer
-
-READER = """
-import sys
-from pathlib import Path
-from pearl_qdrant.store.edge.store import EdgeStore
-store = EdgeStore(Path(sys.argv[1]))
-for line in sys.stdin:
-    collection = store.open("toy", read_only=True)
-    counts = {}
-    for point in collection.scroll():
-        counts[point.entity_id] = counts.get(point.entity_id, 0) + 1
-    print(sorted(set(counts.values())), collection.count(), flush=True)
-    collection.close()
-"""
-
-WRITER = """
-import itertools, sys
-from pathlib import Path
-from pearl_qdrant.store.edge.store import EdgeStore
-from edge_cases import many
-collection = EdgeStore(Path(sys.argv[1])).open("toy")
-print(collection.count(), flush=True)
-for start in itertools.count(collection.count(), 2):
-    points, vectors, encodable = many(2, start=start)
-    with collection.editing():  # both names of an entity, or none
-        collection.upsert(points[:1], vectors[:1], encodable[:1])
-        collection.upsert(points[1:], vectors[1:], encodable[1:])
-"""
-
-
-@pytest.mark.slow
-def test_readers_see_whole_entities_while_a_writer_is_killed(tmp_path: Path) -> None:
-    """Two processes read beside one that writes and is killed: never half an entity, never fewer than before."""
-    store = EdgeStore(tmp_path / "store")
-    store.create(manifest_of()).upsert(*many(20))
-    store.close()
-    seen = 20
-    with python(READER, store.location) as first, python(READER, store.location) as second:
-        for _ in range(3):
-            with python(WRITER, store.location) as writer:
-                assert writer.stdout is not None
-                assert int(writer.stdout.readline()) >= seen
-                for reader in (first, second):
-                    assert reader.stdin is not None
-                    assert reader.stdout is not None
-                    reader.stdin.write("look\n")
-                    reader.stdin.flush()
-                    sizes, _, count = reader.stdout.readline().rpartition(" ")
-                    assert sizes == "[2]"
-                    assert int(count) >= seen
-                    seen = int(count)
-                writer.kill()
-        first.communicate("")
-        second.communicate("")
-
-    assert store.open("toy").count() >= seen
-    store.close()
-    assert sorted(path.name for path in Path(store.location).iterdir()) == ["toy"]
 
 
 @pytest.mark.slow

@@ -122,17 +122,6 @@ def test_a_reader_of_a_graph_answers_as_the_writer(store: EdgeStore, graph: None
     assert "name 2" not in nearest_names(after, queries)
 
 
-def test_a_reader_finds_each_commit(store: EdgeStore) -> None:
-    """After each of several commits a reader finds the same names as the writer, and older files are gone."""
-    writer = store.open("toy")
-    for start in range(N, N + 30, 10):
-        add(writer, start)
-        reader = store.open("toy", read_only=True)
-        assert names(reader) == names(writer)
-        assert_only_current_files(store)
-        reader.close()
-
-
 def test_a_commit_stores_what_changed_and_waits_for_the_disk_only_for_that(
     store: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,19 +192,6 @@ def test_a_load_is_seen_when_it_ends(store: EdgeStore) -> None:
     assert reader.is_outdated
     after = store.open("toy", read_only=True)
     assert (after.count(), len(after.manifest.checkpoints)) == (N + 30, 1)
-
-
-def test_an_open_without_a_change_is_no_newer_state(store: EdgeStore) -> None:
-    """Opening and closing for writing does not make readers outdated, nor does writing the same manifest."""
-    reader = store.open("toy", read_only=True)
-    writer = store.open("toy")
-    writer.write_manifest(writer.manifest)
-    writer.close()
-    assert not reader.is_outdated
-
-    writer = store.open("toy")
-    writer.append_ledger([b"one"])
-    assert reader.is_outdated
 
 
 def test_a_reader_has_the_ledger_of_its_state(store: EdgeStore) -> None:

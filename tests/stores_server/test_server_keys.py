@@ -13,11 +13,7 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from server_cases import ANY, KEY, manifest_of
 
-from pearl_qdrant.errors import (
-    SettingsError,
-    StoreError,
-    StoreRejectedError,
-)
+from pearl_qdrant.errors import SettingsError, StoreError, StoreRejectedError
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.server.store import ServerStore
 

@@ -49,14 +49,10 @@ def all_texts(error: BaseException) -> str:
     return "\n".join([str(error), repr(error), repr(vars(error)), *traceback.format_exception(error)])
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 413, 429, 500, 503, 507])
-@pytest.mark.parametrize("n_before", [0, 150, 190, 270, 285, 299, 400])
+@pytest.mark.parametrize("status", [400, 413, 429, 503])
+@pytest.mark.parametrize("n_before", [0, 190, 270, 285, 299])
 def test_no_part_of_a_key_that_a_server_repeats_is_shown(
-    double: QdrantDouble,
-    collection: ServerCollection,
-    caplog: pytest.LogCaptureFixture,
-    status: int,
-    n_before: int,
+    double: QdrantDouble, collection: ServerCollection, caplog: pytest.LogCaptureFixture, status: int, n_before: int
 ) -> None:
     """Long texts are shortened after the key is removed, so no part of it is left."""
     caplog.set_level(logging.DEBUG)

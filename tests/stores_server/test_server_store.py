@@ -12,7 +12,6 @@ from server_cases import ANY, DIM, NAME, load, manifest_of, points_of
 
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
-    InvalidPointError,
     ManifestError,
     StoreClosedError,
     StoreError,
@@ -168,17 +167,6 @@ def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(
     assert store.collections() == [NAME]
     store.delete(NAME)
     assert store.collections() == []
-
-
-def test_bad_points_reach_no_server(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Invalid points are found before any request."""
-    points, vectors, encodable = points_of(3)
-    vectors[2] = np.inf
-
-    with pytest.raises(InvalidPointError, match=r"'n2' \(entity E2\) holds NaN or infinity"):
-        collection.upsert(points, vectors, encodable)
-
-    assert double.requests == []
 
 
 def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: ServerCollection) -> None:

@@ -14,9 +14,7 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
 from server_cases import DIM, NAME, ids_in, load, manifest_of, points_of
 
-from pearl_qdrant.errors import (
-    StoreRejectedError,
-)
+from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.points import check_points, cut_batches, join

@@ -81,10 +81,7 @@ def make_character_encoder(folder: Path, *, max_pieces: int = 3, seed: int = 0) 
     """A tiny character encoder for the tokenizer of a folder."""
     table = read_character_table(folder / "tokenizer.json")
     return CharacterEncoder(
-        table,
-        tiny_config(table, max_pieces=max_pieces),
-        CHAR_DIM,
-        generator=torch.Generator().manual_seed(seed),
+        table, tiny_config(table, max_pieces=max_pieces), CHAR_DIM, generator=torch.Generator().manual_seed(seed)
     ).eval()
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
+from edge_cases import copy_files
 
 from pearl_qdrant import Entity
 from pearl_qdrant.encoder.loading import load_encoder
@@ -25,8 +31,19 @@ ENTITIES = [
 ]
 
 
+_WRITTEN: dict[tuple[object, ...], Path] = {}
+"""Copies of the collections that this process wrote, by what is in them."""
+
+
 def fill(path: Path, name: str, model: str, entities: list[Entity], *, is_loaded: bool = False) -> None:
-    """Write a small collection; one that is loaded has its counts and its table of rarities, as after an ingest."""
+    """Write a small collection; one that is loaded has its counts and its table of rarities, as after an ingest.
+
+    It is written once and copied afterwards, which takes a tenth of the time.
+    """
+    key = (name, model, repr(entities), is_loaded)
+    if key in _WRITTEN and not (path / name).exists():
+        copy_files(_WRITTEN[key], path / name)
+        return
     encoder = load_encoder(model, device="cpu")
     made = Manifest.for_model(encoder.info, collection=name, kb=name)
     manifest = made.model_copy(update={"model": model, "state": "ready"})
@@ -40,6 +57,15 @@ def fill(path: Path, name: str, model: str, entities: list[Entity], *, is_loaded
     encoded = encoder.encode(names)
     collection.upsert(name_points(name, names_of(entities), encoded), encoded.vectors, encoded.encodable)
     store.close()
+    if not _WRITTEN:
+        atexit.register(shutil.rmtree, _copies(), ignore_errors=True)
+    _WRITTEN[key] = copy_files(path / name, _copies() / str(len(_WRITTEN)))
+
+
+@functools.cache
+def _copies() -> Path:
+    """The folder of the copies, beside the folders of the tests."""
+    return Path(tempfile.mkdtemp(prefix="pearl-qdrant-written-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
 
 
 def fill_server(url: str, name: str, model: str, entities: list[Entity]) -> None:

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pytest
-import zstandard
-from cli_runner import Run
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -281,17 +278,6 @@ def test_scan_and_reading_agree_on_scattered_ids(tmp_path: Path, form: str) -> N
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_limit_and_the_bounds_of_an_entity_hold(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--limit reads the first entities; an entity with too many names is cut and counted."""
-    path = write(tmp_path, form)
-    monkeypatch.setattr(limits, "MAX_NAMES", 2)
-    report = ReadReport()
-
-    assert [tuple(e.names()) for e in read_form(path, ReadOptions(limit=1), report)] == [("Paris, France", "Paname")]
-    assert report.skipped == {"too_many_names": 1}
-
-
-@pytest.mark.parametrize("form", FORMS)
 def test_a_row_that_is_too_long_is_skipped(tmp_path: Path, form: str) -> None:
     """A row over the limit costs itself; the report says why, and --max-errors 0 stops there."""
     path = tmp_path / "base"
@@ -311,31 +297,6 @@ def test_a_row_that_is_too_long_is_skipped(tmp_path: Path, form: str) -> None:
     assert report.examples[0].line == (2 if form in ("jsonl", *WRITERS) else 3)
     with pytest.raises(TooManyErrorsError):
         read_form(path, report=ReadReport(max_errors=0))
-
-
-@pytest.mark.parametrize("kind, stored", [("csv", "auto"), ("jsonl", "jsonl")])
-@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
-def test_text_comes_compressed_and_through_standard_input(
-    tmp_path: Path, kind: str, stored: str, compress: Callable[[bytes], bytes]
-) -> None:
-    """CSV and JSON Lines may be compressed, and may come through a pipe."""
-    data = compress(b"\xef\xbb\xbf" + TEXTS[kind].replace("\n", "\r\n").encode())
-    path = tmp_path / "base.gz"
-    path.write_bytes(data)
-
-    assert detect_format([path]) == kind
-    assert read_form(path) == ENTITIES
-    with given_input(data, TableReader, ["-"], ReadOptions(), kind=stored) as opened:
-        assert list(opened.read(ReadReport())) == ENTITIES
-
-
-@pytest.mark.parametrize("form", ["tsv", "jsonl", "parquet"])
-def test_a_delimiter_is_for_csv_alone(run: Run, tmp_path: Path, form: str) -> None:
-    """An option of another format is refused by its flag."""
-    outcome = run("ingest", str(write(tmp_path, form)), "--dry-run", "--delimiter", ";")
-
-    assert outcome.status == 2
-    assert "--delimiter is for csv" in outcome.err.replace("\n", " ")
 
 
 def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:

@@ -10,12 +10,10 @@ import pytest
 
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from pearl_qdrant.cells import join_list
 from pearl_qdrant.records import Entity
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATH = EXAMPLES / "sample_base.tsv"
-COLUMNS = ["id", "name", "type", "aliases", "description", "popularity"]
 
 
 @pytest.fixture(scope="module")
@@ -55,23 +53,6 @@ def test_the_reader_skips_and_merges_nothing(
     assert report.names == sum(1 + len(entity.aliases) for entity in entities.values())
 
 
-def test_aliases_survive_reading_unchanged(rows: list[list[str]], entities: dict[str, Entity]) -> None:
-    """No alias repeats the canonical name or another alias, so that reading and writing gives the same cell."""
-    for entity_id, _, types, aliases, *_ in rows:
-        entity = entities[entity_id]
-        assert join_list(entity.aliases) == aliases
-        assert len(set(entity.names())) == 1 + len(entity.aliases)
-        assert "|".join(entity.kb_types) == types
-
-
-def test_figure_1_is_there(entities: dict[str, Entity]) -> None:
-    """The paper's five names are there: three of one newspaper, and two of others."""
-    for name in ("The New York Times", "NYTimes", "nytimes.com", "New-York Daily Times"):
-        assert find(entities, name) == {"the-new-york-times"}
-    assert find(entities, "New York Post") == {"new-york-post"}
-    assert find(entities, "New York", "GPE") == {"new-york-state", "new-york-city"}
-
-
 @pytest.mark.parametrize(
     "name, wanted_type, entity_id",
     [
@@ -101,12 +82,6 @@ def test_a_type_separates_names_that_are_shared(
 ) -> None:
     """A name of several entities belongs to one once the type is known."""
     assert find(entities, name, wanted_type) == {entity_id}
-
-
-def test_some_names_stay_ambiguous(entities: dict[str, Entity]) -> None:
-    """Two entities of one type may bear one name, which only a finer type or nothing at all separates."""
-    assert find(entities, "Georgia", "GPE") == {"georgia-country", "georgia-us-state"}
-    assert find(entities, "Michael Jordan", "PERSON") == {"michael-jordan", "michael-i-jordan"}
 
 
 @pytest.mark.parametrize(
@@ -159,29 +134,3 @@ def test_ids_are_unique_slugs(rows: list[list[str]]) -> None:
     ids = [row[0] for row in rows]
     assert [id_ for id_ in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id_)] == []
     assert len(set(ids)) == len(ids)
-
-
-def test_types_are_one_coarse_and_one_fine(entities: dict[str, Entity]) -> None:
-    """Each entity has a coarse type and a finer one that the shipped type map does not contradict."""
-    fine: Counter[str] = Counter()
-    for entity in entities.values():
-        coarse, native = entity.kb_types
-        assert entity.types == (coarse,), entity
-        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", native)
-        fine[native] += 1
-    assert {t: n for t, n in fine.items() if n < 3} == {}
-
-
-def test_a_fine_type_has_one_coarse_type(entities: dict[str, Entity]) -> None:
-    """Filtering by a finer type never mixes coarse types."""
-    pairs = {entity.kb_types for entity in entities.values()}
-    fine = Counter(native for _, native in pairs)
-    assert {t: n for t, n in fine.items() if n > 1} == {}
-
-
-def test_no_cell_has_stray_space(rows: list[list[str]]) -> None:
-    """No cell begins or ends with a space or has two in a row, and only aliases may be empty."""
-    for row in rows:
-        for column, cell in zip(COLUMNS, row, strict=True):
-            assert " ".join(cell.split()) == cell
-            assert cell or column in ("aliases", "popularity"), row

@@ -23,7 +23,7 @@ from pearl_qdrant.errors import (
     StoreUnavailableError,
 )
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.points import is_same_point, pack_rows
+from pearl_qdrant.store.points import is_same_point
 from pearl_qdrant.store.server import upload
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
@@ -79,19 +79,6 @@ def test_a_server_may_change_the_last_digit_of_a_number(
     assert digest_of(ours) == digest_of(theirs)
     assert not is_same_point(ours, replace(theirs, popularity=0.31))
     assert not is_same_point(ours, replace(theirs, popularity=None))
-
-
-def test_vectors_are_packed_one_by_one() -> None:
-    """Vectors of points become arrays; of a point without one it is zeros, and another width is an error."""
-    points = many(3, dim=2)[0]
-    vectors = [[1.0, 2.0], None, [5.0, 6.0]]
-    rows = pack_rows(points, iter(vectors), dim=2)
-
-    assert rows.vectors.tolist() == [[1, 2], [0, 0], [5, 6]]
-    assert rows.encodable.tolist() == [True, False, True]
-    assert pack_rows([], iter([]), dim=2).vectors.shape == (0, 2)
-    with pytest.raises(ValueError, match="does not have 3 dimensions"):
-        pack_rows(points, iter(vectors), dim=3)
 
 
 @pytest.mark.slow

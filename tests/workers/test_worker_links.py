@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +16,9 @@ from cli_runner import Run
 from worker_cases import CLOSE, assert_same
 
 from pearl_qdrant import EntityLinker, cores
-from pearl_qdrant.cores import MAX_A_CORE, MAX_DEFAULT, count_workers, usable_cores
+from pearl_qdrant.cores import MAX_A_CORE, count_workers, usable_cores
 from pearl_qdrant.errors import LinkerClosedError, OptionError, UnknownTypeError
-from pearl_qdrant.linking.workers import pool, process
-from pearl_qdrant.linking.workers.process import read_annotations, read_link
-from pearl_qdrant.records import Annotation, Candidate, LearnedCount, Link, NilReason
+from pearl_qdrant.linking.workers import pool
 
 ROWS = "id\tname\taliases\nnyc\tNew York\tNYC|Big Apple\nnyt\tThe New York Times\tNYTimes\nmi\theart attack\t\n"
 LINES = "NYC\n\nheart atack\nNYTimes\nnothing of it\nBig Apple\nNew York\nNYC\nnyt\n"
@@ -43,8 +40,9 @@ def without_numbers(value: Any) -> Any:
     return [without_numbers(one) for one in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("base")
-@pytest.mark.parametrize("command", ["link", pytest.param("annotate", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("command", ["link", "annotate"])
 def test_a_file_is_answered_the_same_by_workers(run: Run, tmp_path: Path, command: str) -> None:
     """With --workers the command prints what it prints without."""
     (tmp_path / "mentions.txt").write_text(LINES)
@@ -274,13 +272,6 @@ def test_a_container_counts_its_own_cores(
     assert count_workers(quota=tmp_path / "cpu.max") == usable_cores(tmp_path / "cpu.max") == expected
 
 
-def test_a_large_machine_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default there are at most 16 workers."""
-    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(200)), raising=False)
-
-    assert count_workers(quota=tmp_path / "none") == MAX_DEFAULT == 16
-
-
 @pytest.mark.parametrize("wanted, expected", [(1, 1), (7, 7), (8, 8), (40, 8), (10**9, 8)])
 def test_more_than_four_workers_a_core_are_never_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int, expected: int
@@ -289,19 +280,3 @@ def test_more_than_four_workers_a_core_are_never_used(
     monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
 
     assert count_workers(wanted, tmp_path / "none") == expected <= 2 * MAX_A_CORE
-
-
-def test_links_are_unpacked_as_they_were(reader: EntityLinker) -> None:
-    """A link is the same after the way from a worker, with all that it may have."""
-    odd = Candidate(
-        "id", "kb", "Name", "name", ("a",), ("b",), popularity=2.0, features={"dense": 1.0}, document={"x": 2}
-    )
-    learned = Link(
-        "m", None, None, None, NilReason.AMBIGUOUS, (odd,), None, ("careful",), "r", (LearnedCount("e", "kb", 2),)
-    )
-    broken = replace(learned, canonical_name="\ud800", candidates=())
-    links = [*reader.link_batch(["NYC", "nothing", "", "\ud800"], workers=1), learned, broken]
-    annotations = [[Annotation("\ud800", 0, 1, learned, "long form"), Annotation("NYC", 2, 5, links[0])], []]
-
-    assert [read_link(process._pack(replace(one, mention="")), one.mention) for one in links] == links
-    assert [read_annotations(process._pack(one)) for one in annotations] == annotations

@@ -52,12 +52,12 @@ def test_a_killed_worker_is_replaced(reader: EntityLinker) -> None:
     assert before[0] not in reader.worker_pids()
 
 
-@pytest.mark.parametrize("wanted", [3, 40, 10**9])
-def test_there_is_at_most_one_process_a_mention(base_path: Path, wanted: int) -> None:
+@pytest.mark.slow
+def test_there_is_at_most_one_process_a_mention(base_path: Path) -> None:
     """For three mentions there are three processes at most, however many are requested."""
     mentions = ["NYC", "New York", "NYTimes"]
     with EntityLinker.open("base", store=str(base_path), threshold=0.0, read_only=True) as linker:
-        found = list(linker.link_batch(mentions * 2, workers=wanted))
+        found = list(linker.link_batch(mentions * 2, workers=10**9))
         n_started = len(linker.worker_pids())
         assert_same(found, linker.link_batch(mentions * 2, workers=1))
 
@@ -82,6 +82,7 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return killed
 
 
+@pytest.mark.slow
 def test_workers_that_die_twice_are_an_error(base_path: Path, deadly: list[int]) -> None:
     """Who asked for workers gets an error that says what happened, and not a hang."""
     text = r"A worker process ended.*SIGKILL.*Perhaps memory ran out.*workers=1"
@@ -194,6 +195,7 @@ def test_workers_go_when_their_parent_is_killed(own_base: Path) -> None:
     assert len(views(own_base)) <= 1, "that of the program itself, which the next opening removes"
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_without_a_word_of_the_workers(own_base: Path) -> None:
     """Ctrl-C reaches all processes of the terminal; there is one traceback, that of the program."""
     program, pids = start(own_base, 10**9)
