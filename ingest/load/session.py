@@ -22,6 +22,7 @@ from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.verify import check_ours
 
 SAMPLE = 1000
 """Rows of a base, from its start, that are looked up to see whether it is a newer release of what is stored."""
@@ -68,6 +69,7 @@ class Session:
                 request.events.newer_release()
         exists = self.name in self.store.collections()
         if exists and request.restart and not is_update:
+            check_ours(self.store, self.name)
             self.store.delete(self.name, keep_ledger=True)
             exists = False
         if is_update or exists:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pearl_qdrant.errors import IncompleteError, ModelError, ModelMismatchError
+from pearl_qdrant.errors import IncompleteError, ManifestError, ModelError, ModelMismatchError
 from pearl_qdrant.store.open import StoreLike, use_store
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 
 ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model"]
@@ -72,6 +72,12 @@ def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
         for name, problem in found
         if problem is not None
     )
+
+
+def check_ours(store: Store, name: str) -> None:
+    """Raise ManifestError if another program made the collection of that name: it is neither deleted nor replaced."""
+    if any(found.is_foreign for found in store.glance([name])):
+        raise ManifestError(name, "there is none")
 
 
 def check_complete(collections: Sequence[Collection]) -> None:

@@ -29,7 +29,7 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.store.open import StoreLike, is_url, use_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import check_complete
+from pearl_qdrant.store.verify import check_complete, check_ours
 from pearl_qdrant.store.versions import PLAIN, Maker, Version, VersionMark, new_version, placement_of
 from pearl_qdrant.transfer.names import NameSample, OnProgress, no_progress, stream_names
 
@@ -179,6 +179,7 @@ class _Transfer:
             )
         with closing(self.source.open(self.name, read_only=True)) as source:
             check_complete([source])
+            check_ours(self.target, self.name)
             replaced = self.name in self.target.collections()
             if replaced and not self.replace:
                 raise CollectionExistsError(self.name, option="replace")
