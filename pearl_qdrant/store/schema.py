@@ -58,7 +58,7 @@ _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 State = Literal["loading", "ready"]
 
-Quantization = Literal["none", "int8", "binary", "turbo"]
+Quantization = Literal["none", "int8"]
 """How vectors are kept for finding candidates; scores always come from the full vectors."""
 
 
@@ -191,13 +191,9 @@ OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))
 
 
 class Checkpoint(BaseModel):
-    """How much of its input an unfinished ingest has stored.
+    """How much of its input, whose content has this digest, an unfinished ingest has stored.
 
-    Attributes:
-        input: The paths of the input, as given.
-        digest: Digest of its content; if it has changed, the input is read from the start.
-        entities: Entities stored, from the start of the input.
-        is_done: Whether all entities are stored, and only the graph is missing.
+    Entities from the start of the input; it is done when all are stored, and only the graph is missing.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -209,12 +205,7 @@ class Checkpoint(BaseModel):
 
 
 class LoadedInput(BaseModel):
-    """An input whose load is complete.
-
-    Attributes:
-        input: The paths of the input, as given.
-        digest: Digest of its content, as in `Checkpoint`.
-    """
+    """An input whose load is complete: its paths as given, and the digest of its content."""
 
     model_config = ConfigDict(frozen=True)
 

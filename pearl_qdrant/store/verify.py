@@ -32,15 +32,9 @@ class Verification:
 
 
 def verify_collection(name: str, *, store: StoreLike = None, model: str | None = None) -> Verification:
-    """Check a collection: its load, its counts, its graph and indexes, and its model.
+    """Check a collection: its load, its counts, its graph and indexes, and its model, or the one given.
 
-    Args:
-        name: The collection.
-        store: As in `administration`.
-        model: Model to compare with the collection's; None: the one named in its manifest.
-
-    Raises:
-        CollectionNotFoundError: If there is no collection of that name.
+    `store` is as in `administration`. Raises CollectionNotFoundError if there is no collection of that name.
     """
     with use_store(store) as opened:
         collection = opened.open(name, read_only=True)

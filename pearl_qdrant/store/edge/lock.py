@@ -38,12 +38,10 @@ class CollectionLock:
 
     @classmethod
     def acquire(cls, path: Path, collection: str, *, wait_s: float | None = None) -> CollectionLock:
-        """Lock a collection by its lock file, whose folder must exist.
+        """Lock a collection by its lock file.
 
-        Raises:
-            StoreLockedError: If another process still has it after `wait_s` seconds; None is `WAIT_S`.
-            FileNotFoundError: If the folder does not exist, or was deleted meanwhile.
-            StoreError: If the file cannot be written, or the file system does not support locks.
+        Raises StoreLockedError if another process has it for `wait_s` more, FileNotFoundError if its folder does not
+        exist, StoreError if the file cannot be written, or the file system has no locks.
         """
         deadline = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
         try:

@@ -15,7 +15,7 @@ from pearl_qdrant.settings import TESTED_SERVER
 from pearl_qdrant.store.protocol import Check
 from pearl_qdrant.store.server.collection import MANIFEST_KEY
 from pearl_qdrant.store.server.connection import Connection, parse_release
-from pearl_qdrant.store.server.limits import Limits
+from pearl_qdrant.store.server.queries import Limits
 from pearl_qdrant.store.server.store import ServerStore
 
 MAX_COLLECTIONS = 50
