@@ -183,9 +183,7 @@ def describe_collection(name: str, *, store: StoreLike = None) -> CollectionDesc
 def delete_collection(name: str, *, store: StoreLike = None) -> None:
     """Delete a collection with all its points, without a question.
 
-    Raises:
-        CollectionNotFoundError: If there is no collection of that name.
-        StoreLockedError: If another process, or this one, has it open (embedded store).
+    CollectionNotFoundError if there is none of that name, StoreLockedError if an embedded one is open anywhere.
     """
     with use_store(store) as opened:
         opened.delete(name)

@@ -70,10 +70,5 @@ def candidates(query: NameQuery, *, is_filtered: bool) -> int:
 
 
 def share_indexed(indexed: int, n_vectors: int, n_sparse: int) -> int:
-    """Estimate how many dense vectors are in a graph.
-
-    Args:
-        indexed: Qdrant's count: all vectors of the segments with a graph, deleted and sparse ones included.
-        n_vectors, n_sparse: Dense and sparse vectors in the collection.
-    """
+    """Estimate how many of `n_vectors` dense ones are in a graph, from Qdrant's count, which has sparse ones too."""
     return min(n_vectors, round(indexed * n_vectors / max(1, n_vectors + n_sparse)))

@@ -184,8 +184,7 @@ class NameRows:
 def pack_rows(points: list[NamePoint], vectors: Iterable[Sequence[float] | None], *, dim: int) -> NameRows:
     """Make arrays of the vectors that an engine returned, None for a name without one.
 
-    They are taken one by one and not held: 448 numbers of Python are 14 KB, and making many takes twice as long if all
-    of them stay. ValueError if one has another width than `dim`.
+    They are taken one by one and not held: 448 numbers of Python are 14 KB. ValueError for another width than `dim`.
     """
     row = struct.Struct(f"={dim}f")  # takes a third of the time that numpy takes to read a list
     packed, encodable = list[bytes](), list[bool]()

@@ -63,11 +63,7 @@ Quantization = Literal["none", "int8"]
 
 
 def point_id(kb: str, entity_id: str, name: str) -> str:
-    """Compute the UUID5 of a point, the same in every process and release.
-
-    Raises:
-        ValueError: If a part holds a lone surrogate.
-    """
+    """Compute the UUID5 of a point, the same in every process and release; ValueError for a lone surrogate."""
     # uuid.uuid5 takes four times as long. The version is 5, the variant is the two highest bits of the 17th digit.
     hashed = _namespace_hash.copy()
     hashed.update(_encode_key((kb, entity_id, name)))
@@ -142,11 +138,7 @@ class NamePoint:
 
     @classmethod
     def from_json(cls, payload: bytes | msgspec.Raw, collection: str) -> NamePoint:
-        """Read a payload back from a server's bytes.
-
-        Raises:
-            ManifestError: If it was not written by pearl-qdrant.
-        """
+        """Read a payload back from a server's bytes; ManifestError if it was not written by pearl-qdrant."""
         try:
             try:
                 *fields, _ = msgspec.structs.astuple(_read_plain(payload))

@@ -1,9 +1,8 @@
 """The parent's side of the child process that holds a shard during a load, or while the graph is built.
 
 Edge's growing segments take anonymous memory that a process never returns, and `update` and `optimize` hold the
-interpreter lock. In a separate process the memory is returned when the process exits, the parent's encoder keeps
-running, and Ctrl-C can stop it. Parent and child exchange frames over the child's standard input and output: one
-answer for each request.
+interpreter lock. In a child the memory is returned at its end, the parent's encoder keeps running, and Ctrl-C can stop
+it. They exchange frames over the child's standard input and output: one answer for each request.
 """
 
 from __future__ import annotations

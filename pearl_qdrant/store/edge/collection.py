@@ -85,11 +85,7 @@ class EdgeCollection(Collection):
         return self._folder_open
 
     def _writable(self, doing: str) -> CollectionFolder:
-        """The open folder; `doing` says what for, as in "adding to it".
-
-        Raises:
-            ReadOnlyError: If it was opened read-only.
-        """
+        """The open folder, for a use as in "adding to it"; ReadOnlyError if it was opened read-only."""
         folder = self._folder
         return folder.refuse(doing) if isinstance(folder, CollectionView) else folder
 
@@ -165,11 +161,7 @@ class EdgeCollection(Collection):
         return self._count_values(CANONICAL_FIELD, 2).get("True", 0)
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Build the graph in a child process; see `protocol.Collection.finalize`.
-
-        Edge does not report its progress. The collection cannot be searched meanwhile. If the child is killed, nothing
-        is lost.
-        """
+        """Build the graph in a child process, of which no progress is known; the collection cannot be searched then."""
         folder = self._writable("finalizing it")
         with folder.editing(), folder.shard("finalizing it") as shard:
             n_vectors = edge_shard.count_vectors(shard)

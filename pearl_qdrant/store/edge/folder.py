@@ -1,10 +1,7 @@
 """A collection that this process has open for writing: its lock, its work folder, its commits (`content.py`).
 
-A process has one `CollectionFolder` for a collection, however often it opens it. The last user to close it closes it.
-
-The writer changes files in a folder of its own, and commits by storing them. So an edit that is killed half-way leaves
-nothing: the engine itself would keep all that was written, also new names of an entity beside its old
-ones. A bulk load is kept, which resumes.
+A process has one `CollectionFolder` for a collection, and its last user closes it. The writer changes files in a folder
+of its own, and commits by storing them: an edit that is killed half-way leaves nothing, and a bulk load is kept.
 """
 
 from __future__ import annotations
@@ -184,8 +181,7 @@ class CollectionFolder(OpenedCollection):
     def hand_over(self, reason: str) -> Iterator[None]:
         """Close the shard so that a child process can open it, and open it again afterwards.
 
-        Two processes must not have a shard open at the same time: Edge locks it, and each would overwrite the other's
-        files. Until the end of the block, `shard` refuses all other use, and says why: as in "being loaded".
+        Until the end of the block, `shard` refuses all other use, and says why: as in "being loaded".
         """
         is_handed_over = False
         with self.editing():

@@ -49,10 +49,7 @@ def cut(folder: Path, n_bytes: int) -> None:
 
 
 def append_lines(folder: Path, lines: Sequence[bytes]) -> None:
-    """Append lines; on return they are on the disk.
-
-    If it fails (OSError), what was written is cut off again where the file system allows it.
-    """
+    """Append lines, on the disk on return; if it fails (OSError), what was written is cut off again."""
     path = folder / LEDGER_FILE
     is_new = not path.exists()
     with os.fdopen(os.open(path, _FLAGS, 0o666), "r+b", buffering=0) as file:

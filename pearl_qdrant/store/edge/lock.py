@@ -26,11 +26,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | g
 
 
 class CollectionLock:
-    """A locked file, until `release` or the end of the process. It contains the owner's process id and command.
-
-    The lock is the operating system's lock on the file, not the existence of the file: after a crash nothing has to be
-    removed.
-    """
+    """A file locked by the operating system until `release` or the end of the process; it names the owner."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -23,11 +23,7 @@ MAX_COLLECTIONS = 50
 
 
 def check_server(store: ServerStore) -> Iterator[Check]:
-    """Check a server that answers; writes nothing.
-
-    Raises:
-        StoreError: If it does not answer, or refuses the key.
-    """
+    """Check a server, without writing; StoreError if it does not answer, or refuses the key."""
     connection, client = store.connection, store.connection.client
     yield _version(connection.version())
     if len(connection.addresses) > 1:

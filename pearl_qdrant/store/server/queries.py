@@ -109,11 +109,7 @@ _read_answer = msgspec.json.Decoder(Answer[list[_QueryResult]]).decode
 
 
 def to_filter(point_filter: PointFilter | None) -> models.Filter | None:
-    """Make the server's filter; None if there is no condition.
-
-    The field of the type filter holds the native and coarse types of the base, or, where the base gives no coarse
-    type, the native ones and the type that the head predicted.
-    """
+    """Make the server's filter; None if there is no condition."""
     if point_filter is None:
         return None
     wanted = {

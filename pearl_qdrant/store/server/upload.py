@@ -1,8 +1,7 @@
 """Upload points to a server: check them, cut them into batches, and send these by a few threads.
 
-qdrant-client's own upload retries without back-off, retries errors that cannot pass, and forks. Batches here have a
-limit of points and bytes (a server refuses bodies over 32 MiB), are sent with wait=True, and are halved if the server
-finds them too large. Ids are deterministic, so sending a batch twice changes nothing.
+qdrant-client's own upload retries without back-off, retries errors that cannot pass, and forks. Batches here are sent
+with wait=True, and halved if the server finds them too large. Sending one twice changes nothing: ids are deterministic.
 """
 
 from __future__ import annotations
@@ -168,10 +167,9 @@ class Uploader:
 
 @final
 class ServerWriter:
-    """A bulk load by a few threads.
+    """A bulk load by a few threads, which send while the caller makes the next batch.
 
-    The threads send a batch while the caller makes the next one. If a batch fails, the next `write` or `flush` raises
-    the error, and so does every later one: nothing more is written.
+    If a batch fails, every later `write` or `flush` raises the error: nothing more is written.
     """
 
     def __init__(
