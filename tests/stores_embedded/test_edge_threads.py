@@ -125,9 +125,9 @@ def test_a_deletion_finished_by_another_process_is_not_an_error(
     store.create(manifest_of()).close()
     rmtree = shutil.rmtree
 
-    def lose_and_rmtree(path: Path) -> None:
+    def lose_and_rmtree(path: Path, *, ignore_errors: bool = False) -> None:
         rmtree(path)
-        rmtree(path)
+        rmtree(path, ignore_errors=ignore_errors)
 
     monkeypatch.setattr(edge.shutil, "rmtree", lose_and_rmtree)
     store.delete("toy")

@@ -208,7 +208,9 @@ def disk_full_error(collection: str, what: str, *, doing: str) -> StoreFullError
     outcome = {
         "creating it": "It was not created",
         "building its graph": "What is stored in it is kept, without the new graph",
-    }.get(doing, "What was acknowledged is kept")
+        "writing to it": "What was acknowledged is kept",
+        "deleting from it": "What was acknowledged is kept",
+    }.get(doing, "What is stored in it is kept")
     return StoreFullError(
         f"No space left for collection '{collection}' ({what}). {outcome}: free some space and run the same command "
         f"again."
