@@ -192,7 +192,7 @@ class EdgeStore:
                 else:
                     edge_ledger.delete_kept_ledger(self._path, name)
                 gone.mkdir()
-                for i, one in enumerate(paths):  # so that it is gone at once
+                for i, one in enumerate(reversed(paths)):  # the current one last: it is gone at once, or there
                     one.rename(gone / str(i))
             except FileNotFoundError as error:  # another process has deleted it meanwhile
                 raise CollectionNotFoundError(name, self.collections()) from error
