@@ -35,6 +35,7 @@ from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.verify import check_ours
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -208,6 +209,7 @@ class Session:
                 request.events.newer_release()
         exists = self.name in self.store.collections()
         if exists and request.restart and not is_update:
+            check_ours(self.store, self.name)
             self.store.delete(self.name, keep_ledger=True)
             exists = False
         if is_update or exists:

@@ -32,7 +32,6 @@ class CollectionSummary:
     """A collection in a list: its state, base, counts and model.
 
     Attributes:
-        name: Its name.
         state: "ready"; "no_graph": complete, but searched exactly and slowly; "unfinished": a load or an update did
             not finish, or another process still runs it; "unusable": it has no manifest, or its files are damaged.
         problem: What is wrong and what to do; None if it is ready.
@@ -70,13 +69,9 @@ class CollectionSummary:
 
 @dataclass(frozen=True, slots=True)
 class CollectionDescription:
-    """The facts about a collection.
+    """The facts about a collection: base, model and counts; points, graph and indexes.
 
-    Attributes:
-        manifest: Its base, model and counts.
-        status: Its points, graph and indexes.
-        types: Points by value of each type field; the most frequent values.
-        languages: Names by language; the most frequent ones.
+    `types` has points by value of each type field, `languages` names by language; the most frequent ones.
     """
 
     manifest: Manifest
@@ -188,9 +183,7 @@ def describe_collection(name: str, *, store: StoreLike = None) -> CollectionDesc
 def delete_collection(name: str, *, store: StoreLike = None) -> None:
     """Delete a collection with all its points, without a question.
 
-    Raises:
-        CollectionNotFoundError: If there is no collection of that name.
-        StoreLockedError: If another process, or this one, has it open (embedded store).
+    CollectionNotFoundError if there is none of that name, StoreLockedError if an embedded one is open anywhere.
     """
     with use_store(store) as opened:
         opened.delete(name)
@@ -205,14 +198,8 @@ def finalize_collection(
 ) -> CollectionStatus:
     """Build the graph of a collection, for fast search; return its status afterwards.
 
-    Args:
-        name, store: The collection, and its store.
-        wait_s: As in `open_store`.
-        on_progress: Called from time to time with (vectors indexed, all vectors).
-
-    Raises:
-        CollectionNotFoundError: If there is no collection of that name.
-        StoreError: If the graph cannot be built.
+    `wait_s` is as in `open_store`; `on_progress` is called from time to time with (vectors indexed, all vectors).
+    CollectionNotFoundError if there is no collection of that name, StoreError if the graph cannot be built.
     """
     with use_store(store, wait_s=wait_s) as opened:
         collection = opened.open(name)

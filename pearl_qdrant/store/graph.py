@@ -1,34 +1,21 @@
 """Parameters of the HNSW graph in both stores: links and candidates while it is built, candidates of a search.
 
-The table shows how often the nearest name is missed, in percent, compared with exact search. Candidates are found by
-int8 vectors and scored by full vectors. The bases are 30,256 names of the Disease Ontology (1,000 to 1,500 mentions of
-each kind) and 571,074 names of a general base (600). Columns: links (m), candidates while building, candidates of a
-search (ef). Measured: docs/experiments/graph.md.
+How often the nearest name is missed, in percent, compared with exact search; 600 mentions of each kind, 571,074 names
+of a general base, candidates by int8 vectors. Columns: links (m), candidates while building, of a search (ef).
 
                                     m 16, 100                       m 24, 200
-    mentions                        ef 32   64     128    256       ef 128  256    384
-    30,256   as they stand          0.0     0.0    0.0    0.0       0.0     0.0
-             one slip               1.1     0.3    0.1    0.1       0.3     0.2
-             spaces left out        2.9     1.4    0.5    0.1       0.1     0.0
-             x NAME                 6.4     2.7    0.7    0.0       0.2     0.0
-             NAME in children ...   19.5    13.8   4.6    0.7       1.8     0.3
-    571,074  as they stand          0.4     0.2    0.0    0.0       0.0     0.0    0.0
-             one slip               7.2     4.4    1.2    0.2       0.8     0.3    0.3
-             two slips              16.0    7.2    4.4    1.8       1.7     0.7    0.2
-             spaces left out        5.2     3.2    1.6    1.0       0.5     0.3    0.2
-             x NAME                 8.0     5.4    2.2    0.6       2.3     0.7    0.0
-             NAME in children ...   28.8    20.8   8.4    4.4       5.2     2.3    1.7
-    us a query, 571,074 names       150     200    330    550       450     720    1,070
-
-The denser graph takes as much processor time to build as one with m 16 and 200 candidates. More than twofold
-oversampling changes nothing: the graph itself misses these names.
+                                    ef 32   64     128    256       ef 128  256    384
+    as they stand                   0.4     0.2    0.0    0.0       0.0     0.0    0.0
+    one slip                        7.2     4.4    1.2    0.2       0.8     0.3    0.3
+    two slips                       16.0    7.2    4.4    1.8       1.7     0.7    0.2
+    NAME in children ...            28.8    20.8   8.4    4.4       5.2     2.3    1.7
+    us a query                      150     200    330    550       450     720    1,070
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pearl_qdrant.store.schema import Quantization
 from pearl_qdrant.store.search import NameQuery
 
 M = 24
@@ -52,9 +39,8 @@ FULL_SCAN_KB = 40_000
 """A filter that passes fewer KB of vectors than this (27,000 vectors of 384 dimensions) is searched exactly. With int8
 vectors that takes 2 ms, as long as the graph under a filter."""
 
-OVERSAMPLING: dict[Quantization, float] = {"none": 1.0, "int8": 2.0, "binary": 4.0, "turbo": 2.0}
-"""A search finds this many times the wanted points by quantised vectors, and scores these by the full vectors. One bit
-for each dimension needs more."""
+OVERSAMPLING = 2.0
+"""A search finds this many times the wanted points by quantised vectors, and scores these by the full vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +48,9 @@ class CollectionStatus:
     """Counts, graph and indexes of a collection.
 
     Attributes:
-        points: Exact number of points.
+        points, segments: Exact numbers.
         vectors: Points with a dense vector; the others are unencodable names.
         indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
-        segments: Number of segments.
         is_finalized: Whether the graph is built, or the collection is too small to need one.
         payload_indexes: Indexed payload fields.
     """
@@ -85,10 +70,5 @@ def candidates(query: NameQuery, *, is_filtered: bool) -> int:
 
 
 def share_indexed(indexed: int, n_vectors: int, n_sparse: int) -> int:
-    """Estimate how many dense vectors are in a graph.
-
-    Args:
-        indexed: Qdrant's count: all vectors of the segments with a graph, deleted and sparse ones included.
-        n_vectors, n_sparse: Dense and sparse vectors in the collection.
-    """
+    """Estimate how many of `n_vectors` dense ones are in a graph, from Qdrant's count, which has sparse ones too."""
     return min(n_vectors, round(indexed * n_vectors / max(1, n_vectors + n_sparse)))

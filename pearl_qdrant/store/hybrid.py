@@ -70,16 +70,12 @@ class _Mention:
     """One mention of a batch, and the points found for it.
 
     Attributes:
-        number: Row of the query.
-        vector: (dim,), or None.
-        ngrams: Indices and values, or None.
-        keys: The same of its keys.
-        slips: The same of names that it may be a slip of; made when they are searched.
-        by_vector: Points found by dense vector.
-        by_keys, by_slips, by_ngrams: Points found by them; without payloads if there is a vector.
-        rescored: Points that only they found, with dense scores.
+        number, vector: Row of the query; (dim,), or None.
+        ngrams, keys, slips: Indices and values, or None; those of slips are made when they are searched.
+        by_vector, by_keys, by_slips, by_ngrams: Points found by them; but for the first without payloads, if there is
+            a vector.
+        rescored, vectorless: Points that only the others found, with dense scores, and those that have no vector.
         scored: All points with a dense score that a server has sent so far, by id.
-        vectorless: Points that only they found and that have no dense vector.
         wanted, done: Ids of the points that keys, slips or n-grams found; of those that have a dense score, or no
             vector. Reading an id converts it, which takes 2 us.
     """

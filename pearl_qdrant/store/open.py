@@ -38,8 +38,7 @@ def open_store(
     Args:
         location: A folder, created with its first collection, or http(s)://HOST:PORT; several nodes of a cluster with
             commas between, or as a list: where one is away, requests go to the next.
-        access: Key and TLS settings of a server; nothing is read from the environment here.
-        api_key: Replaces the key of `access`; only sent to a URL.
+        access, api_key: Key and TLS settings of a server, and a key in their place. No environment is read here.
         wait_s: How long to wait for a server that does not answer, in seconds, with a warning in the log every 30;
             for loads. None: a few seconds if nothing listens, two minutes if it is busy. 0: do not wait.
         timeout_s: Time-out of one request to a server, in seconds.

@@ -1,8 +1,7 @@
 """Handles belong to the process that opened them. A forked process has copies of all handles and must not use them.
 
-The copies share files, locks and connections with the first process, but have none of its threads. Writing through a
-copy loses points, closing it unlocks what the first process still uses, and two processes on one connection read each
-other's answers. So each handle has a guard: it refuses to work in another process, and releases nothing there.
+Writing through a copy loses points, closing it unlocks what the first process still uses, and two processes on one
+connection read each other's answers. So each handle has a guard, and works and releases nothing in another process.
 """
 
 from __future__ import annotations

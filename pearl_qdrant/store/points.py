@@ -24,15 +24,9 @@ _RELATIVE_ERROR = 1e-12  # of a number that was stored and read several times; o
 
 
 def name_points(kb: str, names: Iterable[tuple[Entity, str]], encoded: Encoded) -> list[NamePoint]:
-    """Make one point for each name.
+    """Make one point of a base for each of n names, which are in the order of the rows of `encoded`.
 
-    Args:
-        kb: Short name of the base.
-        names: Entities with one of their names each, in the order of the rows of `encoded`.
-        encoded: n rows; an unencodable name gets no phrase type.
-
-    Returns:
-        n points.
+    An unencodable name gets no phrase type.
     """
     kinds = predicted_types(encoded)
     return [_point(kb, entity, name, kind) for (entity, name), kind in zip(names, kinds, strict=True)]
@@ -128,20 +122,10 @@ def entity_from_points(points: Sequence[NamePoint]) -> Entity:
 def check_vectors(
     points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
 ) -> tuple[FloatArray, BoolArray]:
-    """Check vectors before any of their points is written.
+    """Check n points, vectors (n, dim) and `encodable` (n,) before anything is written.
 
-    Args:
-        points: n points.
-        vectors: (n, dim); the row of an unencodable name is not read.
-        encodable: (n,).
-        dim: Width of the collection's vectors.
-
-    Returns:
-        Copies: the vectors as float32, with zeros for unencodable names, and `encodable`.
-
-    Raises:
-        InvalidPointError: If a vector is NaN, zero or has another width.
-        ValueError: If the three have different lengths.
+    Returns copies: the vectors as float32, with zeros for unencodable names, and `encodable`. Raises InvalidPointError
+    if a vector is NaN, zero or has another width than `dim`, ValueError if the three have different lengths.
     """
     if vectors.ndim != 2 or not len(points) == len(vectors) == len(encodable):
         raise ValueError(
@@ -199,8 +183,7 @@ class NameRows:
 def pack_rows(points: list[NamePoint], vectors: Iterable[Sequence[float] | None], *, dim: int) -> NameRows:
     """Make arrays of the vectors that an engine returned, None for a name without one.
 
-    They are taken one by one and not held: 448 numbers of Python are 14 KB, and making many takes twice as long if all
-    of them stay. ValueError if one has another width than `dim`.
+    They are taken one by one and not held: 448 numbers of Python are 14 KB. ValueError for another width than `dim`.
     """
     row = struct.Struct(f"={dim}f")  # takes a third of the time that numpy takes to read a list
     packed, encodable = list[bytes](), list[bool]()

@@ -80,10 +80,8 @@ class Writer(Protocol):
 class PointFilter:
     """Which points pass: all conditions that are not empty must hold. All values are valid Unicode.
 
-    Attributes:
-        entity_ids, names: The point has one of these ids, and one of these names.
-        types: It has one of these types, as in `NamePoint.filter_types`.
-        languages: The name has one of these languages, or none is stated for it.
+    The point has one of these ids, names and types (`NamePoint.filter_types`), and one of these languages, or none is
+    stated for its name.
     """
 
     entity_ids: tuple[str, ...] = ()
@@ -102,14 +100,10 @@ def _with_any(languages: Sequence[str]) -> tuple[str, ...]:
 
 
 class Collection(ABC):
-    """One open collection.
+    """One open collection; `is_remote` if a search mostly waits for another process.
 
     The public methods check arguments, cut them into parts that the engine takes, and merge the answers. An adapter
     supplies the methods that begin with `_`, which do one call of its engine each.
-
-    Attributes:
-        name: Its name.
-        is_remote: Whether a search mostly waits for another process.
     """
 
     name: str
@@ -218,9 +212,7 @@ class Collection(ABC):
         Args:
             vectors: (q, dim), L2-normalised; a row of zeros finds nothing by dense vector.
             lexical: q rows, used as given; an empty row finds nothing by n-grams.
-            limit: Find at most this many names by dense vector for each query; > 0.
-            lexical_limit: Find at most this many names by n-grams for each query; > 0. Of names with an equal n-gram
-                score, the first by id.
+            limit, lexical_limit: Find at most so many names for each query by dense vector, and by n-grams; > 0.
             types: As in `search`.
             languages: Keep only names in one of these languages, and those for which the base states no single one.
                 Empty: no filter.
@@ -415,12 +407,9 @@ class Glance:
     """What is known of a collection without opening it.
 
     Attributes:
-        name: Its name.
-        manifest: Its manifest; None if it has no usable one.
-        has_graph: Whether the graph is built, or the collection is too small to need one, by the counts of the
-            manifest.
-        problem: Why there is no manifest; else None.
-        is_foreign: Whether there is none because another program made the collection.
+        manifest, problem: Its manifest, or why it has no usable one.
+        has_graph: Whether the graph is built, or not needed, by the counts of the manifest.
+        is_foreign: Whether there is no manifest because another program made the collection.
         writer: The other process that has it open for writing; None if none has, or it is not known (server).
     """
 
@@ -485,8 +474,8 @@ class Store(Protocol):
     def open(self, name: str, *, read_only: bool = False) -> Collection:
         """Open a collection.
 
-        Read-only, an embedded collection is opened as it was committed last, without its lock, beside a process that
-        writes it; changes raise `ReadOnlyError`. A server knows no such opening.
+        Read-only, an embedded one is opened as it was committed last, beside a process that writes it, and refuses
+        changes (`ReadOnlyError`); a server knows no such opening.
 
         Raises:
             CollectionNotFoundError: If there is no collection of that name.
@@ -496,12 +485,9 @@ class Store(Protocol):
         ...
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:
-        """Delete a collection with all its data, even one without a manifest.
+        """Delete a collection with all its data, even one without a manifest; CollectionNotFoundError if there is none.
 
         With `keep_ledger`, a collection of that name that is made later has its ledger of learned names again.
-
-        Raises:
-            CollectionNotFoundError: If there is no collection of that name.
         """
         ...
 

@@ -21,14 +21,10 @@ _CODES = {errno.EAGAIN: _THREADS[0], errno.EMFILE: _FILES[0], errno.ENFILE: _FIL
 
 
 def resource_error(problem: BaseException | str, what: str) -> StoreError | None:
-    """Make the error for too few files or threads, or too little memory.
+    """Make the error for too few files or threads, or too little memory; None if it is another problem.
 
-    Args:
-        problem: An error, or the text of one by the engine or a process that ended.
-        what: What failed, as in "Collection 'umls' cannot be opened".
-
-    Returns:
-        None if it is another problem.
+    The problem is an error, or the text of one by the engine or a process that ended; `what` failed, as in "Collection
+    'umls' cannot be opened".
     """
     text = str(problem)
     known = "memory ran out" if isinstance(problem, MemoryError) else ""

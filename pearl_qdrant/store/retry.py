@@ -1,8 +1,7 @@
-"""The retry policy: which requests are tried again, how often, and how long to wait in between.
+"""The retry policy: how often and how long a request is tried again, and how long to wait in between.
 
 Waits grow exponentially and have jitter, so that the clients of a restarted server do not all return at the same time.
-A wait that the server requests (Retry-After) is kept, up to a limit. The adapter knows which errors are transient
-(`server.errors.is_transient`); the policy does not.
+A wait that the server requests (Retry-After) is kept, up to a limit. The adapter knows which errors are transient.
 """
 
 from __future__ import annotations
@@ -20,13 +19,7 @@ T = TypeVar("T")
 
 
 class GaveUpError(Exception):
-    """All tries failed; the adapter turns this into `StoreUnavailableError`.
-
-    Attributes:
-        tries: Number of tries.
-        seconds: Time from the first try to the last failure.
-        last: The error of the last try.
-    """
+    """All `tries` failed, after some `seconds`, the `last` one with this error; see `StoreUnavailableError`."""
 
     def __init__(self, *, tries: int, seconds: float, last: BaseException) -> None:
         super().__init__(f"gave up after {tries} tries in {seconds:.1f} s: {last}")
@@ -37,12 +30,11 @@ class GaveUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a request is tried, and how long it may take.
+    """How often a request is tried, and how long it may take, in seconds.
 
     Attributes:
         tries: Tries, the first one included, >= 1; None: as many as the budget allows.
-        first_wait_s: Wait after the first failure, before jitter; doubles after each further one.
-        max_wait_s: The longest wait that doubling leads to.
+        first_wait_s, max_wait_s: Wait after the first failure, before jitter, and the longest that doubling leads to.
         max_retry_after_s: The longest wait that a server may request.
         budget_s: No wait starts that would end later than this after the first try.
         connect_budget_s: The same budget while nothing accepts a connection.
@@ -78,10 +70,10 @@ class RetryPolicy:
         on_wait: Callable[[BaseException, int, float], None] = lambda error, tries, seconds: None,
         cancelled: threading.Event | None = None,
     ) -> T:
-        """Run `request` until it succeeds.
+        """Run `request`, which is safe to repeat, until it succeeds.
 
         Args:
-            request: The request; must be safe to repeat.
+            request: The request.
             is_transient: Whether a retry can help after this error; other errors are raised at once.
             retry_after: The wait in seconds that the server requests, or None.
             is_unreachable: Whether the error means that nothing accepts a connection.
@@ -135,12 +127,7 @@ class RetryPolicy:
     def wait_s(self, failures: int, requested: float | None) -> float:
         """Compute the seconds to wait after this many failures in a row.
 
-        A wait that the server requests is a lower bound, so jitter is added to it. Our own wait is an upper bound, so
-        jitter shortens it.
-
-        Args:
-            failures: Failures in a row, >= 1.
-            requested: Seconds that the server requests, or None.
+        A wait that the server requests is a lower bound, so jitter is added to it; our own is an upper one.
         """
         if requested is not None:
             return min(max(requested, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)

@@ -58,16 +58,12 @@ _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 State = Literal["loading", "ready"]
 
-Quantization = Literal["none", "int8", "binary", "turbo"]
+Quantization = Literal["none", "int8"]
 """How vectors are kept for finding candidates; scores always come from the full vectors."""
 
 
 def point_id(kb: str, entity_id: str, name: str) -> str:
-    """Compute the UUID5 of a point, the same in every process and release.
-
-    Raises:
-        ValueError: If a part holds a lone surrogate.
-    """
+    """Compute the UUID5 of a point, the same in every process and release; ValueError for a lone surrogate."""
     # uuid.uuid5 takes four times as long. The version is 5, the variant is the two highest bits of the 17th digit.
     hashed = _namespace_hash.copy()
     hashed.update(_encode_key((kb, entity_id, name)))
@@ -142,11 +138,7 @@ class NamePoint:
 
     @classmethod
     def from_json(cls, payload: bytes | msgspec.Raw, collection: str) -> NamePoint:
-        """Read a payload back from a server's bytes.
-
-        Raises:
-            ManifestError: If it was not written by pearl-qdrant.
-        """
+        """Read a payload back from a server's bytes; ManifestError if it was not written by pearl-qdrant."""
         try:
             try:
                 *fields, _ = msgspec.structs.astuple(_read_plain(payload))
@@ -191,13 +183,9 @@ OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))
 
 
 class Checkpoint(BaseModel):
-    """How much of its input an unfinished ingest has stored.
+    """How much of its input, whose content has this digest, an unfinished ingest has stored.
 
-    Attributes:
-        input: The paths of the input, as given.
-        digest: Digest of its content; if it has changed, the input is read from the start.
-        entities: Entities stored, from the start of the input.
-        is_done: Whether all entities are stored, and only the graph is missing.
+    Entities from the start of the input; it is done when all are stored, and only the graph is missing.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -209,12 +197,7 @@ class Checkpoint(BaseModel):
 
 
 class LoadedInput(BaseModel):
-    """An input whose load is complete.
-
-    Attributes:
-        input: The paths of the input, as given.
-        digest: Digest of its content, as in `Checkpoint`.
-    """
+    """An input whose load is complete: its paths as given, and the digest of its content."""
 
     model_config = ConfigDict(frozen=True)
 

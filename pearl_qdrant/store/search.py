@@ -35,12 +35,9 @@ _MAX_TIES = 1000  # points of one score that are ordered at the end of a result
 
 
 class ScoredName(NamedTuple):
-    """A point found by search.
+    """A point found by search, with its cosine to the query vector, in [-1, 1].
 
-    Attributes:
-        point: The payload.
-        score: Cosine to the query vector, in [-1, 1]; None if the name or the query has no dense vector (only from
-            `Collection.search_hybrid`).
+    Without a dense vector of the name or the query, there is no score (only from `Collection.search_hybrid`).
     """
 
     point: NamePoint
@@ -97,12 +94,10 @@ class NameQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlipQuery:
-    """A search for the names that a mention may be a slip of (`lexical.keys.slip_features`).
+    """A search for the names that a mention may be a slip of, by their features (`lexical.keys.slip_features`).
 
-    Attributes:
-        indices: (f,), features that such names have, ascending.
-        values: (f,), > 0.
-        is_wide: Whether to look through many more names where the first ones are not the mention's own.
+    Indices (f,), ascending, and values (f,), > 0. If it is wide, many more names are looked through where the first
+    ones are not the mention's own.
     """
 
     indices: UInt32Array

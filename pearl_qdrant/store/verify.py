@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pearl_qdrant.errors import IncompleteError, ModelError, ModelMismatchError
+from pearl_qdrant.errors import IncompleteError, ManifestError, ModelError, ModelMismatchError
 from pearl_qdrant.store.open import StoreLike, use_store
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 
 ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model"]
@@ -32,15 +32,9 @@ class Verification:
 
 
 def verify_collection(name: str, *, store: StoreLike = None, model: str | None = None) -> Verification:
-    """Check a collection: its load, its counts, its graph and indexes, and its model.
+    """Check a collection: its load, its counts, its graph and indexes, and its model, or the one given.
 
-    Args:
-        name: The collection.
-        store: As in `administration`.
-        model: Model to compare with the collection's; None: the one named in its manifest.
-
-    Raises:
-        CollectionNotFoundError: If there is no collection of that name.
+    `store` is as in `administration`. Raises CollectionNotFoundError if there is no collection of that name.
     """
     with use_store(store) as opened:
         collection = opened.open(name, read_only=True)
@@ -72,6 +66,12 @@ def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
         for name, problem in found
         if problem is not None
     )
+
+
+def check_ours(store: Store, name: str) -> None:
+    """Raise ManifestError if another program made the collection of that name: it is neither deleted nor replaced."""
+    if any(found.is_foreign for found in store.glance([name])):
+        raise ManifestError(name, "there is none")
 
 
 def check_complete(collections: Sequence[Collection]) -> None:

@@ -27,9 +27,7 @@ class VersionMark:
     """What a version says of itself, beside its manifest.
 
     Attributes:
-        id: Its id.
-        collection: Name of the collection.
-        made_by: Which call made it.
+        id, collection, made_by: Its id; of which collection; which call made it.
         is_complete: Whether it was built and checked; one that is not is a leftover, unless a call builds it now.
         replaced: Id of the version that it took the place of; None if there was none, or it was never current.
         number: How often another version had become current when this one did last; 0 if it never took a place.
@@ -49,13 +47,7 @@ class VersionMark:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of a collection.
-
-    Attributes:
-        mark: What it says of itself.
-        is_current: Whether opening the collection opens it.
-        manifest: Its manifest; None if it has no usable one.
-    """
+    """A version of a collection; the current one is what opening the collection opens."""
 
     mark: VersionMark
     is_current: bool

@@ -12,19 +12,14 @@ What is built is hidden until it is complete and checked; then one change makes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pearl_qdrant._lazy import lazy_exports
-
-if TYPE_CHECKING:
-    from pearl_qdrant.transfer.everyday import EverydayChange, EverydayKind
-    from pearl_qdrant.transfer.moving import TransferResult, prune_collection, pull_collection, push_collection
-    from pearl_qdrant.transfer.reencoding import (
-        EVERYDAY_MENTIONS,
-        ReencodeResult,
-        reencode_collection,
-        rollback_collection,
-    )
+from pearl_qdrant.transfer.everyday import EverydayChange, EverydayKind
+from pearl_qdrant.transfer.moving import TransferResult, prune_collection, pull_collection, push_collection
+from pearl_qdrant.transfer.reencoding import (
+    EVERYDAY_MENTIONS,
+    ReencodeResult,
+    reencode_collection,
+    rollback_collection,
+)
 
 __all__ = [
     "EVERYDAY_MENTIONS",
@@ -38,5 +33,3 @@ __all__ = [
     "reencode_collection",
     "rollback_collection",
 ]
-
-__getattr__, __dir__ = lazy_exports(__name__)

@@ -29,7 +29,7 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.store.open import StoreLike, is_url, use_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import check_complete
+from pearl_qdrant.store.verify import check_complete, check_ours
 from pearl_qdrant.store.versions import PLAIN, Maker, Version, VersionMark, new_version, placement_of
 from pearl_qdrant.transfer.names import NameSample, OnProgress, no_progress, stream_names
 
@@ -54,7 +54,6 @@ class TransferResult:
     """What `push_collection` or `pull_collection` did.
 
     Attributes:
-        collection: Its name.
         source, target: Locations of the stores.
         way: "stream": points with their vectors; "snapshot" (of a pull): the finished shard, with its graph.
         reason: Why not as a snapshot; empty if it is one, or there never is one.
@@ -62,7 +61,6 @@ class TransferResult:
         sent: Names that this call brought; an earlier one that ended early had brought the others.
         checked: Names whose points were compared, and that were searched in both stores with the same answer.
         replaced: Whether a collection of that name was there. It stays hidden in the target, until it is pruned.
-        seconds: Time of all of it.
     """
 
     collection: str
@@ -98,19 +96,10 @@ def push_collection(
     on: what is there is not sent again.
 
     Args:
-        name: The collection.
-        to: URL of the server, or another store. Its key is read from the environment.
-        store: The store that has it; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
-        replace: Whether to replace a collection of that name. The one before it stays hidden, until it is pruned.
+        name, store: The collection, and the store that has it.
+        to: URL of the server, or another store.
         placement: How a cluster distributes it.
-        wait_s: How long to wait for a server that does not answer, in seconds; None as in `open_store`.
-        on_progress: Called from time to time with (names moved, all names).
-
-    Raises:
-        CollectionNotFoundError: If there is no such collection.
-        CollectionExistsError: If the server has one of that name, and `replace` is not set.
-        IncompleteError: If its load or an update did not finish.
-        StoreError: If a store fails, or what arrived is not what was sent. Then nothing changed on the server.
+        replace, wait_s, on_progress: As for `pull_collection`, which also says what is raised.
     """
     with use_store(store, wait_s=wait_s) as source, use_store(to, wait_s=wait_s) as target:
         return _Transfer(name, source, target, "push", replace, on_progress, placement).run()
@@ -134,7 +123,7 @@ def pull_collection(
 
     Args:
         name: The collection.
-        source: URL of the server, or another store. Its key is read from the environment.
+        source: URL of the server, or another store; its key is read from the environment.
         store: Where to; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
         replace: Whether to replace a collection of that name. The one before it stays hidden, until it is pruned.
         way: "auto", "snapshot" or "stream"; see `TransferResult.way`.
@@ -179,6 +168,7 @@ class _Transfer:
             )
         with closing(self.source.open(self.name, read_only=True)) as source:
             check_complete([source])
+            check_ours(self.target, self.name)
             replaced = self.name in self.target.collections()
             if replaced and not self.replace:
                 raise CollectionExistsError(self.name, option="replace")
@@ -265,7 +255,7 @@ class _Transfer:
                 download_shard(source.connection, source.physical, shard, snapshot)
                 mark = VersionMark(version, self.name, "pull")
                 return target.versions.adopt(snapshot, manifest, IndexState(status.vectors), mark)
-        except StoreRejectedError as error:
+        except (StoreRejectedError, StoreUnavailableError) as error:  # one that fails at this may do all else
             raise _NoSnapshotError(str(error)) from error
 
     def _finish(
@@ -317,12 +307,7 @@ def prune_collection(name: str, *, store: StoreLike = None) -> int:
 
     A version that is newer than the current one, or whose mark is damaged, stays, with a warning in the log. Readers
     that still have an older version open on a server get errors: let them reload first. Leftovers of calls that died
-    are deleted, too, and what a call builds at the moment.
-
-    Args:
-        name: The collection.
-        store: An open store, a folder or a URL; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data
-            folder. The key of a server is read from the environment.
+    are deleted, too, and what a call builds at the moment. `store` is as for `pull_collection`.
 
     Raises:
         CollectionNotFoundError: If there is no collection of that name.
@@ -341,11 +326,7 @@ def prune_collection(name: str, *, store: StoreLike = None) -> int:
 
 
 def _current_number(name: str, store: Store, first: Version) -> int:
-    """The number of the current version; 0 if there are only leftovers of calls that died.
-
-    Raises:
-        StoreError: If there are versions, and it is not known which one is current.
-    """
+    """The number of the current version; 0 if there are only leftovers. StoreError if nobody knows which is current."""
     if not first.is_current:
         try:
             store.open(name, read_only=True).close()

@@ -108,13 +108,8 @@ def stream_names(
 ) -> tuple[int, int]:
     """Write the names that a collection lacks, with their vectors, delete what it should not have, build its graph.
 
-    Several requests are in flight to a server, and it builds its graph once, at the end.
-
-    Args:
-        source: Open for reading.
-        target: Hidden from others, and of the same model; empty, or filled in part by a call that ended early.
-        sample: Takes some of the names, to be compared afterwards.
-        on_progress: See `OnProgress`.
+    Several requests are in flight to a server, and it builds its graph once, at the end. The target is hidden, and
+    empty or filled in part by a call that ended early. `sample` takes some of the names, to be compared afterwards.
 
     Returns:
         Names read, and names sent.
@@ -157,18 +152,10 @@ def catch_up(
     known: Inventory | None = None,
     on_progress: OnProgress,
 ) -> Pass:
-    """Encode the names that a collection lacks with its own model, and delete what it should not have.
+    """Encode the names that a hidden version lacks with its own model, and delete what it should not have.
 
-    Args:
-        source: Open for reading.
-        target: A hidden version, open for writing.
-        encoder: Returns the encoder of the target; called only if there is something to encode.
-        known: What the target has, from the pass before; None: it is read.
-        on_progress: See `OnProgress`.
-
-    Raises:
-        StoreError: If one of the two fails.
-        ModelError: If the encoder cannot be loaded.
+    `encoder` returns the encoder of the target, and is called only if there is something to encode. `known` is what the
+    target has, from the pass before; None: it is read.
     """
     known, has = Inventory.of(target) if known is None else known, Inventory()
     total, done, encoded, since = source.count(), 0, 0, 0
@@ -241,11 +228,7 @@ class NameSample:
         return len(self._chosen) == self.size
 
     def compare(self, source: Collection, target: Collection) -> int:
-        """Compare the points and the answers of two collections; returns the number of names compared.
-
-        Raises:
-            StoreError: If a point differs, or more than a few answers do.
-        """
+        """Compare points and answers, and count the points; StoreError if one differs, or more than a few answers."""
         points = [point for point, _, _ in self._chosen]
         stored = target.get([point.id for point in points])
         for point in points:

@@ -52,9 +52,7 @@ class ReencodeResult:
     """What `reencode_collection` or `rollback_collection` did.
 
     Attributes:
-        collection: Its name.
         model_before, model: The models before and now.
-        names: Names of the collection.
         encoded: Names that were encoded by this call; the others were encoded by an earlier one.
         recall: Share of a sample of names that a search for their own vector finds first; None if nothing was encoded.
         switched: Whether another version is current now. If not, it was encoded with this model already, or the new
@@ -100,11 +98,8 @@ def reencode_collection(  # long: most of it is what its arguments mean
 
     Args:
         name: The collection.
-        model: Shipped name, folder or hub id.
-        store: An open store, a folder or a URL; None: from PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data
-            folder. The key of a server is read from the environment.
-        device: auto, cpu, cuda or cuda:N.
-        wait_s: How long to wait for a server that does not answer, in seconds; None as in `open_store`.
+        model, device: Shipped name, folder or hub id; auto, cpu, cuda or cuda:N.
+        store, wait_s: As for `pull_collection`.
         everyday: Answer about so many everyday mentions, made from the names, with both models before the switch;
             `EVERYDAY_MENTIONS` take some seconds. None: answer none.
         max_fall: Then switch only if the mean of the right answers falls by at most so many points, >= 0. Otherwise the
@@ -200,13 +195,9 @@ def _fits(version: Version, info: ModelInfo) -> bool:
 
 @dataclass(slots=True)
 class _Reencoding:
-    """Brings one version up to date with the current one, and switches to it.
+    """Brings one version up to date with the current one, and switches to it; `encoder` returns its model.
 
-    Attributes:
-        encoder: Returns the encoder of the version.
-        encoder_before: The model of the current version, to compare everyday mentions; None: they are not.
-        mentions: At most so many of them.
-        max_fall: By how many points the mean may fall.
+    With `encoder_before`, the model of the current version, at most so many everyday mentions are compared.
     """
 
     store: Store

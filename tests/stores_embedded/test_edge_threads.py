@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from edge_cases import manifest_of, many
@@ -13,6 +16,124 @@ from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import lock as edge_lock
 from pearl_qdrant.store.edge import store as edge
 from pearl_qdrant.store.edge.store import EdgeStore
+
+JOIN_S = 30.0  # far more than anything here takes: a thread that is still there hangs
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EdgeStore]:
+    """An empty embedded store."""
+    opened = EdgeStore(tmp_path / "store")
+    yield opened
+    opened.close()
+
+
+class FailingShard:
+    """A shard whose flush fails as on a bad disk, after `meanwhile`; the rest is the real one's."""
+
+    def __init__(self, shard: Any, meanwhile: Callable[[], None]) -> None:
+        self._shard = shard
+        self._meanwhile = meanwhile
+
+    def flush(self) -> None:
+        self._meanwhile()
+        raise Exception("I/O error (os error 5)")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shard, name)
+
+
+def lock_noting_its_first_owner_elsewhere(taken: threading.Event) -> Any:
+    """Make a lock like the registry's that sets `taken` when another thread acquires it."""
+    lock, here = threading.RLock(), threading.get_ident()
+
+    class Noting:
+        def __enter__(self) -> None:
+            lock.acquire()
+            if threading.get_ident() != here:
+                taken.set()
+
+        def __exit__(self, *exc_info: object) -> None:
+            lock.release()
+
+    return Noting()
+
+
+def test_a_flush_that_fails_while_another_thread_closes_does_not_hang(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a load cannot start because of the disk while another thread closes the collection, neither thread hangs."""
+    collection = store.create(manifest_of())
+    folder = collection._folder
+    flushing, closing = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def in_flush() -> None:
+        flushing.set()
+        assert closing.wait(JOIN_S)
+
+    def load() -> None:
+        try:
+            with collection.writer():
+                pass
+        except StoreError as error:
+            failures.append(error)
+
+    folder._shard = FailingShard(folder._shard, in_flush)  # type: ignore[assignment]
+    loader = threading.Thread(target=load, daemon=True)
+    # The main thread waits below: that another one than it has the registry can only be the closer, until then.
+    monkeypatch.setattr(edge_folder._registry, "lock", lock_noting_its_first_owner_elsewhere(closing))
+    closer = threading.Thread(target=collection.close, daemon=True)
+    loader.start()
+    assert flushing.wait(JOIN_S)
+    closer.start()
+    loader.join(JOIN_S)
+    closer.join(JOIN_S)
+
+    assert [thread.is_alive() for thread in (loader, closer)] == [False, False], "they wait for each other"
+    assert "os error 5" in str(failures[0])
+    reopened = store.open("toy")
+    assert reopened.count() == 0
+
+
+def test_a_temporary_folder_removed_by_another_process_is_not_an_error(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes may remove the same temporary folder while they create collections; both succeed."""
+    store.create(manifest_of("first")).close()
+    remains = Path(store.location) / ".deleted-abc"
+    remains.mkdir()
+    glob = Path.glob
+
+    def glob_and_lose(path: Path, pattern: str) -> Iterator[Path]:
+        found = list(glob(path, pattern))
+        if remains in found:
+            remains.rmdir()
+        return iter(found)
+
+    monkeypatch.setattr(Path, "glob", glob_and_lose)
+    store.create(manifest_of("second"))
+
+    assert not remains.exists()
+    assert store.collections() == ["first", "second"]
+
+
+def test_a_deletion_finished_by_another_process_is_not_an_error(
+    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may remove the files of a deleted collection: the deletion succeeds."""
+    store.create(manifest_of()).close()
+    rmtree = shutil.rmtree
+
+    def lose_and_rmtree(path: Path, *, ignore_errors: bool = False) -> None:
+        rmtree(path)
+        rmtree(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(edge.shutil, "rmtree", lose_and_rmtree)
+    store.delete("toy")
+
+    assert store.collections() == []
+    assert list(Path(store.location).iterdir()) == []
 
 
 def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(

@@ -157,7 +157,7 @@ def test_a_full_disk_keeps_the_last_state(store: EdgeStore, monkeypatch: pytest.
     assert store.open("toy", read_only=True).count() == N + 20
 
 
-@pytest.mark.parametrize("step", ["write_at", "_sync", "write_content"])
+@pytest.mark.parametrize("step", ["write_at", "sync", "write_content"])
 def test_a_commit_that_fails_anywhere_leaves_no_files(
     store: EdgeStore, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -17,8 +17,8 @@ from server_cases import DIM, NAME, ids_in, load, manifest_of, points_of
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.server.collection import ServerCollection
-from pearl_qdrant.store.server.points import check_points, cut_batches, join
 from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.server.upload import check_points, cut_batches, join
 
 
 def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, collection: ServerCollection) -> None:

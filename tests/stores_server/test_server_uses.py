@@ -9,12 +9,15 @@ from pathlib import Path
 import httpx
 import pytest
 from double_fixtures import QUICK, empty_double, running_double  # noqa: F401 (fixtures)
+from qdrant_client import models
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
 
 from pearl_qdrant import Entity, EntityLinker, load_base
-from pearl_qdrant.errors import StoreFullError, StoreRejectedError
+from pearl_qdrant.errors import ManifestError, StoreFullError, StoreRejectedError
+from pearl_qdrant.settings import TESTED_SERVER
 from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.transfer import push_collection
 
 NAMES = ("w1 times", "w2 post", "w3 city", "new york", "post office", "city times")
 MENTIONS = ("w1 times", "W2 Post", "new yrok", "office post", "something else")
@@ -61,6 +64,42 @@ def test_an_alias_of_the_user_is_a_collection(server: ServerStore) -> None:
     httpx.post(f"{server.location}/collections/aliases", json={"actions": [create]}).raise_for_status()
     with EntityLinker.open("production", store=server.location) as linker:
         assert linker.link("w1 times").entity_id == "E0"
+
+
+def test_a_collection_of_another_program_is_left_alone(
+    double: QdrantDouble, base: Path, model: Path, tmp_path: Path
+) -> None:
+    """Nobody loads into it, restarts it or replaces it, and no message says to delete what is not ours."""
+    double.client.create_collection("base", models.VectorParams(size=2, distance=models.Distance.DOT))
+    load_base(base, "base", store=tmp_path / "store", model=model)
+    for call in (
+        lambda: EntityLinker.open("base", store=double.url),
+        lambda: load_base(base, "base", store=double.url, model=model),
+        lambda: load_base(base, "base", store=double.url, model=model, restart=True),
+        lambda: push_collection("base", to=double.url, store=tmp_path / "store"),
+        lambda: push_collection("base", to=double.url, store=tmp_path / "store", replace=True),
+    ):
+        with pytest.raises(ManifestError, match=r"another program made it.*use another collection") as refused:
+            call()
+        assert "delete" not in str(refused.value)
+    assert {request.split()[0] for request in double.requests} <= {"GET", "POST"}
+
+
+def test_a_server_behind_a_path_is_reached(double: QdrantDouble, base: Path, model: Path) -> None:
+    """Behind a proxy a server may have a path of its own, with or without a slash at its end."""
+    double.prefix = "/qdrant"
+    load_base(base, "base", store=f"{double.url}/qdrant/", model=model)
+    with EntityLinker.open("base", store=f"{double.url}/qdrant") as linker:
+        assert linker.link("w1 times").entity_id == "E0"
+
+
+def test_a_newer_server_is_noted_once(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
+    """A minor version that nobody tried works, with one line in the log."""
+    double.version = "1.20.1"
+    with closing(ServerStore.connect(double.url, retry=QUICK)) as store:
+        assert [store.collections() for _ in range(3)] == [[]] * 3
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.endswith(f"is 1.20.1; this program was tested with {TESTED_SERVER}")
 
 
 def test_a_snapshot_may_be_restored_under_another_name(server: ServerStore, double: QdrantDouble) -> None:

@@ -44,6 +44,7 @@ class QdrantDouble:
         cluster_state: Nodes and shards; `cluster` is reported in place of its status if it is set.
         snapshots, shard_snapshots: Backups by name.
         segment_version: What the segments of its shards are said to be; None: as the engine writes them.
+        prefix: Path before all others, as behind a proxy.
         spoils_snapshots: Whether what is downloaded of a shard has a wrong byte.
         created: The request that created each collection.
         schema, config: Payload indexes and optimizer settings by collection.
@@ -83,6 +84,7 @@ class QdrantDouble:
         self.shard_snapshots: dict[str, bytes] = {}
         self.segment_version: str | None = None
         self.spoils_snapshots = False
+        self.prefix = ""
         self.version = "1.19.0"
         self.read_only = False
         self.cluster: dict[str, Any] | None = None

@@ -69,6 +69,7 @@ class Double(Protocol):
     requests: list[str]
     headers: dict[str, str]
     n_compressed: int
+    prefix: str
     stopping: threading.Event
 
     def take_fault(self, request: str) -> Fault | None: ...
@@ -129,6 +130,10 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
 
         def handle_any(self) -> None:
             path = urlsplit(self.path).path
+            if not path.startswith(double.prefix):
+                self.reply(404, b"not here")
+                return
+            path = path.removeprefix(double.prefix)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = f"{self.command} {path}"
             double.requests.append(request)

@@ -253,13 +253,18 @@ def make_pearl(
     *,
     name: str = "tiny",
     seed: int = 0,
+    head_seed: int | None = None,
     torch_weights: bool = True,
     onnx_graph: bool = True,
     make: Callable[..., Path] = make_bert,
 ) -> VerifiedCheckpoint:
     """A PEARL checkpoint: a BERT above with a random type head; `PHRASE_TYPES[-1]` was never seen in training."""
     transformer = make(folder.parent / f".{folder.name}-parts", seed=seed)
-    head = np.random.default_rng(seed).normal(size=(len(PHRASE_TYPES), DIM)).astype(np.float32)
+    head = (
+        np.random.default_rng(seed if head_seed is None else head_seed)
+        .normal(size=(len(PHRASE_TYPES), DIM))
+        .astype(np.float32)
+    )
     counts = (1,) * (len(PHRASE_TYPES) - 1) + (0,)
     config = PearlConfig(name=name, dim=DIM, phrase_dim=DIM, label_counts=counts, max_length=MAX_LENGTH)
     weights = transformer / "model.safetensors"

@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,23 @@ def test_a_way_back_without_changes_reads_names_alone(
 
     assert (back.model, back.encoded, back.recall, back.switched) == (models[0], 0, None, True)
     assert model_of(location) == models[0]
+
+
+def test_another_type_head_writes_the_types_again(filled: Path, tmp_path: Path) -> None:
+    """A model that differs in its type head alone has the same vectors, and is another one for the types of names."""
+    shutil.copytree(filled, tmp_path / "store")
+    other = make_pearl(tmp_path / "other", seed=0, head_seed=5).folder
+    with closing(open_store(str(tmp_path / "store"))) as store:
+        before = next(store.open(NAME, read_only=True).scroll_rows())
+        result = reencode_collection(NAME, model=str(other), store=store)
+        after = next(store.open(NAME, read_only=True).scroll_rows())
+        assert not reencode_collection(NAME, model=str(other), store=store).switched
+
+    expected = retyped(after.points, load_encoder(str(other)).encode([point.name for point in after.points]))
+    assert (result.switched, result.encoded) == (True, 16)
+    np.testing.assert_allclose(after.vectors, before.vectors, atol=1e-6)
+    assert [one.phrase_type for one in after.points] == [one.phrase_type for one in expected]
+    assert [one.phrase_type for one in after.points] != [one.phrase_type for one in before.points]
 
 
 def test_a_worse_model_is_not_taken(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

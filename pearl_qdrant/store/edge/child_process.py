@@ -1,9 +1,8 @@
 """The parent's side of the child process that holds a shard during a load, or while the graph is built.
 
 Edge's growing segments take anonymous memory that a process never returns, and `update` and `optimize` hold the
-interpreter lock. In a separate process the memory is returned when the process exits, the parent's encoder keeps
-running, and Ctrl-C can stop it. Parent and child exchange frames over the child's standard input and output: one
-answer for each request.
+interpreter lock. In a child the memory is returned at its end, the parent's encoder keeps running, and Ctrl-C can stop
+it. They exchange frames over the child's standard input and output: one answer for each request.
 """
 
 from __future__ import annotations
@@ -43,13 +42,9 @@ _EXIT_S = 60.0  # a child flushes before it exits
 class Job:
     """The job of a child: what it does to which shard, with how many links and candidates of the graph.
 
-    Attributes:
-        threshold_kb: Size in KB of vectors from which a segment is compacted, or gets a graph.
-        quantization: How segments with a graph keep their vectors.
-        has_graph: Whether compacted segments already have a graph, so that new ones need it too.
-        small_points: Beyond this many points a load drops the payload indexes until the graph is built.
-        compact_points, compact_unindexed_points: Points at which a growing segment is compacted, with and without
-            payload indexes.
+    Segments from `threshold_kb` of vectors on are compacted, or get a graph. With `has_graph`, compacted segments have
+    one already, so that new ones need it too. Beyond `small_points` a load drops the payload indexes until the graph is
+    built. A growing segment is compacted at `compact_points`, without payload indexes at `compact_unindexed_points`.
     """
 
     task: Literal["load", "finalize"]
@@ -112,11 +107,7 @@ class EdgeProcess:
         return self._process.pid
 
     def receive_answer(self) -> Answer:
-        """Wait for the next answer.
-
-        Raises:
-            StoreError: If the child reports an error, or died.
-        """
+        """Wait for the next answer; StoreError if the child reports an error, or died."""
         assert self._process.stdout is not None
         frame = receive(self._process.stdout)
         if frame is None:
@@ -169,10 +160,7 @@ class EdgeProcess:
             what = f"{free / 1e6:,.0f} MB free; the process that writes it {why}"
             return edge_shard.disk_full_error(name, what, doing="building its graph" if is_graph else "writing to it")
         if is_bus:
-            why += (
-                f": a write to a mapped file failed, although {free / 1e6:,.0f} MB are free now. The disk was full "
-                f"for a moment, a quota is used up, or the disk is broken"
-            )
+            why += f": a write to a mapped file failed, although {free / 1e6:,.0f} MB are free now"
         elif -code == getattr(signal, "SIGKILL", None):
             why += ", perhaps because memory ran out"
         self._stderr.seek(0)

@@ -13,8 +13,8 @@ A writer works in a folder of its own, and so does each reader (`view.py`). A co
 then replaces `manifest.json`. So a reader finds a whole state at any moment and needs no lock, and what a killed writer
 had not committed is in its work folder alone.
 
-Edge trusts its files: one wrong byte in a length makes it allocate 6 GB, loop for hours, or end the process. So the
-manifest has size and checksum of every file, which whoever opens a state compares.
+Edge trusts its files: one wrong byte in a length makes it allocate 6 GB or loop for hours. So the manifest has size and
+checksum of every file, which whoever opens a state compares.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import os
 import stat
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
@@ -74,10 +74,10 @@ class IndexState:
     """The state of the graph.
 
     Attributes:
-        vectors: Vectors in the graph when it was built.
-        rewritten: How many of them a load has written again since, which removed them from the graph.
-        m, ef_construct: Its links and candidates when it was built; a later `finalize` uses the same.
-        parts: How many parts the collection was joined of, each with a graph; `finalize` keeps as many.
+        vectors: Vectors in it when it was built.
+        rewritten: How many of them a load has written again since, which removed them from it.
+        m, ef_construct: Its links and candidates; a later `finalize` uses the same.
+        parts: Of how many parts, each with a graph, the collection was joined; `finalize` keeps as many.
     """
 
     vectors: int
@@ -88,19 +88,12 @@ class IndexState:
 
 
 class StoredFile(msgspec.Struct, frozen=True, array_like=True):
-    """Where a file of the shard is stored.
+    """Where a file of the shard is stored: `size` bytes, as `token` in `FILES_FOLDER`.
 
-    A large file that never changes is a file of its own, which can be linked. All others that a commit stores are in
-    one file, a pack, without their zeros: a change of one name changes 60 files by a few bytes, and to bring many files
-    to the disk, and to remove them, takes long.
-
-    Attributes:
-        token: Name of the file in `FILES_FOLDER`.
-        size: Bytes of the shard's file.
-        checksum: Of a file of its own see `placing.checksum`, of one in a pack that of its bytes there.
-        start: Where its bytes begin in the pack.
-        spans: Of a file in a pack, where its bytes belong: start and number; all others are zero. None: it is a file of
-            its own.
+    A large file that never changes is a file of its own, which can be linked (`spans` is None; the checksum is that of
+    `placing`). All others of a commit are in one file, a pack, without their zeros: a change of one name changes 60
+    files by a few bytes, which take long to bring to the disk. There its bytes begin at `start`, and `spans` says where
+    they belong (start and number); the checksum is theirs.
     """
 
     token: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]+$")]
@@ -123,12 +116,8 @@ Files = dict[Annotated[str, msgspec.Meta(pattern=r"^[^/.][^/]*(/[^/.][^/]*)*$")]
 class Content:
     """What belongs to the current state, beside its manifest.
 
-    Attributes:
-        files: Its files.
-        token: Another one for each commit.
-        ledger_bytes: How much of the ledger of learned names belongs to it.
-        index: The state of its graph; None if none was built.
-        version: Which version of the collection it is of (`versions.py`).
+    Its files, a `token` that differs at each commit, how much of the ledger of learned names is its own, the state of
+    its graph if one was built, and which version of the collection it is of (`versions.py`).
     """
 
     files: Files
@@ -184,15 +173,9 @@ def is_collection(path: Path) -> bool:
 
 
 def store_files(path: Path, shard: Path, before: Files) -> Files:
-    """Store what changed of a shard's files, and return all of them; on return they are on the disk.
+    """Store what changed of a flushed shard's files since an earlier state, and return all of them, on the disk.
 
-    Args:
-        path: Folder of the collection.
-        shard: Folder of the shard, which is flushed. Its log is left out: all that is in it is in the segments.
-        before: The files of an earlier state of the collection; those that are as they were then are not stored again.
-
-    Raises:
-        OSError: If that fails; then nothing more is stored than before.
+    Its log is left out: all that is in it is in the segments. If it fails (OSError), no more is stored than before.
     """
     folder, names = path / FILES_FOLDER, shard_files(shard)
     folder.mkdir(exist_ok=True)
@@ -215,7 +198,9 @@ def store_files(path: Path, shard: Path, before: Files) -> Files:
         if not any(file.token == pack.name for file in files.values()):
             made.remove(pack)
             pack.unlink()
-        _sync(folder, made)
+        for stored in made:
+            sync(stored)
+        sync_folder(folder)
     except BaseException:
         for file in made:
             file.unlink(missing_ok=True)
@@ -285,19 +270,10 @@ def sync_shard(shard: Path) -> None:
         sync_folder(Path(folder))
 
 
-def _sync(folder: Path, files: Sequence[Path]) -> None:
-    """Bring files of a folder to the disk, and what the folder lists."""
-    for file in files:
-        sync(file)
-    sync_folder(folder)
-
-
 def take_files(path: Path, collection: str, files: Files, shard: Path, *, is_lasting: bool = False) -> None:
     """Make a shard of stored files, with an empty log: large ones that never change as links, others as copies.
 
-    Raises:
-        StoreError: If a file is not as it was when it was stored, or is missing, as when it was removed meanwhile.
-        OSError: If a file cannot be read or written.
+    Raises StoreError if one is missing or not as it was stored, OSError if one cannot be read or written.
     """
     sealed = sealed_files(files)
     shard.mkdir(parents=True)

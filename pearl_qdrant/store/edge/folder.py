@@ -1,10 +1,7 @@
 """A collection that this process has open for writing: its lock, its work folder, its commits (`content.py`).
 
-A process has one `CollectionFolder` for a collection, however often it opens it. The last user to close it closes it.
-
-The writer changes files in a folder of its own, and commits by storing them. So an edit that is killed half-way leaves
-nothing: the engine itself would keep all that was written, also new names of an entity beside its old
-ones. A bulk load is kept, which resumes.
+A process has one `CollectionFolder` for a collection, and its last user closes it. The writer changes files in a folder
+of its own, and commits by storing them: an edit that is killed half-way leaves nothing, and a bulk load is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from qdrant_edge import EdgeShard
 
@@ -61,9 +58,8 @@ COMPACT_UNINDEXED_POINTS = 100_000
 class _Registry:
     """The collections that this process has open, by path, and the lock that protects them."""
 
-    def __init__(self) -> None:
-        self.lock: AbstractContextManager[object] = threading.RLock()
-        self.folders: dict[Path, CollectionFolder] = {}
+    lock: AbstractContextManager[object] = threading.RLock()
+    folders: ClassVar[dict[Path, CollectionFolder]] = {}
 
 
 _registry = _Registry()
@@ -72,11 +68,9 @@ _registry = _Registry()
 class CollectionFolder(OpenedCollection):
     """One collection that this process has open for writing.
 
-    There are two locks in this process: the registry's, which protects the set of open folders, and one in each
-    folder, which protects its shard. To avoid a deadlock the registry's is always taken first: a thread that holds a
-    folder's lock must not take the registry's.
-
-    While a bulk load or `finalize` runs, the shard is handed over: closed here, and open in a child process.
+    The registry's lock protects the set of open folders, and one in each folder its shard. To avoid a deadlock the
+    registry's is always taken first. While a bulk load or `finalize` runs, the shard is handed over: closed here, and
+    open in a child process.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -93,6 +87,9 @@ class CollectionFolder(OpenedCollection):
             try:
                 self._begin_work()
                 self._load()
+                if not self._is_kept and edge_ledger.adopt_ledger(path.parent, name, path):
+                    self._is_changed = True
+                    self._commit()
             except StoreError as error:
                 is_damage = isinstance(error, ManifestError) or "look damaged" in str(error)
                 if not is_damage or not (self.work / MANIFEST_FILE).is_file():
@@ -140,11 +137,8 @@ class CollectionFolder(OpenedCollection):
     def acquire(cls, path: Path, name: str) -> CollectionFolder:
         """Return the open folder at `path`, and open it if it is not. Each call needs one `release`.
 
-        Raises:
-            CollectionNotFoundError: If it has just been deleted.
-            ManifestError: If it has no usable manifest.
-            StoreLockedError: If another process has it open.
-            StoreError: If its files are damaged, or cannot be written.
+        Raises CollectionNotFoundError if it has just been deleted, StoreLockedError if another process has it open,
+        ManifestError or StoreError if its files are not usable.
         """
         _register_exit_handlers()
         with _registry.lock:
@@ -187,8 +181,7 @@ class CollectionFolder(OpenedCollection):
     def hand_over(self, reason: str) -> Iterator[None]:
         """Close the shard so that a child process can open it, and open it again afterwards.
 
-        Two processes must not have a shard open at the same time: Edge locks it, and each would overwrite the other's
-        files. Until the end of the block, `shard` refuses all other use, and says why: as in "being loaded".
+        Until the end of the block, `shard` refuses all other use, and says why: as in "being loaded".
         """
         is_handed_over = False
         with self.editing():
@@ -254,15 +247,10 @@ class CollectionFolder(OpenedCollection):
         """What names the state that readers find; None if there is a newer one here."""
         return None if self._is_changed else super().state_token
 
-    def record_ledger(self) -> None:
-        """Note that the ledger is another one. The caller is in `editing`."""
-        self._is_changed = True
-
     def _commit(self) -> None:
         """Let readers see what changed, with its files. The caller holds this folder's lock.
 
-        Raises:
-            StoreError: If that fails, as on a full disk: then it is done with the next change, and kept until then.
+        If that fails (StoreError), as on a full disk, it is kept, and done with the next change.
         """
         if self._shard is None or not self._is_changed:
             return

@@ -5,8 +5,6 @@ looks into each and merges by score. So the segments of the parts become the seg
 file system has them, which takes a moment whatever the size. N-grams are weighted over all segments of a shard, so the
 collection answers as one that was built in one piece; a store that searches several shards would weigh them in each
 shard alone (docs/experiments/server.md).
-
-What must hold: the parts share one model and layout, and no point id is in two of them.
 """
 
 from __future__ import annotations
@@ -32,15 +30,10 @@ _CONFIG = "edge_config.json"
 
 
 def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
-    """Give a new, empty, closed collection the points, graphs and indexes of others.
+    """Give a new, empty, closed collection the points, graphs and indexes of others, all by their folders.
 
-    If this fails, or the process is killed, `target` is not usable: delete it and begin with another one. The parts are
-    as before, and may be deleted afterwards: hard links keep what is shared.
-
-    Args:
-        target: Its folder.
-        parts: Folders of closed collections of the same model, quantisation and layout; their ids are disjoint.
-        name: Its name, for errors.
+    The parts have one model, quantisation and layout, and disjoint ids; afterwards they may be deleted. If this fails,
+    or the process is killed, `target` is not usable: delete it and begin with another one.
 
     Raises:
         StoreFullError: If there is no space for what cannot be linked.

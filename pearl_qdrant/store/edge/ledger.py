@@ -3,8 +3,8 @@
     NAME/learned.jsonl       in the folder of the collection, so that a copy of the folder has it
     .learned-NAME.jsonl      beside it, from the deletion of a collection that is made again to its creation
 
-Only the process that has the collection open appends. A process that dies leaves a torn last line at most; the next
-call ends that line, and the reader sees that it is none of its own.
+Only the process that has the collection open appends. A process that dies leaves a torn last line at most; each call
+begins a new one, and the reader sees that the torn one is none of its own.
 """
 
 from __future__ import annotations
@@ -30,13 +30,8 @@ _FLAGS = (
 
 def read_lines(folder: Path) -> Iterator[bytes]:
     """Yield the lines of the ledger in a folder without their ends; none if there is no ledger. Raises OSError."""
-    try:
-        file = (folder / LEDGER_FILE).open("rb")
-    except FileNotFoundError:
-        return
-    with file:
-        for line in file:
-            yield line.rstrip(b"\r\n")
+    with suppress(FileNotFoundError), (folder / LEDGER_FILE).open("rb") as file:
+        yield from filter(None, (line.rstrip(b"\r\n") for line in file))
 
 
 def size(folder: Path) -> int:
@@ -54,15 +49,12 @@ def cut(folder: Path, n_bytes: int) -> None:
 
 
 def append_lines(folder: Path, lines: Sequence[bytes]) -> None:
-    """Append lines; on return they are on the disk.
-
-    If it fails (OSError), what was written is cut off again where the file system allows it.
-    """
+    """Append lines, on the disk on return; if it fails (OSError), what was written is cut off again."""
     path = folder / LEDGER_FILE
     is_new = not path.exists()
     with os.fdopen(os.open(path, _FLAGS, 0o666), "r+b", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
-        content = memoryview(_end_of_torn_line(path, size) + b"".join(line + b"\n" for line in lines))
+        content = memoryview(b"\n" * bool(size) + b"".join(line + b"\n" for line in lines))
         try:
             while content:
                 content = content[file.write(content) or 0 :]
@@ -75,25 +67,11 @@ def append_lines(folder: Path, lines: Sequence[bytes]) -> None:
         sync_folder(folder)
 
 
-def _end_of_torn_line(path: Path, size: int) -> bytes:
-    """A line end if the last line has none."""
-    if not size:
-        return b""
-    with path.open("rb") as file:
-        file.seek(size - 1)
-        return b"" if file.read(1) == b"\n" else b"\n"
-
-
 def keep_ledger(store: Path, name: str) -> None:
     """Move the ledger in a collection's folder beside it, before it is deleted; raises OSError."""
     with suppress(FileNotFoundError):
         (store / name / LEDGER_FILE).replace(_kept_path(store, name))
         sync_folder(store)
-
-
-def is_kept(store: Path, name: str) -> bool:
-    """Whether the ledger of a deleted collection waits for one of its name."""
-    return _kept_path(store, name).exists()
 
 
 def adopt_ledger(store: Path, name: str, folder: Path) -> bool:

@@ -26,11 +26,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | g
 
 
 class CollectionLock:
-    """A locked file, until `release` or the end of the process. It contains the owner's process id and command.
-
-    The lock is the operating system's lock on the file, not the existence of the file: after a crash nothing has to be
-    removed.
-    """
+    """A file locked by the operating system until `release` or the end of the process; it names the owner."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -38,12 +34,10 @@ class CollectionLock:
 
     @classmethod
     def acquire(cls, path: Path, collection: str, *, wait_s: float | None = None) -> CollectionLock:
-        """Lock a collection by its lock file, whose folder must exist.
+        """Lock a collection by its lock file.
 
-        Raises:
-            StoreLockedError: If another process still has it after `wait_s` seconds; None is `WAIT_S`.
-            FileNotFoundError: If the folder does not exist, or was deleted meanwhile.
-            StoreError: If the file cannot be written, or the file system does not support locks.
+        Raises StoreLockedError if another process has it for `wait_s` more, FileNotFoundError if its folder does not
+        exist, StoreError if the file cannot be written, or the file system has no locks.
         """
         deadline = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
         try:

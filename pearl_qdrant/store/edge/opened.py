@@ -21,11 +21,7 @@ from pearl_qdrant.store.schema import Manifest
 class OpenedCollection:
     """A collection that this process has open. Thread-safe: one lock protects all use of the shard.
 
-    Attributes:
-        name: Name of the collection.
-        path: Folder with the ledger.
-        manifest: As it was committed, or last written here.
-        guard: Refuses use in a forked process.
+    `path` is the folder with the ledger, `manifest` as it was committed, or last written here.
     """
 
     def __init__(self, path: Path, name: str, manifest: Manifest, content: Content) -> None:
@@ -38,11 +34,7 @@ class OpenedCollection:
 
     @contextmanager
     def shard(self, doing: str) -> Iterator[EdgeShard]:
-        """Lock the shard for this thread; `doing` says what it is used for, as in "searching it".
-
-        Raises:
-            StoreError: If a bulk load or `finalize` has it, it is closed, or Edge fails.
-        """
+        """Lock the shard for this thread, to do as in "searching it"; StoreError if it is not here, or Edge fails."""
         self.guard.check()
         with self._mutex:
             if self._shard is None:

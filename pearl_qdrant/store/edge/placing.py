@@ -3,9 +3,8 @@
 What Qdrant Edge 0.9 does with its files (measured by comparing their content before and after):
 
 - Opening and searching change no content. Files are mapped, and the search opens none afterwards.
-- The content of a segment that was compacted never changes, but for small files: ids and versions of deleted points,
-  and trackers of payloads. These change at a flush.
-- A growing segment changes with each write.
+- Of a segment that was compacted only small files change, at a flush: ids and versions of deleted points, and trackers
+  of payloads. A growing segment changes with each write.
 
 So the large files of compacted segments are hard links, which share their pages in memory with every other process,
 and the rest is copied: 3 MB for 75,704 names. A growing segment of 50,000 points takes about 100 MB. Where no hard link
@@ -100,44 +99,24 @@ def sealed_files(names: Iterable[str]) -> set[str]:
 
 
 def link(source: Path, target: Path, *, name: str = "", is_lasting: bool = True) -> bool:
-    """Link a file that never changes; returns False if it must be copied.
+    """Link a file that never changes; returns False if it must be copied. Raises OSError, but not for lack of links.
 
-    Args:
-        source: The file.
-        target: Where to; it does not exist.
-        name: Its path in the shard, if Edge is to open it there.
-        is_lasting: Whether the target is used longer than the source. Else it may be a symbolic link.
-
-    Raises:
-        OSError: If the file is missing, the disk is full, or of another error that is not the lack of links.
+    `name` is its path in the shard, if Edge is to open it there. A target that is not lasting may be a symbolic link.
     """
     is_page = name.rpartition("/")[2].startswith(_PAGES)
+    if is_page and not os.access(source, os.W_OK):  # a file of another user, or on a read-only mount
+        return False
     try:
         target.hardlink_to(source)
-        if not is_page or _can_write(target):
-            return True
-        target.unlink()
+        return True
     except OSError as error:
         if error.errno not in _NO_LINK:
             raise
-    if is_page or is_lasting:
-        return False
-    try:
-        target.symlink_to(source)
-    except OSError:
-        return False
-    return True
-
-
-def _can_write(file: Path) -> bool:
-    """Whether Edge can open it for writing: a file with a hard link may be of another user."""
-    try:
-        file.open("r+b").close()
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise
-        return False
-    return True
+    with suppress(OSError):
+        if not (is_page or is_lasting):
+            target.symlink_to(source)
+            return True
+    return False
 
 
 def checksum(file: Path, name: str, size: int) -> int:

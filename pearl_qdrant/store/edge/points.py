@@ -69,11 +69,8 @@ def sparse_vectors(rows: SparseRows) -> list[SparseVector | None]:
 def edge_payload(point: NamePoint) -> dict[str, Any]:
     """Make the payload that Edge stores: the point as one record, and beside it only the indexed fields.
 
-    Edge takes 5 us to convert each text. A list of one item takes twice as long as the item, so the item is stored
-    instead; a filter treats both alike.
-
-    Raises:
-        UnicodeEncodeError, TypeError: If it cannot be stored.
+    Edge takes 5 us to convert each text. A list of one item takes twice as long as the item, which is stored instead: a
+    filter treats both alike. Raises UnicodeEncodeError or TypeError if it cannot be stored.
     """
     payload: dict[str, Any] = {
         RECORD_FIELD: _encode(point).decode(),

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qdrant_edge import (
-    BinaryQuantizationConfig,
     CountRequest,
     Distance,
     EdgeConfig,
@@ -29,7 +28,6 @@ from qdrant_edge import (
     PayloadSchemaType,
     ScalarQuantizationConfig,
     ScalarType,
-    TurboQuantQuantizationConfig,
     UpdateOperation,
     VectorStorageDatatype,
 )
@@ -54,8 +52,6 @@ few segments, passing the payloads between threads costs more than reading them.
 MAX_SEGMENTS = 4
 """Segments with a graph that `finalize` leaves after an update: a small update must not rebuild the large graph."""
 
-DATATYPE = VectorStorageDatatype.Float32
-
 MIN_FREE_BYTES = 96 * 1024 * 1024
 """With less free space nothing is written. Edge writes through mapped files of up to 32 MiB. On a full disk the process
 would be killed by SIGBUS, so the space is checked before."""
@@ -77,23 +73,18 @@ def shard_config(
     threshold_kb: int,
     quantization: Quantization = "none",
 ) -> EdgeConfig:
-    """Make the configuration of a shard.
+    """Make the configuration of a shard with vectors of width `dim`.
 
-    Args:
-        dim: Width of the vectors.
-        m: Links of a point in the graph; 0 makes compacted segments without a graph.
-        ef_construct: Candidates while the graph is built.
-        segments: How many segments `optimize()` leaves, besides the growing one.
-        max_segment_kb: The largest segment that it makes by merging, in KB of vectors.
-        threshold_kb: It compacts segments from this size on, in KB of vectors.
-        quantization: How segments with a graph also keep the vectors, besides at full precision.
+    With m 0 compacted segments get no graph. `optimize()` compacts segments from `threshold_kb` of vectors on, merges
+    up to `max_segment_kb`, and leaves `segments` beside the growing one. Those with a graph have vectors quantised too.
     """
+    is_int8 = quantization == "int8"
     dense = EdgeVectorParams(
         dim,
         Distance.Cosine,
-        datatype=DATATYPE,
-        memory=Memory.Cold if quantization != "none" else Memory.Cached,  # read for scores only
-        quantization_config=_quantization_config(quantization),
+        datatype=VectorStorageDatatype.Float32,
+        memory=Memory.Cold if is_int8 else Memory.Cached,  # read for scores only
+        quantization_config=ScalarQuantizationConfig(ScalarType.Int8, memory=Memory.Cached) if is_int8 else None,
     )
     lexical = EdgeSparseVectorParams(modifier=Modifier.Idf, memory=Memory.Cached)
     return EdgeConfig(
@@ -109,18 +100,6 @@ def shard_config(
     )
 
 
-def _quantization_config(
-    quantization: Quantization,
-) -> ScalarQuantizationConfig | BinaryQuantizationConfig | TurboQuantQuantizationConfig | None:
-    if quantization == "int8":
-        return ScalarQuantizationConfig(ScalarType.Int8, memory=Memory.Cached)
-    if quantization == "binary":
-        return BinaryQuantizationConfig(memory=Memory.Cached)
-    if quantization == "turbo":
-        return TurboQuantQuantizationConfig(memory=Memory.Cached)
-    return None
-
-
 def create_shard(path: Path, dim: int) -> None:
     """Create an empty shard with its payload indexes, and close it."""
     shard = EdgeShard.create(str(path), shard_config(dim, threshold_kb=INDEXING_THRESHOLD_KB))
@@ -132,12 +111,8 @@ def create_shard(path: Path, dim: int) -> None:
 def load_shard(path: Path, collection: str, config: EdgeConfig | None = None) -> EdgeShard:
     """Open a shard in whose folder nobody else works, and remove the segments that a killed `optimize()` left.
 
-    A `config` replaces the stored one.
-
-    Raises:
-        StoreLockedError: If a process still has it open.
-        StoreFullError: If there is no space for what opening writes.
-        StoreError: If its files are damaged.
+    A `config` replaces the stored one. StoreLockedError if a process still has it open, StoreFullError without space
+    for what opening writes, StoreError if its files are damaged.
     """
     check_space(path.parent, collection, OPEN_BYTES, doing="opening it")
     _read_ahead(path)
@@ -176,10 +151,9 @@ def create_filter_index(shard: EdgeShard) -> None:
 
 
 def create_indexes(shard: EdgeShard) -> None:
-    """Create the payload indexes that are missing.
+    """Create the payload indexes that are missing, in mapped files: pinned in memory they are not faster.
 
-    Only the type filter has links in the graph: nobody searches by vector within one entity or name. All indexes are in
-    mapped files (`Cached`): pinned in memory they take 600 bytes a point and are not faster.
+    Only the type filter has links in the graph: nobody searches by vector within one entity or name.
     """
     create_filter_index(shard)
     present = shard.info().payload_schema
@@ -288,7 +262,8 @@ def os_error(error: OSError | MemoryError, collection: str, doing: str) -> Store
 
 
 def _failed(collection: str, doing: str) -> str:
-    return f"Collection '{collection}' " + ("cannot be opened" if doing == "opening it" else f"failed while {doing}")
+    done = {"opening it": "opened", "creating it": "created", "deleting it": "deleted"}.get(doing)
+    return f"Collection '{collection}' " + (f"cannot be {done}" if done else f"failed while {doing}")
 
 
 def translate_error(message: str, collection: str, doing: str) -> StoreError:
@@ -310,7 +285,10 @@ def known_error(message: str, collection: str, doing: str) -> StoreError | None:
         return error
     if any(sign in lower for sign in ("no space left", "errno 28", "os error 28", "storagefull", "quota exceeded")):
         return disk_full_error(collection, message.rpartition(": ")[2], doing=doing)
-    if any(sign in lower for sign in ("permission denied", "read-only file system", "os error 13", "os error 30")):
+    is_unwritable = any(
+        sign in lower for sign in ("permission denied", "read-only file system", "os error 13", "os error 30")
+    )
+    if is_unwritable and doing not in ("creating it", "deleting it"):
         return unwritable_error(collection, "its folder", message.rpartition(": ")[2])
     if "wouldblock" in lower:
         return StoreLockedError(collection, "a writer that has not exited yet")

@@ -7,7 +7,6 @@ the engine holds the interpreter lock.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import time
@@ -122,14 +121,13 @@ class EdgeStore:
                 option="store",
             )
         name = manifest.collection
-        try:
+        with edge_shard.edge_errors(name, "creating it"):
             if path.exists():
                 raise CollectionExistsError(name)
             with self.temporary_folder() as temporary:
                 edge_shard.check_space(temporary, name, doing="creating it")
                 shard = temporary / SHARD_FOLDER
-                with edge_shard.edge_errors(name, "creating it"):
-                    edge_shard.create_shard(shard, manifest.dim)
+                edge_shard.create_shard(shard, manifest.dim)
                 files = store_files(temporary, shard, {})
                 shutil.rmtree(shard)
                 version = mark or VersionMark(collection=name, is_complete=True)
@@ -141,8 +139,6 @@ class EdgeStore:
                         raise CollectionExistsError(name) from error
                     raise
                 sync_folder(self._path)
-        except OSError as error:
-            raise self._create_error(name, error) from error
 
     @contextmanager
     def temporary_folder(self) -> Iterator[Path]:
@@ -174,18 +170,8 @@ class EdgeStore:
             view = EdgeCollection(CollectionView.open(path, name))
             self._views.add(view)
             return view
-        folder = CollectionFolder.acquire(path, name)
-        collection = EdgeCollection(folder)
-        try:
-            if edge_ledger.is_kept(self._path, name):
-                with folder.editing():
-                    if edge_ledger.adopt_ledger(self._path, name, path):
-                        folder.record_ledger()
-        except BaseException:
-            collection.close()
-            raise
-        self._opened.append(collection)
-        return collection
+        self._opened.append(EdgeCollection(CollectionFolder.acquire(path, name)))
+        return self._opened[-1]
 
     def delete(self, name: str, *, keep_ledger: bool = False) -> None:
         """Delete a collection; StoreLockedError if it is open, here or in another process."""
@@ -194,44 +180,24 @@ class EdgeStore:
         paths = [path, *(hidden for hidden, _, _ in self._versions.hidden(name))]
         if any(map(CollectionFolder.is_open, paths)):
             raise StoreLockedError(name, f"this one, {os.getpid()}: close it first")
-        try:
-            gone = self._rename_for_deletion(paths, keep_ledger=keep_ledger)
-        except FileNotFoundError as error:  # another process has deleted it meanwhile
-            raise CollectionNotFoundError(name, self.collections()) from error
-        except OSError as error:
-            cannot = f"Collection '{name}' cannot be deleted"
-            raise resource_error(error, cannot) or StoreError(f"{cannot}: {error}.") from error
-        try:
-            shutil.rmtree(gone)
-        except FileNotFoundError:  # removed by another process
-            pass
-        except OSError as error:
-            raise StoreError(
-                f"Collection '{name}' is deleted, but not all of its files are ({error}): remove {gone} by hand."
-            ) from error
-
-    def _rename_for_deletion(self, paths: Sequence[Path], *, keep_ledger: bool) -> Path:
-        """Rename a collection's folder and those of its versions into a temporary one, so that it is gone at once."""
-        name = paths[0].name
-        with ExitStack() as stack:
-            for path in paths:
-                stack.callback(CollectionLock.acquire(path / LOCK_FILE, name).release)
-            if os.name == "nt":  # Windows cannot rename a folder with an open file
-                stack.close()
-            if keep_ledger:
-                edge_ledger.keep_ledger(self._path, name)
-            else:
-                edge_ledger.delete_kept_ledger(self._path, name)
-            gone = self._path / f".deleted-{new_token()}"
-            gone.mkdir()
+        gone = self._path / f".deleted-{new_token()}"
+        with edge_shard.edge_errors(name, "deleting it"), ExitStack() as stack:
             try:
-                for i, path in enumerate(paths):
-                    path.rename(gone / str(i))
-            except OSError:
-                with suppress(OSError):
-                    gone.rmdir()
-                raise
-            return gone
+                for one in paths:
+                    stack.callback(CollectionLock.acquire(one / LOCK_FILE, name).release)
+                if os.name == "nt":  # Windows cannot rename a folder with an open file
+                    stack.close()
+                if keep_ledger:
+                    edge_ledger.keep_ledger(self._path, name)
+                else:
+                    edge_ledger.delete_kept_ledger(self._path, name)
+                gone.mkdir()
+                for i, one in enumerate(reversed(paths)):  # the current one last: it is gone at once, or there
+                    one.rename(gone / str(i))
+            except FileNotFoundError as error:  # another process has deleted it meanwhile
+                raise CollectionNotFoundError(name, self.collections()) from error
+            finally:
+                shutil.rmtree(gone, ignore_errors=True)  # what is left of it is removed later
 
     def close(self) -> None:
         """Close the collections that this store has opened; in a forked process nothing is closed."""
@@ -259,16 +225,6 @@ class EdgeStore:
         """Make the error for a folder that cannot be read."""
         return resource_error(error, f"The store {self.location} cannot be read") or StoreError(
             f"The store {self.location} cannot be read: {error}. Use a folder that can be read as the store.",
-            option="store",
-        )
-
-    def _create_error(self, name: str, error: OSError) -> StoreError:
-        """Make the error for a collection that could not be created."""
-        if error.errno == errno.ENOSPC:
-            return edge_shard.disk_full_error(name, str(error), doing="creating it")
-        return resource_error(error, f"Collection '{name}' cannot be created") or StoreError(
-            f"Collection '{name}' cannot be created in {self.location}: {error}. Use a folder that can be written "
-            f"to as the store.",
             option="store",
         )
 

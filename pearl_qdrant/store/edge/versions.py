@@ -92,11 +92,7 @@ class EdgeVersions:
     def adopt(self, snapshot: Path, manifest: Manifest, index: IndexState, mark: VersionMark) -> EdgeCollection:
         """Make a hidden version of a shard's snapshot, and open it.
 
-        Args:
-            snapshot: The server's file, whole: its checksum was compared. The version is built beside it.
-            manifest: Of the version.
-            index: The state of its graph.
-            mark: What it says of itself.
+        The snapshot is the server's file, whole: its checksum was compared. The version is built beside it.
 
         Raises:
             StoreRejectedError: If the engine cannot open it, as that of a newer server; the message is a sentence part.

@@ -41,14 +41,11 @@ _STALE_S = 60.0  # an older folder without a lock was left by a process that die
 
 _TRY_ELSEWHERE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
-_Status = tuple[int, int, int] | None
-"""What changes if another state is committed (`_stat`)."""
-
 
 class CollectionView(OpenedCollection):
     """A collection that this process has open for reading; `path` is the folder of the view."""
 
-    def __init__(self, source: Path, name: str, view: _Place, seen: _Status, current: tuple[Manifest, Content]) -> None:
+    def __init__(self, source: Path, name: str, view: _Place, seen: object, current: tuple[Manifest, Content]) -> None:
         """Make the view of what is current in a folder; see `open`."""
         manifest, content = current
         super().__init__(view.path, name, manifest, content)
@@ -62,15 +59,10 @@ class CollectionView(OpenedCollection):
 
     @classmethod
     def open(cls, path: Path, name: str) -> CollectionView:
-        """Open the state of a collection that was committed last.
-
-        Args:
-            path: Its folder.
-            name: Its name.
+        """Open the state of a collection that was committed last, by its folder.
 
         Raises:
-            CollectionNotFoundError: If it has just been deleted.
-            ManifestError: If it has no usable manifest.
+            CollectionNotFoundError, ManifestError: If it has just been deleted, or has no usable manifest.
             StoreError: If its files are damaged, or no view can be made.
         """
         while True:
@@ -139,7 +131,7 @@ def _close(shard: EdgeShard, view: _Place, guard: ProcessGuard) -> None:
         shard.close()
 
 
-def _stat(path: Path) -> _Status:
+def _stat(path: Path) -> object:
     """What changes if another state is committed."""
     try:
         status = (path / MANIFEST_FILE).stat()

@@ -15,7 +15,7 @@ from pearl_qdrant.settings import TESTED_SERVER
 from pearl_qdrant.store.protocol import Check
 from pearl_qdrant.store.server.collection import MANIFEST_KEY
 from pearl_qdrant.store.server.connection import Connection, parse_release
-from pearl_qdrant.store.server.limits import Limits
+from pearl_qdrant.store.server.queries import Limits
 from pearl_qdrant.store.server.store import ServerStore
 
 MAX_COLLECTIONS = 50
@@ -23,11 +23,7 @@ MAX_COLLECTIONS = 50
 
 
 def check_server(store: ServerStore) -> Iterator[Check]:
-    """Check a server that answers; writes nothing.
-
-    Raises:
-        StoreError: If it does not answer, or refuses the key.
-    """
+    """Check a server, without writing; StoreError if it does not answer, or refuses the key."""
     connection, client = store.connection, store.connection.client
     yield _version(connection.version())
     if len(connection.addresses) > 1:

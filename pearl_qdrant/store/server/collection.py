@@ -25,10 +25,8 @@ from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import confirm_write, find_current, physical_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import ServerLedger
-from pearl_qdrant.store.server.limits import Limits, at_most
-from pearl_qdrant.store.server.points import check_points
-from pearl_qdrant.store.server.queries import retrieve, run_queries, scroll, to_filter
-from pearl_qdrant.store.server.upload import ServerWriter, Uploader
+from pearl_qdrant.store.server.queries import Limits, at_most, retrieve, run_queries, scroll, to_filter
+from pearl_qdrant.store.server.upload import ServerWriter, Uploader, check_points
 from pearl_qdrant.store.versions import PLAIN
 
 MANIFEST_KEY = "pearl_qdrant"
@@ -60,17 +58,7 @@ class ServerCollection(Collection):
         version: str = PLAIN,
         is_hidden: bool = False,
     ) -> None:
-        """Use a version of a collection.
-
-        Args:
-            connection: To the server.
-            name: The collection.
-            manifest: Its manifest.
-            limits: Limits of strict mode.
-            indexing: How `finalize` waits.
-            version: The version behind the name.
-            is_hidden: Whether it is being built, so that no other process writes it or waits for it.
-        """
+        """Use a version of a collection; one that is hidden is being built, and no other process writes it."""
         self._connection = connection
         self._client = connection.client
         self.name = name
@@ -187,11 +175,7 @@ class ServerCollection(Collection):
         return self._count_filtered(models.Filter(must=[canonical]))
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Switch indexing on and wait until the server has built the graph.
-
-        Raises:
-            StoreError: If the server reports a failure, or makes no progress for `Indexing.stall_s`.
-        """
+        """Switch indexing on and wait until the server has built the graph; raises as `wait_until_built`."""
         self._check_open()
         server_indexing.ensure_payload_indexes(self._connection, self._physical)
         server_indexing.end_load(self._connection, self._physical)
@@ -241,7 +225,6 @@ class ServerCollection(Collection):
                 self._connection,
                 self._physical,
                 query_filter=to_filter(point_filter),
-                quantization=self._manifest.quantization,
                 limits=self._limits,
             ),
             read=self._read,
@@ -298,17 +281,13 @@ class ServerCollection(Collection):
         # Counted first: if the answer of a delete is lost and it is sent again, there is nothing left to count.
         n_points = self._count_filtered(selector)
         if n_points:
-            self._delete(selector)
+            self._call(partial(self._client.delete, self._physical, selector, wait=True))
         self._confirm()
         return n_points
 
     def _delete_ids(self, ids: list[str]) -> None:
-        points: list[models.ExtendedPointId] = [*ids]
-        self._delete(points)
+        self._call(partial(self._client.delete, self._physical, [*ids], wait=True))
         self._confirm()
-
-    def _delete(self, selector: models.Filter | list[models.ExtendedPointId]) -> None:
-        self._call(partial(self._client.delete, self._physical, selector, wait=True))
 
     def _read(self, payload: msgspec.Raw) -> NamePoint:
         return NamePoint.from_json(payload, self.name)
@@ -324,11 +303,7 @@ def _checkpoint_key(input_name: str) -> str:
 
 
 def parse_manifest(metadata: Mapping[str, Any] | None, name: str) -> Manifest:
-    """Read the manifest and the checkpoints of a collection from its metadata.
-
-    Raises:
-        ManifestError: If there is none, or it cannot be read.
-    """
+    """Read the manifest and the checkpoints of a collection from its metadata; ManifestError if they are not there."""
     metadata = metadata or {}
     checkpoints = [value for key, value in metadata.items() if key.startswith(CHECKPOINT_PREFIX) and value]
     manifest = Manifest.parse(metadata.get(MANIFEST_KEY), name)

@@ -57,12 +57,10 @@ _LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
 class Connection:
     """A server, or several nodes of one, with a retry policy. Thread-safe.
 
-    What is called often is sent as plain JSON by `request` and `call_rest`, all else by `client`.
+    What is called often is sent as plain JSON by `request` and `call_rest`, all else by `client`, a qdrant-client.
 
     Attributes:
-        client: A qdrant-client.
-        location: URLs without any key, with commas between.
-        addresses: The same, parsed.
+        location, addresses: URLs without any key, with commas between; the same, parsed.
         redact: Removes the key from a text that came from the server.
         known_versions: Versions of collections that were seen on the server (`current.py`).
         guard: Refuses use in a forked process: two processes on one connection would read each other's answers.
@@ -82,6 +80,7 @@ class Connection:
         self.addresses = tuple(addresses)
         self.location = ",".join(one.url for one in addresses)
         self._retry = retry
+        self._has_key = secret is not None
         self.redact = server_errors.make_redactor(secret)
         self._closed = False
         self._is_checked = False
@@ -101,17 +100,10 @@ class Connection:
         collection: str | None = None,
         cancelled: threading.Event | None = None,
     ) -> T:
-        """Run a request of the client, with retries where these can help.
+        """Run a request of the client, which is safe to repeat, with retries where these can help.
 
-        Args:
-            request: Calls the client; must be safe to repeat.
-            collection: Name of the collection, for the error.
-            cancelled: Once set, stops waits and retries.
-
-        Raises:
-            StoreError: If the request failed; translated from the client's error.
-            StoreForkedError: If another process made the connection.
-            StoreClosedError: If it is closed.
+        `collection` is named in errors; once `cancelled` is set, there is no further wait or retry. Raises StoreError,
+        translated from the client's error; StoreForkedError and StoreClosedError if the connection cannot be used.
         """
         self.guard.check()
         if self._closed:
@@ -142,10 +134,10 @@ class Connection:
         except server_errors.CLIENT_ERRORS as error:
             ours = server_errors.translate(error, url=self.location, collection=collection, redact=self.redact)
             if isinstance(ours, CollectionNotFoundError):
-                ours = CollectionNotFoundError(ours.collection, self._existing())
-            if server_errors.reveals_key(error, self.redact):  # the server repeats the key: keep it out of tracebacks
-                raise ours from None
-            raise ours from error
+                with suppress(StoreError):
+                    ours = CollectionNotFoundError(ours.collection, self.collections())
+            # A server may repeat the key: with one, tracebacks do not show its answers.
+            raise ours from None if self._has_key else error
         self._log_answering()
         return result
 
@@ -182,19 +174,10 @@ class Connection:
         read: Callable[[bytes], T],
         cancelled: threading.Event | None = None,
     ) -> T:
-        """Send a request as plain JSON: with qdrant-client's errors, but without its models.
+        """Send a request as plain JSON: with qdrant-client's errors, but without its models; see `call`.
 
-        Args:
-            method: As in "POST".
-            path: With `{name}` in the place of the collection's name.
-            body: JSON; must be safe to send twice.
-            collection: Name of the collection.
-            read: Turns the answer's body into the result; a ValueError or RecursionError means that the answer has
-                another form.
-            cancelled: As in `call`.
-
-        Raises:
-            StoreError: As `call`.
+        The path has `{name}` in the place of the collection's name. `read` turns the answer's body into the result;
+        its ValueError or RecursionError means that the answer has another form.
         """
         path = path.format(name=quote(collection, safe=""))
 
@@ -217,18 +200,10 @@ class Connection:
         timeout_s: float | None = None,
         node: int | None = None,
     ) -> httpx.Response:
-        """Send a request once, to be called by `call`.
+        """Send a request of JSON once, to be called by `call`; the path is quoted.
 
-        Args:
-            method: As in "POST".
-            path: As the server has it, quoted.
-            body: JSON.
-            timeout_s: For its answer, in seconds; None: that of all requests.
-            node: Number of the only address that may answer; None: any.
-
-        Raises:
-            UnexpectedResponse: If it is answered with another status than one of success.
-            ResponseHandlingException: If it is not answered.
+        Its answer may take `timeout_s`, or as long as all requests. `node` is the number of the only address that may
+        answer. Raises UnexpectedResponse for a status of failure, ResponseHandlingException without an answer.
         """
         with self.stream(method, path, body, timeout_s=timeout_s, node=node) as response:
             response.read()
@@ -267,11 +242,7 @@ class Connection:
             raise ResponseHandlingException(error) from error
 
     def version(self, node: int | None = None) -> str:
-        """Ask for the release of the server, or of the node with this number.
-
-        Raises:
-            StoreError: As `call`.
-        """
+        """Ask for the release of the server, or of the node with this number; raises as `call`."""
 
         def ask() -> str:
             try:
@@ -286,7 +257,7 @@ class Connection:
         try:
             found = self.version()
         except StoreRejectedError as error:
-            if isinstance(getattr(error.__cause__, "source", None), httpx.HTTPError):
+            if isinstance(getattr(error.__context__, "source", None), httpx.HTTPError):
                 raise  # what answers speaks no HTTP, or its certificate is not trusted
             found = ""  # a proxy that does not pass this on, or no Qdrant: the next request says it
         release, oldest, tested = map(parse_release, (found, OLDEST_SERVER, TESTED_SERVER))
@@ -316,12 +287,6 @@ class Connection:
             self._http.close()
         self._closed = True
 
-    def _existing(self) -> list[str]:
-        """Return the names for the message of a missing collection; none if the server does not answer."""
-        with suppress(StoreError):
-            return self.collections()
-        return []
-
 
 def connect(
     url: str,
@@ -333,12 +298,7 @@ def connect(
     ca_file: str | None = None,
     compress: bool = False,
 ) -> Connection:
-    """Make a connection; sends nothing yet. Arguments as in `ServerStore.connect`.
-
-    Raises:
-        SettingsError: If the URL is not valid, holds a secret, or would carry the key in plain text to another host;
-            or if `ca_file` cannot be read.
-    """
+    """Make a connection; sends nothing yet. Arguments and errors as of `ServerStore.connect`."""
     addresses = parse_addresses(url)
     key = (api_key or "").strip() or None
     for address in addresses if key is not None else ():

@@ -62,15 +62,9 @@ def read_mark(metadata: Mapping[str, Any] | None, name: str) -> VersionMark:
 
 
 def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> tuple[str, models.CollectionInfo]:
-    """Find the current version of a collection; one request, or two where metadata names it.
+    """Find the id of the current version of a collection, and what the server says of it; one request, or two.
 
-    Args:
-        connection: To the server.
-        name: The collection.
-        gap_s: How long to look again where there are versions of it, but none is current.
-
-    Returns:
-        Its id, and what the server says of it.
+    Where there are versions but none is current, it looks again for `gap_s`.
 
     Raises:
         NoCurrentVersionError: If there are complete versions of it, but none is current.
@@ -140,11 +134,7 @@ def _get(connection: Connection, name: str, version: str) -> models.CollectionIn
 
 
 def confirm_write(connection: Connection, name: str, version: str) -> None:
-    """Return when a write to a version is sure to count; waits while the collection is moved.
-
-    Raises:
-        CollectionMovedError: If another version is current now.
-    """
+    """Wait until a write to a version is sure to count; CollectionMovedError if another version is current now."""
     seen, since = None, time.monotonic()
     while True:
         current, info = find_current(connection, name)

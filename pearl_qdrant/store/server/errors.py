@@ -40,15 +40,7 @@ Redact = Callable[[str], str]
 
 
 class RequestTooLargeError(StoreRejectedError):
-    """The request holds too many points or bytes for this server; a smaller one may pass.
-
-    Attributes:
-        limits_points: Whether the limit is one of points; if not, of bytes.
-    """
-
-    def __init__(self, message: str, *, limits_points: bool) -> None:
-        super().__init__(message)
-        self.limits_points = limits_points
+    """The request holds too many points or bytes for this server; a smaller one may pass."""
 
 
 def is_transient(error: BaseException) -> bool:
@@ -100,7 +92,7 @@ def make_redactor(secret: str | None) -> Redact:
     Call it before a text is shortened: a part of the key would not be recognised.
     """
     if secret is None:
-        return _redact_nothing
+        return str
     forms = {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
 
     def redact(text: str) -> str:
@@ -111,33 +103,8 @@ def make_redactor(secret: str | None) -> Redact:
     return redact
 
 
-def _redact_nothing(text: str) -> str:
-    return text
-
-
-def reveals_key(error: BaseException | None, redact: Redact) -> bool:
-    """Whether a traceback of this error and its causes could show the key or a part of it."""
-    while error is not None:
-        if isinstance(error, ValidationError) and redact is not _redact_nothing:
-            return True
-        texts = [str(error), repr(error.args)]
-        if isinstance(error, UnexpectedResponse):  # its text shows a part of its content
-            texts += [error.content.decode("utf-8", "replace"), str(error.reason_phrase)]
-        if any(redact(text) != text for text in texts):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def translate(error: BaseException, *, url: str, collection: str | None, redact: Redact) -> StoreError:
-    """Make our error for one of `CLIENT_ERRORS`.
-
-    Args:
-        error: The client's error.
-        url: URL of the store, without any key.
-        collection: The collection of the request, if any.
-        redact: Removes the key from the server's text.
-    """
+    """Make our error for one of `CLIENT_ERRORS`, at a store with this URL, in a request of this collection."""
     if isinstance(error, GaveUpError):
         last = describe(error.last, redact)
         if is_shard_unreachable(error.last):
@@ -160,10 +127,8 @@ def translate(error: BaseException, *, url: str, collection: str | None, redact:
             f"again."
         )
     status = error.status_code if isinstance(error, UnexpectedResponse) else None
-    limits_points = '"upsert limit"' in lower
-    if status == 413 or limits_points:
-        message = f"Qdrant at {url} refused a request as too large ({text})."
-        return RequestTooLargeError(message, limits_points=limits_points)
+    if status == 413 or '"upsert limit"' in lower:
+        return RequestTooLargeError(f"Qdrant at {url} refused a request as too large ({text}).")
     return StoreRejectedError(f"Qdrant at {url} refused a request ({text}).{_advice(error, status, lower, collection)}")
 
 

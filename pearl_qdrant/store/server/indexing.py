@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreRejectedError
 from pearl_qdrant.store.graph import share_indexed
-from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest, Quantization
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 from pearl_qdrant.store.server.connection import Connection
 
 LOAD_KEY = "pearl_qdrant_load"
@@ -29,33 +29,16 @@ _FINISHED_POLLS = 2
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """How `finalize` waits for the graph.
-
-    Attributes:
-        poll_s: Seconds between two polls.
-        stall_s: Give up after this many seconds without a change.
-    """
+    """How `finalize` waits for the graph: seconds between two polls, and without a change until it gives up."""
 
     poll_s: float = 0.5
     stall_s: float = 1800.0
 
 
-def quantization_config(quantization: Quantization) -> models.QuantizationConfig | None:
-    """Make the configuration of how the server keeps vectors for finding candidates."""
-    if quantization == "int8":
-        return models.ScalarQuantization(
-            scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
-        )
-    if quantization == "binary":
-        return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
-    if quantization == "turbo":
-        return models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(always_ram=True))
-    return None
-
-
 def dense_params(manifest: Manifest) -> models.VectorParams:
     """Make the parameters of dense vectors."""
-    quantization = quantization_config(manifest.quantization)
+    int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+    quantization = models.ScalarQuantization(scalar=int8) if manifest.quantization == "int8" else None
     return models.VectorParams(size=manifest.dim, distance=models.Distance.COSINE, quantization_config=quantization)
 
 

@@ -34,13 +34,7 @@ _PAGE_POINTS = 16  # points in one scroll: 16 MB at most
 
 @dataclass(frozen=True, slots=True)
 class ServerLedger:
-    """The ledger of one collection.
-
-    Attributes:
-        connection: Its server.
-        collection: Name of the collection.
-        like: The server's name of the version behind it, whose replicas the ledger gets; by default the same.
-    """
+    """The ledger of one collection. It gets the replicas of the version behind it, by the server's name `like`."""
 
     connection: Connection
     collection: str
@@ -52,9 +46,8 @@ class ServerLedger:
         return self.collection + LEDGER_SUFFIX
 
     def read_lines(self) -> Iterator[bytes]:
-        """Yield the lines of all calls, in the order of the calls; none if there is no ledger.
+        """Yield the lines of all calls, in their order, also of one whose writer died; none if there is no ledger.
 
-        Of a call whose writer died, or that lost a part, what is there: the reader sees that a batch is not complete.
         A key that may read the collection alone cannot see whether there is one: that is a warning in the log.
         """
         try:

@@ -28,14 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One address of a server.
-
-    Attributes:
-        url: As given, without a slash at its end.
-        base: The same with the port, 6333 if none is given.
-        host: Its host.
-        is_encrypted: Whether it begins with https://.
-    """
+    """One address of a server: `url` as given, without a slash at its end, and `base`, the same with the port."""
 
     url: str
     base: str
@@ -52,11 +45,7 @@ class Address:
 
 
 def parse_addresses(location: str) -> list[Address]:
-    """Parse the location of a server, which has one URL or several with commas between.
-
-    Raises:
-        SettingsError: If one of them is not valid, or holds a secret.
-    """
+    """Parse one URL or several with commas between; SettingsError if one is not valid, or holds a secret."""
     addresses = [_parse(one.strip()) for one in location.split(",") if one.strip()]
     return list({address.url: address for address in addresses}.values())
 

@@ -8,19 +8,79 @@ it took a quarter of the time of a link.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
 import orjson
 from qdrant_client import models
 
+from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import PointFilter
-from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LANGUAGE_FIELD, LEXICAL, Quantization
+from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LANGUAGE_FIELD, LEXICAL
 from pearl_qdrant.store.search import EnginePoint, NameQuery
 from pearl_qdrant.store.server.connection import Connection
-from pearl_qdrant.store.server.limits import Limits, at_most
+
+N = TypeVar("N", int, float)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of strict mode; None: no limit.
+
+    Attributes:
+        query: Points that a search, a scroll or a facet may request (`max_query_limit`).
+        searches: Queries of one batch (`search_max_batchsize`).
+        upsert: Points of one upsert (`upsert_max_batchsize`).
+        values: Values of one condition (`condition_max_size`).
+        ef: Candidates of a search in the graph (`search_max_hnsw_ef`).
+        oversampling: Oversampling of quantised vectors (`search_max_oversampling`).
+    """
+
+    query: int | None = None
+    searches: int | None = None
+    upsert: int | None = None
+    values: int | None = None
+    ef: int | None = None
+    oversampling: float | None = None
+
+    @classmethod
+    def of(cls, info: models.CollectionInfo) -> Limits:
+        """Read the limits of a collection; none if strict mode is off."""
+        config = info.config.strict_mode_config
+        if config is None or not config.enabled:
+            return cls()
+        return cls(
+            query=config.max_query_limit,
+            searches=getattr(config, "search_max_batchsize", None),  # servers from 1.17 on
+            upsert=config.upsert_max_batchsize,
+            values=config.condition_max_size,
+            ef=config.search_max_hnsw_ef,
+            oversampling=config.search_max_oversampling,
+        )
+
+    @property
+    def ids(self) -> int | None:
+        """Ids that one query may name, since it requests all of them."""
+        return min((limit for limit in (self.query, self.values) if limit is not None), default=None)
+
+    def check_query(self, limit: int, collection: str) -> None:
+        """Raise StoreRejectedError if a query may not request this many points."""
+        if self.query is not None and limit > self.query:
+            raise StoreRejectedError(
+                f"The server's strict mode allows {self.query} points a query in collection '{collection}' "
+                f"(max_query_limit), {limit} are needed. Request fewer candidates, or raise max_query_limit in the "
+                f"collection's strict_mode_config."
+            )
+
+
+def at_most(value: N, limit: N | None) -> N:
+    """Return the value, or the limit if that is lower."""
+    return value if limit is None else min(value, limit)
+
 
 _FULL_PRECISION = {"quantization": {"ignore": True}}  # for given points: compare vectors at full precision
 
@@ -39,21 +99,17 @@ class _QueryResult(msgspec.Struct, gc=False):
     points: list[Hit]
 
 
-class _Answer(msgspec.Struct, gc=False):
-    """The answer to a batch of queries."""
+class Answer(msgspec.Struct, Generic[T], gc=False):
+    """What a server answers."""
 
-    result: list[_QueryResult]
+    result: T
 
 
-_read_answer = msgspec.json.Decoder(_Answer).decode
+_read_answer = msgspec.json.Decoder(Answer[list[_QueryResult]]).decode
 
 
 def to_filter(point_filter: PointFilter | None) -> models.Filter | None:
-    """Make the server's filter; None if there is no condition.
-
-    The field of the type filter holds the native and coarse types of the base, or, where the base gives no coarse
-    type, the native ones and the type that the head predicted.
-    """
+    """Make the server's filter; None if there is no condition."""
     if point_filter is None:
         return None
     wanted = {
@@ -79,27 +135,14 @@ def run_queries(
     queries: Sequence[NameQuery],
     *,
     query_filter: models.Filter | None,
-    quantization: Quantization,
     limits: Limits,
 ) -> Sequence[Sequence[EnginePoint]]:
-    """Run queries by dense vector or by n-grams, in one request, or in several if strict mode requires it.
+    """Run q queries by dense vector or by n-grams, in one request, or in several if strict mode requires it; q lists.
 
-    Args:
-        connection: To the server.
-        collection: Name of the collection.
-        queries: q queries.
-        query_filter: Only points that pass it are found.
-        quantization: How the collection keeps its vectors.
-        limits: Limits of strict mode.
-
-    Returns:
-        q lists.
-
-    Raises:
-        StoreError: If the server does not answer, refuses the request, or sends an answer of another form.
+    StoreError if the server does not answer, refuses a request, or sends an answer of another form.
     """
     wanted = None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
-    searches = [_search(query, wanted, quantization, limits) for query in queries]
+    searches = [_search(query, wanted, limits) for query in queries]
     answers: list[Sequence[EnginePoint]] = []
     n_together = at_most(len(searches), limits.searches)
     for start in range(0, len(searches), max(1, n_together)):
@@ -131,20 +174,8 @@ class _RowsPage(msgspec.Struct, gc=False):
     next_page_offset: str | int | None = None
 
 
-class _PageAnswer(msgspec.Struct, gc=False):
-    """The answer to a scroll."""
-
-    result: _RowsPage
-
-
-class _RowsAnswer(msgspec.Struct, gc=False):
-    """The answer to a request for points by their ids."""
-
-    result: list[Row]
-
-
-_read_page = msgspec.json.Decoder(_PageAnswer).decode
-_read_rows = msgspec.json.Decoder(_RowsAnswer).decode
+_read_page = msgspec.json.Decoder(Answer[_RowsPage]).decode
+_read_rows = msgspec.json.Decoder(Answer[list[Row]]).decode
 
 
 def scroll(
@@ -155,18 +186,7 @@ def scroll(
     query_filter: models.Filter | None = None,
     with_vectors: bool = False,
 ) -> Iterator[list[Row]]:
-    """Yield all points that pass a filter, ordered by point id, in pages.
-
-    Args:
-        connection: To the server.
-        collection: Name of the collection.
-        page: Points in one request.
-        query_filter: Which points pass; None: all.
-        with_vectors: Whether dense vectors are requested too.
-
-    Raises:
-        StoreError: If the server does not answer, refuses a request, or sends an answer of another form.
-    """
+    """Yield all points that pass a filter, ordered by id, `page` in one request; raises as `run_queries`."""
     wanted = None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
     vectors = [DENSE] if with_vectors else False
     offset: str | int | None = None
@@ -186,16 +206,9 @@ def scroll(
 
 
 def retrieve(connection: Connection, collection: str, ids: Sequence[str], *, dim: int | None = None) -> list[Row]:
-    """Request points by their ids, in one request; missing ones are left out.
+    """Request points by their ids, in one request; missing ones are left out. Raises as `run_queries`.
 
-    Args:
-        connection: To the server.
-        collection: Name of the collection.
-        ids: Ids of the points.
-        dim: Width of the dense vectors that are requested in place of payloads; None: payloads.
-
-    Raises:
-        StoreError: As `scroll`.
+    With `dim`, dense vectors of that width are requested in place of payloads.
     """
     wanted = {"with_payload": True, "with_vector": False} if dim is None else {"with_vector": [DENSE]}
 
@@ -210,15 +223,13 @@ def retrieve(connection: Connection, collection: str, ids: Sequence[str], *, dim
     return connection.call_rest("POST", "/collections/{name}/points", body, collection=collection, read=read)
 
 
-def _search(
-    query: NameQuery, wanted: dict[str, Any] | None, quantization: Quantization, limits: Limits
-) -> dict[str, Any]:
+def _search(query: NameQuery, wanted: dict[str, Any] | None, limits: Limits) -> dict[str, Any]:
     """Make one query as the server takes it."""
     search: dict[str, Any] = {"limit": query.limit, "with_payload": query.has_payload}
     if query.vector is not None:
         # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested; for
         # given points it compares the full vectors at once.
-        oversampling = at_most(graph.OVERSAMPLING[quantization], limits.oversampling)
+        oversampling = at_most(graph.OVERSAMPLING, limits.oversampling)
         ef = at_most(graph.candidates(query, is_filtered=wanted is not None), limits.ef)
         rescore = {"hnsw_ef": ef, "quantization": {"rescore": True, "oversampling": oversampling}}
         params = rescore if query.ids is None else _FULL_PRECISION
@@ -240,11 +251,7 @@ def _search(
 
 
 def _hits(content: bytes, n_queries: int) -> list[list[Hit]]:
-    """Parse the answer to a batch of queries.
-
-    Raises:
-        ValueError, RecursionError: If it has another form.
-    """
+    """Parse the answer to a batch of queries; ValueError or RecursionError if it has another form."""
     results = _read_answer(content).result
     if len(results) != n_queries:
         raise ValueError(f"{len(results)} answers for {n_queries} queries")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from pearl_qdrant.errors import StoreError, StoreRejectedError, StoreUnavailableError
+from pearl_qdrant.errors import StoreError, StoreRejectedError
 from pearl_qdrant.store.server.connection import Connection
 
 _CHUNK_BYTES = 1 << 20
@@ -19,11 +18,7 @@ _PACKING_S = 3600.0
 
 
 def only_shard(connection: Connection, physical: str) -> int:
-    """Return the id of a collection's only shard.
-
-    Raises:
-        StoreRejectedError: If it has several, or replicas on other nodes; the message is a part of a sentence.
-    """
+    """Return the id of a collection's only shard; StoreRejectedError, a part of a sentence, if there are more."""
     client = connection.client
     placed = connection.call(lambda: client.collection_cluster_info(physical), collection=physical)
     if len(placed.local_shards) != 1 or placed.remote_shards:
@@ -32,35 +27,14 @@ def only_shard(connection: Connection, physical: str) -> int:
     return placed.local_shards[0].shard_id
 
 
-@contextmanager
-def _rejected_if_alive(connection: Connection, physical: str) -> Iterator[None]:
-    """Make an error of the block that all retries met a rejection, if the server answers other requests.
-
-    A server that fails at every snapshot, by a full disk or a bug, can still take streamed names.
-    """
-    try:
-        yield
-    except StoreUnavailableError as error:
-        is_alive = False
-        with suppress(Exception):
-            is_alive = connection.client.collection_exists(physical)
-        if not is_alive:
-            raise
-        raise StoreRejectedError(f"the server fails at snapshots, and at nothing else ({error.last})") from error
-
-
 def download_shard(connection: Connection, physical: str, shard: int, target: Path) -> None:
     """Let the server make a snapshot of a shard, download it, compare its checksum, and delete it there.
 
-    Raises:
-        StoreRejectedError: If the server refuses, or fails at this alone; or if what arrived is not what it made.
-        StoreError: If it does not answer after all retries.
-        OSError: If the file cannot be written.
+    StoreRejectedError if the server refuses, or if what arrived is not what it made.
     """
     path = f"/collections/{quote(physical, safe='')}/shards/{shard}/snapshots"
     slowly = partial(connection.request, timeout_s=_PACKING_S)
-    with _rejected_if_alive(connection, physical):
-        made = connection.call(lambda: slowly("POST", path), collection=physical)
+    made = connection.call(lambda: slowly("POST", path), collection=physical)
     try:
         result = made.json()["result"]
         name, wanted = str(result["name"]), result.get("checksum")
@@ -68,8 +42,7 @@ def download_shard(connection: Connection, physical: str, shard: int, target: Pa
         raise StoreRejectedError("the server names no snapshot") from error
     one = f"{path}/{quote(name, safe='')}"
     try:
-        with _rejected_if_alive(connection, physical):
-            found = connection.call(lambda: _download(connection, one, target), collection=physical)
+        found = connection.call(lambda: _download(connection, one, target), collection=physical)
         if wanted != found:
             raise StoreRejectedError(f"its snapshot has the SHA-256 {found}, and the server says {wanted}")
     finally:

@@ -11,11 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from qdrant_client import models
 
-from pearl_qdrant.errors import (
-    CollectionExistsError,
-    CollectionNotFoundError,
-    ManifestError,
-)
+from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import Glance, Placement
@@ -28,7 +24,7 @@ from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.current import find_current, split_name
 from pearl_qdrant.store.server.indexing import Indexing
 from pearl_qdrant.store.server.ledger import LEDGER_SUFFIX, ServerLedger
-from pearl_qdrant.store.server.limits import Limits
+from pearl_qdrant.store.server.queries import Limits
 from pearl_qdrant.store.server.versions import ServerVersions
 from pearl_qdrant.store.versions import PLAIN
 
@@ -57,10 +53,9 @@ class ServerStore:
         """Use the server at `url`; sends nothing yet.
 
         Args:
-            url: http:// or https://, port 6333 unless given.
+            url: http:// or https://, port 6333 unless given; several with commas between.
             api_key: Sent with every request; refused for plain HTTP to another host, unless that is allowed.
-            timeout: For one try, in seconds.
-            retry: How often and how long a request is tried again.
+            timeout, retry: For one try, in seconds; how often and how long a request is tried again.
             indexing: How `finalize` waits.
             allow_plain_http: Whether the key may go over plain HTTP to another host; only for a private network.
             ca_file: Certificates (PEM) of an authority that is trusted besides the system's.
@@ -144,17 +139,7 @@ class ServerStore:
         *,
         metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a collection under the server's own name for it, with its payload indexes.
-
-        Args:
-            name: The server's name, which differs from the manifest's for a version.
-            manifest: As for `create`.
-            placement: As for `create`.
-            metadata: More metadata of it.
-
-        Raises:
-            CollectionExistsError: If a collection of that name exists.
-        """
+        """Create a collection as `create` does, under the server's own name for it, and with more metadata."""
         client = self._connection.client
         manifest, placement = manifest.as_created(), placement or Placement()
         stored = {MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"}), **(metadata or {})}
@@ -191,17 +176,7 @@ class ServerStore:
     def open_physical(
         self, name: str, version: str, info: models.CollectionInfo, *, is_hidden: bool = False
     ) -> ServerCollection:
-        """Open a version of a collection.
-
-        Args:
-            name: The collection.
-            version: The version.
-            info: What the server says of it.
-            is_hidden: As for `ServerCollection`.
-
-        Raises:
-            ManifestError: If it was not made by pearl-qdrant.
-        """
+        """Open a version of a collection, of which the server says this; ManifestError if it is not ours."""
         manifest = parse_manifest(info.config.metadata, name)
         params = info.config.params.vectors
         vectors = params if isinstance(params, dict) else {}

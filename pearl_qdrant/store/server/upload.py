@@ -1,27 +1,30 @@
 """Upload points to a server: check them, cut them into batches, and send these by a few threads.
 
-qdrant-client's own upload retries without back-off, retries errors that cannot pass, and forks. Batches here have a
-limit of points and bytes (a server refuses bodies over 32 MiB), are sent with wait=True, and are halved if the server
-finds them too large. Ids are deterministic, so sending a batch twice changes nothing.
+qdrant-client's own upload retries without back-off, retries errors that cannot pass, and forks. Batches here are sent
+with wait=True, and halved if the server finds them too large. Sending one twice changes nothing: ids are deterministic.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, final
 
 import msgspec
+import orjson
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.lexical.keys import stored_rows
+from pearl_qdrant.store.points import check_vectors, invalid_payload, label_point
+from pearl_qdrant.store.schema import DENSE, LEXICAL, NamePoint
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.errors import RequestTooLargeError
-from pearl_qdrant.store.server.limits import Limits, at_most
-from pearl_qdrant.store.server.points import CheckedPoint, check_payloads, check_points, cut_batches, join
+from pearl_qdrant.store.server.queries import Answer, Limits, at_most
 
 MAX_BATCH_POINTS = 256
 """Qdrant recommends 64 to 256 points in a request."""
@@ -30,13 +33,86 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A quarter of the server's default limit of 32 MiB."""
 
 
-class _WriteAnswer(msgspec.Struct, gc=False):
-    """The answer to a write."""
+@dataclass(frozen=True, slots=True)
+class CheckedPoint:
+    """A point that may be stored, with its name in errors: as JSON, or the operation that updates its payload."""
 
-    result: Any
+    id: str
+    label: str
+    data: bytes
 
 
-_read_answer = msgspec.json.Decoder(_WriteAnswer).decode
+def check_points(
+    points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
+) -> list[CheckedPoint]:
+    """Check n points before any of them is sent, with vectors (n, dim) and `encodable` (n,).
+
+    Of points with one id the last is kept, as a server would do. Raises as `protocol.Writer.write`.
+    """
+    rows, flags = check_vectors(points, vectors, encodable, dim=dim)
+    if not len(points):
+        return []
+    lexical = stored_rows([point.name for point in points])
+    checked: dict[str, CheckedPoint] = {}
+    for i, (point, has_vector) in enumerate(zip(points, flags.tolist(), strict=True)):
+        named: dict[str, Any] = {DENSE: rows[i]} if has_vector else {}
+        if lexical.offsets[i] < lexical.offsets[i + 1]:
+            indices, values = lexical.row(i)
+            named[LEXICAL] = {"indices": indices, "values": values}
+        identifier = _point_id(point)
+        content = {"id": identifier, "payload": point.to_payload(), "vector": named}
+        checked.pop(identifier, None)
+        checked[identifier] = CheckedPoint(identifier, label_point(point), _to_json(point, content))
+    return list(checked.values())
+
+
+def check_payloads(points: Sequence[NamePoint]) -> list[CheckedPoint]:
+    """Make the operations that replace the payloads of stored points; InvalidPointError for a text that is none."""
+    checked = []
+    for point in points:
+        identifier = _point_id(point)
+        content = {"overwrite_payload": {"payload": point.to_payload(), "points": [identifier]}}
+        checked.append(CheckedPoint(identifier, label_point(point), _to_json(point, content)))
+    return checked
+
+
+def cut_batches(points: Sequence[CheckedPoint], *, max_points: int, max_bytes: int) -> Iterator[list[CheckedPoint]]:
+    """Cut points into batches within both limits; a point over `max_bytes` is a batch alone."""
+    batch: list[CheckedPoint] = []
+    size = 0
+    for point in points:
+        if batch and (len(batch) == max_points or size + len(point.data) > max_bytes):
+            yield batch
+            batch, size = [], 0
+        batch.append(point)
+        size += len(point.data) + 1  # the comma
+    if batch:
+        yield batch
+
+
+def join(points: Sequence[CheckedPoint], field: str) -> bytes:
+    """Make the body of a request that holds these points in one field."""
+    return b'{"%s":[' % field.encode() + b",".join(point.data for point in points) + b"]}"
+
+
+def _point_id(point: NamePoint) -> str:
+    try:
+        return point.id
+    except ValueError as error:
+        raise invalid_payload(point, error) from error
+
+
+def _to_json(point: NamePoint, content: dict[str, Any]) -> bytes:
+    """Write JSON. orjson writes float32 with the digits that they have, half of a double's."""
+    try:
+        if point.type_probability is not None and not math.isfinite(point.type_probability):
+            raise ValueError("type_probability is not finite")
+        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+    except (ValueError, TypeError) as error:
+        raise invalid_payload(point, error) from error
+
+
+_read_answer = msgspec.json.Decoder(Answer[Any]).decode
 
 _IN_FLIGHT = 4
 """Requests in flight, each of at most `MAX_BATCH_BYTES`."""
@@ -46,84 +122,54 @@ class Uploader:
     """Sends batches to one collection, and halves those that the server finds too large. Thread-safe.
 
     Attributes:
-        max_points, max_bytes: Limits of a batch; they shrink when the server refuses a batch as too large.
+        max_points: Limit of a batch; it shrinks when the server refuses a batch as too large.
         cancelled: Once set, stops retries.
     """
 
     def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
         self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)
-        self.max_bytes = MAX_BATCH_BYTES
         self.cancelled = threading.Event()
         self._connection = connection
         self._collection = collection
 
     def batches(self, points: Sequence[CheckedPoint]) -> Iterator[list[CheckedPoint]]:
         """Cut points into batches within the current limits."""
-        return cut_batches(points, max_points=self.max_points, max_bytes=self.max_bytes)
+        return cut_batches(points, max_points=self.max_points, max_bytes=MAX_BATCH_BYTES)
 
     def send(self, batch: Sequence[CheckedPoint]) -> None:
-        """Store a batch; returns when the server has applied it.
-
-        Raises:
-            StoreError: If the server refuses it, or does not answer after all retries.
-        """
-        self._send(batch, self._upsert)
+        """Store a batch; returns when the server has applied it. Raises StoreError."""
+        self._send(batch, "PUT", "/collections/{name}/points?wait=true", "points")
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of points; returns when the server has applied it. Raises as `send`."""
         for batch in self.batches(check_payloads(points)):
-            self._send(batch, self._overwrite)
+            self._send(batch, "POST", "/collections/{name}/points/batch?wait=true", "operations")
 
-    def _upsert(self, batch: Sequence[CheckedPoint]) -> object:
-        """Send one request."""
-        return self._call_rest("PUT", "/collections/{name}/points?wait=true", join(batch, "points"))
-
-    def _overwrite(self, batch: Sequence[CheckedPoint]) -> object:
-        """Send one request."""
-        return self._call_rest("POST", "/collections/{name}/points/batch?wait=true", join(batch, "operations"))
-
-    def _call_rest(self, method: str, path: str, body: bytes) -> object:
-        return self._connection.call_rest(
-            method,
-            path,
-            body,
-            collection=self._collection,
-            read=_read_answer,
-            cancelled=self.cancelled,
-        )
-
-    def _send(self, batch: Sequence[CheckedPoint], write: Callable[[Sequence[CheckedPoint]], object]) -> None:
-        """Send a batch in one request, or in several if the server finds it too large."""
-        # The limits may have shrunk after this batch was cut, when the server refused another one.
-        parts = list(cut_batches(batch, max_points=self.max_points, max_bytes=self.max_bytes))
-        if len(parts) > 1:
-            for part in parts:
-                self._send(part, write)
+    def _send(self, batch: Sequence[CheckedPoint], method: str, path: str, field: str) -> None:
+        """Send a batch as one field of a request, or of several if the server finds it too large."""
+        # The limit may have shrunk after this batch was cut, when the server refused another one.
+        if len(batch) > self.max_points:
+            for part in self.batches(batch):
+                self._send(part, method, path, field)
             return
+        body, name, cancelled = join(batch, field), self._collection, self.cancelled
         try:
-            write(batch)
+            self._connection.call_rest(method, path, body, collection=name, read=_read_answer, cancelled=cancelled)
         except RequestTooLargeError as error:
-            n_bytes = sum(len(point.data) for point in batch)
             if len(batch) == 1:
                 raise StoreRejectedError(
-                    f"The point of {batch[0].label} alone is too large for the server ({n_bytes:,} bytes): "
+                    f"The point of {batch[0].label} alone is too large for the server ({len(body):,} bytes): "
                     f"{error} Shorten its payload, or raise the server's request limit."
                 ) from error
-            if error.limits_points:
-                self.max_points = min(self.max_points, (len(batch) + 1) // 2)
-            else:
-                self.max_bytes = min(self.max_bytes, (n_bytes + 1) // 2)
-            half = (len(batch) + 1) // 2
-            self._send(batch[:half], write)
-            self._send(batch[half:], write)
+            self.max_points = min(self.max_points, (len(batch) + 1) // 2)
+            self._send(batch, method, path, field)
 
 
 @final
 class ServerWriter:
-    """A bulk load by a few threads.
+    """A bulk load by a few threads, which send while the caller makes the next batch.
 
-    The threads send a batch while the caller makes the next one. If a batch fails, the next `write` or `flush` raises
-    the error, and so does every later one: nothing more is written.
+    If a batch fails, every later `write` or `flush` raises the error: nothing more is written.
     """
 
     def __init__(

@@ -49,10 +49,7 @@ class ServerVersions:
     def list(self, name: str) -> list[Version]:
         """Return all versions of a collection, the current one first."""
         found = [version for one, version in map(split_name, self._connection.collections()) if one == name]
-        try:
-            current: str | None = find_current(self._connection, name, gap_s=0)[0] if found else None
-        except CollectionNotFoundError:
-            current = None
+        current = self._current(name) if found else None
         listed = []
         for version in found:
             info = self._connection.info(physical_name(name, version))
@@ -114,10 +111,7 @@ class ServerVersions:
                 f"Qdrant at {self._connection.location} did not answer for too long while collection '{name}' was "
                 f"moved, so that its writers may not have waited. Run the same command again; it goes on."
             )
-        try:
-            before: str | None = find_current(self._connection, name, gap_s=0)[0]
-        except CollectionNotFoundError:
-            before = None
+        before = self._current(name)
         if before == version:
             return
         number = 1 + max(one.mark.number for one in self.list(name))
@@ -129,10 +123,7 @@ class ServerVersions:
 
     def delete(self, name: str, version: str) -> None:
         """Delete a version that is not current."""
-        try:
-            current: str | None = find_current(self._connection, name, gap_s=0)[0]
-        except CollectionNotFoundError:
-            current = None
+        current = self._current(name)
         if version == current:
             raise ValueError(f"version '{version}' of '{name}' is the current one")
         physical = physical_name(name, version)
@@ -150,6 +141,11 @@ class ServerVersions:
         for one in sorted(physical):  # the one of the plain name first: it says which is current
             with suppress(CollectionNotFoundError):
                 self._call(lambda one=one: self._connection.client.delete_collection(one), one)  # type: ignore[misc]
+
+    def _current(self, name: str) -> str | None:
+        with suppress(CollectionNotFoundError):
+            return find_current(self._connection, name, gap_s=0)[0]
+        return None
 
     def _point_alias(self, name: str, version: str, *, exists: bool) -> None:
         """Let an alias name a version, in one request."""
