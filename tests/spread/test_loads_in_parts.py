@@ -13,7 +13,7 @@ from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread import driver
-from ingest.spread.worker import CUT_FILES, CutReader, PartBuilder, Work
+from ingest.spread.worker import CUT_FILES, CutReader, Work
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
@@ -152,7 +152,7 @@ def test_a_killed_worker_repeats_only_its_part(
 STEPS: tuple[tuple[object, str], ...] = (
     (driver, "cut_and_scan"),
     (Work, "write_plan"),
-    (PartBuilder, "_finish"),
+    (Work, "write_done"),
     (driver, "join_parts"),
     (driver, "finish_load"),
     (Work, "write_joined"),
