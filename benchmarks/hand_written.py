@@ -30,7 +30,7 @@ from training.evaluation.linking.peers import Names
 from training.evaluation.linking.sets import Base, MentionQuery
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
-from page_tables import page_option, write_rows  # noqa: E402
+from page_tables import page_option, write_rows
 
 TITLES = {"doid_mentions": "Disease Ontology", "general_mentions": "Freebase entities with Wikidata aliases"}
 """What a page calls the base of a file."""
@@ -95,7 +95,6 @@ def report(name: str, answers: Answers, gold: Sequence[frozenset[str]]) -> str:
     n_nil = sum(not ids for ids in gold)
     linked = [(answer, ids) for answer, ids in zip(answers, gold, strict=True) if answer is not None]
     right_links = sum(answer in ids for answer, ids in linked)
-    right_nil = sum(answer is None and not ids for answer, ids in zip(answers, gold, strict=True))
     return (
         f"{name:24}{100 * share_right(answers, gold):7.1f}{100 * right_links / (len(gold) - n_nil):14.1f}"
         f"{100 * (len(linked) - right_links) / len(gold):8.1f}"

@@ -149,7 +149,7 @@ def bench_linking(store: Path, mentions: list[str], encode_s: float, n_links: in
         with EntityLinker.open(COLLECTION, store=str(store), device="cpu", read_only=True) as linker:
             for pages in ("cold", "warm"):
                 batched = _seconds(partial(_link_all, linker, asked))
-                what = f"batched links/s (of encoding alone), {label}, pages {pages}"
+                what = f"links/s in a batch, {label}, pages {pages}"
                 say(what, f"{len(asked) / batched:,.0f} ({encode_s / batched:.2f})", WANTED[label][pages])
     with EntityLinker.open(COLLECTION, store=str(store), device="cpu", read_only=True) as linker:
         for label, asked in sorts.items():
@@ -159,7 +159,7 @@ def bench_linking(store: Path, mentions: list[str], encode_s: float, n_links: in
                 linker.state.stream.cache.clear()  # mentions that come again are another measurement
                 times = [_seconds(partial(linker.link, mention, types=types)) * 1e3 for mention in asked[:n_links]]
                 p50, p99 = statistics.median(times), float(np.percentile(times, 99))
-                what = f"one link (p50, p99), warm, {label}{', of one type' * bool(types)}"
+                what = f"one link, {label}{', of one type' * bool(types)}"
                 say(what, f"{p50:.1f}, {p99:.1f} ms", WANTED[label]["type" if types else "link"])
         longest = max(asyncio.run(_waits(linker, mentions, types)) for types in ([], [KIND]))
         say("longest wait of an event loop beside `alink_batch`", f"{longest * 1e3:.0f} ms", "50 ms")

@@ -2,8 +2,8 @@
 
     python benchmarks/everyday/measure.py --page docs/accuracy.md base.tsv...
 
-It is `pearl-qdrant evaluate --data base.tsv --task everyday` for each base; a cell has the right answers in percent, one
-figure a base.
+It is `pearl-qdrant evaluate --data base.tsv --task everyday` for each base; a cell has the right answers in percent,
+one figure a base.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 from pearl_qdrant import evaluate_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from page_tables import page_option, write_rows  # noqa: E402
+from page_tables import page_option, write_rows
 
 KINDS = {
     "one slip": "one slip",

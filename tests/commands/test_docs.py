@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 import pytest
-
 from page_tables import write_rows
 
 from pearl_qdrant.cli import cli
@@ -166,7 +165,9 @@ def test_a_script_replaces_its_own_rows(tmp_path: Path) -> None:
     """Rows of another run stay, other tables and text too; a page without such a table is an error."""
     script = str(ROOT / "benchmarks" / "run.py")
     page = tmp_path / "page.md"
-    page.write_text("A\n\n<!--benchmarks/run.py-->\n| a | b |\n|---|---|\n| x: 2 | 1 |\n| y | 1 |\n<!--/benchmarks/run.py-->\n\nB\n")
+    page.write_text(
+        "A\n\n<!--benchmarks/run.py-->\n| a | b |\n|---|---|\n| x: 2 | 1 |\n| y | 1 |\n<!--/benchmarks/run.py-->\n\nB\n"
+    )
 
     write_rows(page, script, "a | c", [["x: 3", "5"], ["z", "6"]])
 
@@ -197,6 +198,18 @@ def test_figures_of_the_readme_are_those_of_the_docs() -> None:
         for (right, wrong), parts in zip(figures, (linker, dictionary, by_ratio), strict=True):
             assert right == parts[0]
             assert abs(wrong - sum(parts[1:])) < 0.15  # rounded once here, twice there
+
+
+def test_shares_of_other_scripts_in_the_readme_are_those_of_the_docs() -> None:
+    """The range of right and wrong links that the README gives is that of the table."""
+    table = dict(written_tables("accuracy.md"))["runs/multilingual_model.py"]
+    cells = re.findall(
+        r"^\| (?:territory|language|city), other scripts \| .* \| ([\d.]+) / ([\d.]+) \|$", table, re.MULTILINE
+    )
+    right, wrong = ([round(float(one)) for one in column] for column in zip(*cells, strict=True))
+
+    assert f"{min(right)} to {max(right)} % right" in " ".join(README.split())
+    assert f"{min(wrong)} to {max(wrong)} % wrong" in " ".join(README.split())
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli_runner import Run
 from evaluation_data import make_evaluation_data
+from qdrant_double import QdrantDouble
 
 from pearl_qdrant import Entity, EntityLinker, load_base, read_entities
 
@@ -25,7 +27,7 @@ PAGES = (
 
 LEFT_OUT = (
     r"pearl-qdrant (serve|mcp)\b|\bserve\(",  # does not end; tests/service and tests/integrations start it
-    r"https?://(?!localhost:6333)|neo4j://|10\.0\.0\.5",  # another machine
+    r"neo4j://|10\.0\.0\.5|--shards",  # another machine, or several
     r"--ray|--ask",  # a cluster; a person
     r"Lihuchen|intfloat|CrossEncoder",  # a model of the hub
     r"\b(Refresh|Fit|Ulr|Corpus)(Request|Options)\b",  # training takes minutes; tests/fitting and tests/ulr
@@ -52,8 +54,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = str(folder / "store")
     load_base(SAMPLE, "demo", store=store)
     rows = SAMPLE.read_text("utf-8").splitlines(keepends=True)
-    (folder / "base.tsv").write_text("".join(rows[:80]), "utf-8")
-    (folder / "umls.tsv").write_text("".join(rows[:40]), "utf-8")
+    (folder / "base.tsv").write_text("".join(rows[:40]), "utf-8")
     for name, chosen in (("news", 60), ("umls", 200), ("products", 60), ("doid", 10), ("mondo", 20)):
         EntityLinker.build([*DISEASES, *entities[:chosen]], path=store, collection=name).close()
     lines = {
@@ -63,8 +64,16 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "reports.txt": ["She read the NYTimes in NYC."],
         "reports.jsonl": ['{"id": "report-7", "text": "She read the NYTimes."}'],
         "documents.jsonl": ['{"id": 7, "text": "She left NYC.", "mentions": [{"start": 9, "end": 12}]}'],
-        "names.tsv": ["name", "Acme", "Acme GmbH", "World War 2", "Second World War", "Apple Records"],
-        "more.tsv": ["name", "ACME", "Apple Records"],
+        "names.tsv": [
+            "name",
+            "Acme",
+            "Acme GmbH",
+            "World War 2",
+            "Second World War",
+            "Apple Records",
+            "Apple Records Ltd",
+        ],
+        "more.tsv": ["name", "ACME", "Apple Records Inc."],
         "labelled.tsv": [f"{one.canonical_name}x\t{one.entity_id}" for one in entities[:60]],
         "doid.obo": OBO.splitlines(),
         "2026AA/META/MRCONSO.RRF": [CONSO.strip()],
@@ -85,15 +94,29 @@ def is_left_out(text: str) -> bool:
     return any(re.search(one, text) for one in LEFT_OUT)
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of a double of a Qdrant server."""
+    with QdrantDouble() as double:
+        yield double.url
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_shows_runs(
-    page: str, prepared: Path, model: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str,
+    prepared: Path,
+    server: str,
+    model: Path,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    few_resamples: None,
 ) -> None:
     """Copied from top to bottom it works, where the collections and files that it names are there."""
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     shutil.copytree(model, tmp_path / "my-model")
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8").replace("http://localhost:6333", server)
     if page == "tables":
         pl = pytest.importorskip("polars")
         pytest.importorskip("pandas")
