@@ -5,9 +5,9 @@
 
 Each base is generated in its real format (`generators/`) in a temporary folder. A process on one core then reads it
 once, as the scan before a load does. Printed, in a second of processor time: MB (10^6 bytes, all files of the base),
-rows used, and entities; seconds of wall clock; RssAnon in MB before, at its highest (sampled every 50,000 entities), and
-at the end. Wikidata's dump is read twice, for the classes and for the entities: one line each. The table has entities
-alone.
+rows used, and entities; seconds of wall clock; RssAnon in MB before, at its highest (sampled every 50,000 entities),
+and at the end. Wikidata's dump is read twice, for the classes and for the entities: one line each. The table has
+entities alone.
 The tables (TSV, CSV, JSON, JSON Lines, Parquet, xlsx) have the same rows, so that entities a second can be compared.
 Peers read the same files: `pandas.read_csv` of MRCONSO.RRF in chunks (columns, not entities), and `json.loads` of each
 line of the dump (no entities either).

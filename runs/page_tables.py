@@ -44,4 +44,5 @@ def write_rows(page: Path | None, script: str, head: str, rows: Sequence[Sequenc
     if not found or not closed:
         raise click.ClickException(f"{page} has no lines {begin.strip()} and {end.strip()}")
     kept = {line.removeprefix("| ").partition(" |")[0].partition(":")[0]: line for line in table.splitlines()[2:]}
-    page.write_text(before + begin + "".join(f"{line}\n" for line in [*top, *(kept | lines).values()]) + end + after)
+    written = "".join(f"{line}\n" for line in [*top, *(kept | lines).values()])
+    page.write_text(before + begin + written + end + after, "utf-8")
