@@ -23,6 +23,7 @@ SAMPLE = ROOT / "examples" / "sample_base.tsv"
 PAGES = (
     *("accuracy", "calibration", "crosswalk", "documents", "learned-names", "linking", "models", "moving-collections"),
     *("operations", "python-api", "resolve", "scaling", "service", "tables"),
+    *("bases/index", "bases/known", "bases/tables"),
 )
 
 LEFT_OUT = (
@@ -32,12 +33,13 @@ LEFT_OUT = (
     r"Lihuchen|intfloat|CrossEncoder",  # a model of the hub
     r"\b(Refresh|Fit|Ulr|Corpus)(Request|Options)\b",  # training takes minutes; tests/fitting and tests/ulr
     r"untrained/",  # a model that is worse on purpose
-    r"2026AB",  # a second release
+    r"2026AB|\.xlsx",  # a second release; a workbook
     r"--everyday|everyday=",
 )
 """What is not run here, and why."""
 
 CONSO = "C0027051|ENG|P|L1|PF|S1|Y|A1|||D1|SNOMEDCT_US|PT|D1|heart attack|0|N||\n"
+LIST = ("Acme", "Acme GmbH", "World War 2", "Second World War", "Apple Records", "Apple Records Ltd")
 DISEASES = [
     Entity("C0027051", "myocardial infarction", ("heart attack",), ("DISO",), ("OTHER",)),
     Entity("C0026106", "mild cognitive impairment", ("MI",), ("DISO",), ("OTHER",)),
@@ -64,15 +66,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "reports.txt": ["She read the NYTimes in NYC."],
         "reports.jsonl": ['{"id": "report-7", "text": "She read the NYTimes."}'],
         "documents.jsonl": ['{"id": 7, "text": "She left NYC.", "mentions": [{"start": 9, "end": 12}]}'],
-        "names.tsv": [
-            "name",
-            "Acme",
-            "Acme GmbH",
-            "World War 2",
-            "Second World War",
-            "Apple Records",
-            "Apple Records Ltd",
-        ],
+        "names.tsv": ["id\tname", *(f"{n}\t{name}" for n, name in enumerate(LIST))],
+        "names.json": ['[{"concept_id": "1", "names": [{"value": "aspirin"}, {"value": "ASA"}]}]'],
+        "register.csv": ["Nummer;Firma;früher;kurz", "1;Acme GmbH;Acme OHG;Acme"],
+        "toys.txt": ["T1\tmain\tteddy bear", "T1\tother\tteddy"],
         "more.tsv": ["name", "ACME", "Apple Records Inc."],
         "labelled.tsv": [f"{one.canonical_name}x\t{one.entity_id}" for one in entities[:60]],
         "doid.obo": OBO.splitlines(),
@@ -123,6 +120,8 @@ def test_what_a_page_shows_runs(
         pl.DataFrame({"place": ["NYC", None, "Big Apple"]}).write_parquet("rows.parquet")
     n_run = 0
     for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        if language == "json":
+            Path("toys.json").write_text(block, "utf-8")
         if language == "python" and not is_left_out(block):
             exec(compile(block, f"{page}.md", "exec"), {"__name__": "__main__", "my_model": lambda *_: None})
             n_run += 1
