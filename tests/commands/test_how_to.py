@@ -130,6 +130,9 @@ def test_what_a_page_shows_runs(
             if command.startswith("pearl-qdrant ") and not is_left_out(command):
                 done = run(*shlex.split(command, comments=True)[1:])
                 assert done.status == 0, f"{command}\n{done.err}"
+                if page == "linking" and line.startswith("$"):
+                    shown = block.partition(f"{line}\n")[2]
+                    assert re.sub(r"0\.\d+", "#", done.out) == re.sub(r"0\.\d+", "#", shown)
                 Path(into.partition(" ")[0] or "printed.txt").write_text(done.out, "utf-8")
                 n_run += 1
 
