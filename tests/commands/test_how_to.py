@@ -15,7 +15,7 @@ from qdrant_double import QdrantDouble
 
 from pearl_qdrant import Entity, EntityLinker, load_base, read_entities
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # s: a page is up to twenty commands
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "examples" / "sample_base.tsv"
