@@ -13,6 +13,7 @@ it.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,12 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
 from training.evaluation.linking.peers import Names
 from training.evaluation.linking.sets import Base, MentionQuery
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
+from page_tables import page_option, write_rows
+
+TITLES = {"doid_mentions": "Disease Ontology", "general_mentions": "Freebase entities with Wikidata aliases"}
+"""What a page calls the base of a file."""
 
 Answers = list["str | None"]
 """Entity id, or None for NIL, for each mention."""
@@ -88,13 +95,16 @@ def report(name: str, answers: Answers, gold: Sequence[frozenset[str]]) -> str:
     n_nil = sum(not ids for ids in gold)
     linked = [(answer, ids) for answer, ids in zip(answers, gold, strict=True) if answer is not None]
     right_links = sum(answer in ids for answer, ids in linked)
-    right_nil = sum(answer is None and not ids for answer, ids in zip(answers, gold, strict=True))
-    said_nil = len(answers) - len(linked)
     return (
         f"{name:24}{100 * share_right(answers, gold):7.1f}{100 * right_links / (len(gold) - n_nil):14.1f}"
-        f"{100 * (len(linked) - right_links) / len(gold):8.1f}{100 * right_nil / max(1, said_nil):15.1f}"
-        f"{100 * right_nil / n_nil:12.1f}"
+        f"{100 * (len(linked) - right_links) / len(gold):8.1f}"
     )
+
+
+def of_nil(answers: Answers, gold: Sequence[frozenset[str]]) -> str:
+    """Precision and recall of NIL, in percent."""
+    right = sum(answer is None and not ids for answer, ids in zip(answers, gold, strict=True))
+    return f"{100 * right / max(1, answers.count(None)):.1f}, {100 * right / sum(not ids for ids in gold):.1f}"
 
 
 @click.command()
@@ -102,7 +112,8 @@ def report(name: str, answers: Answers, gold: Sequence[frozenset[str]]) -> str:
 @click.option("--mentions", "mentions_path", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the collection here for the next run.")
 @click.option("--errors", is_flag=True, help="Print the mentions that the linker gets wrong.")
-def main(data: Path, mentions_path: Path, store: Path | None, errors: bool) -> None:
+@page_option
+def main(data: Path, mentions_path: Path, store: Path | None, errors: bool, page: Path | None) -> None:
     """Measure the linker on mentions written by hand."""
     with open_reader([data]) as reader:
         entities = list(reader.read(ReadReport()))
@@ -114,10 +125,18 @@ def main(data: Path, mentions_path: Path, store: Path | None, errors: bool) -> N
             links = list(linker.link_batch(mentions))
     ours: Answers = [link.entity_id for link in links]
     click.echo(f"{len(mentions)} mentions, {sum(not ids for ids in gold)} of them NIL")
-    click.echo(f"{'':24}{'right':>7}{'right links':>14}{'wrong':>8}{'NIL precision':>15}{'recall':>12}")
-    click.echo(report("pearl-qdrant", ours, gold))
-    click.echo(report("exact lookup", by_dictionary(mentions, entities), gold))
-    click.echo(report("exact lookup, rapidfuzz", by_rapidfuzz(mentions, entities, gold), gold))
+    click.echo(f"{'':24}{'right':>7}{'right links':>14}{'wrong':>8}")
+    methods = {
+        "linker": ours,
+        "dictionary": by_dictionary(mentions, entities),
+        "with rapidfuzz": by_rapidfuzz(mentions, entities, gold),
+    }
+    for name, answers in methods.items():
+        click.echo(report(name, answers, gold))
+    rights = [f"{100 * share_right(answers, gold):.1f}" for answers in methods.values()]
+    head = "base | linker | dictionary | with rapidfuzz | precision, recall of NIL"
+    title = TITLES.get(mentions_path.stem, mentions_path.stem)
+    write_rows(page, __file__, head, [[title, *rights, of_nil(ours, gold)]])
     if errors:
         for mention, link, ids, kind in zip(mentions, links, gold, kinds, strict=True):
             if (link.entity_id not in ids) if ids else (link.entity_id is not None):

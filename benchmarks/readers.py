@@ -4,10 +4,10 @@
     python benchmarks/readers.py --base umls --megabytes 550
 
 Each base is generated in its real format (`generators/`) in a temporary folder. A process on one core then reads it
-once, as the scan before a load does. Columns of the table: MB (10^6 bytes, all files of the base) a second of wall
-clock; rows used and entities a second; processor seconds, and entities in one of them; RssAnon in MB before, at its
-highest (sampled every 50,000 entities), and at the end. Wikidata's dump is read twice, for the classes and for the
-entities: one line each.
+once, as the scan before a load does. Printed, in a second of processor time: MB (10^6 bytes, all files of the base),
+rows used, and entities; seconds of wall clock; RssAnon in MB before, at its highest (sampled every 50,000 entities),
+and at the end. Wikidata's dump is read twice, for the classes and for the entities: one line each. The table has
+entities alone.
 The tables (TSV, CSV, JSON, JSON Lines, Parquet, xlsx) have the same rows, so that entities a second can be compared.
 Peers read the same files: `pandas.read_csv` of MRCONSO.RRF in chunks (columns, not entities), and `json.loads` of each
 line of the dump (no entities either).
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,9 @@ from ingest.base.format import ReadOptions
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import WikidataReader
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
+from page_tables import page_option, write_rows
 
 MAKERS: dict[str, Callable[[Path, int], None]] = {
     "tsv": make_tsv,
@@ -152,25 +156,21 @@ def passes(base: str) -> Iterator[tuple[str, Callable[[Path], Measure]]]:
 
 
 def show(heading: str, n_bytes: int, found: Measure) -> None:
-    """Print a line of the table."""
-    cells = [heading, f"{n_bytes / found.seconds / 1e6:.1f}"]
-    cells += [f"{count / found.seconds:,.0f}" if count else "" for count in (found.rows, found.entities)]
-    cells += [
-        f"{found.cpu_seconds:.2f}",
-        f"{found.entities / found.cpu_seconds:,.0f}",
-        ", ".join(f"{mb:.0f}" for mb in found.memory or ()),
-    ]
-    click.echo(f"| {' | '.join(cells)} |")
+    """Print a line."""
+    a_second = {"MB": n_bytes / 1e6, "rows": found.rows, "entities": found.entities}
+    rates = ", ".join(f"{count / found.cpu_seconds:,.0f} {what}" for what, count in a_second.items() if count)
+    memory = ", ".join(f"{mb:.0f}" for mb in found.memory or ())
+    click.echo(f"{heading:<32} {rates} in {found.seconds:.1f} s; RssAnon {memory} MB")
 
 
 @click.command()
 @click.option("--megabytes", default=100, show_default=True, help="Size of each base's main file.")
 @click.option("--base", type=click.Choice(list(MAKERS)), multiple=True, help="Bases to read; all by default.")
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Folder for the generated bases.")
-def main(megabytes: int, base: tuple[str, ...], folder: Path | None) -> None:
+@page_option
+def main(megabytes: int, base: tuple[str, ...], folder: Path | None, page: Path | None) -> None:
     """Generate bases, read them, and print a table."""
-    heads = "reader|MB/s|rows/s|entities/s|processor s|entities|RssAnon before, highest, last (MB)".split("|")
-    click.echo(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    rows = []
     # One process for each pass, so that no pass inherits the memory of another.
     context = multiprocessing.get_context("spawn")
     for name in base or MAKERS:
@@ -180,7 +180,12 @@ def main(megabytes: int, base: tuple[str, ...], folder: Path | None) -> None:
             n_bytes = sum(path.stat().st_size for path in files(made))
             for heading, work in passes(name):
                 with context.Pool(1) as pool:
-                    show(heading, n_bytes, pool.apply(work, (made,)))
+                    found = pool.apply(work, (made,))
+                show(heading, n_bytes, found)
+                if found.entities:
+                    each = f"{found.rows / found.entities:.0f}"
+                    rows.append([name, f"{round(found.entities / found.cpu_seconds, -2):,.0f}", each])
+    write_rows(page, __file__, "base | entities a second | rows of an entity", rows)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from zlib import crc32
 import click
 import numpy as np
 import numpy.typing as npt
+from page_tables import page_option, write_rows
 from recipe_tables import read_tsv
 from scipy.optimize import minimize
 
@@ -363,8 +364,18 @@ def fit(
     return model
 
 
-def report(label: str, documents: Sequence[Document], model: DocumentModel) -> None:
-    """Print the figures of one corpus at a time."""
+TITLES = {
+    "aida-dev": "AIDA, news",
+    "bio-bc5cdr-development": "BC5CDR, MeSH",
+    "bio-ncbi-devel": "NCBI, MeSH",
+    "gladis-scientific": "GLADIS, acronyms, one sentence each, nothing learned",
+}
+"""What a page calls a corpus."""
+
+
+def report(label: str, documents: Sequence[Document], model: DocumentModel) -> dict[str, str]:
+    """Print the figures of one corpus at a time; returns those of the first candidate and of links."""
+    shares = {}
     for corpus in dict.fromkeys(document.corpus for document in documents):
         first = right_known = right_nil = n_known = n_nil = 0
         for document in documents:
@@ -381,10 +392,12 @@ def report(label: str, documents: Sequence[Document], model: DocumentModel) -> N
                     n_nil += 1
                     right_nil += link.entity_id is None
         share = 100 * (right_known + right_nil) / (n_known + n_nil)
+        shares[corpus] = f"{100 * first / n_known:.1f}, {100 * right_known / n_known:.1f}"
         click.echo(
             f"{label:36} {corpus:24} first {100 * first / n_known:5.1f}  linkable {100 * right_known / n_known:5.1f}  "
             f"NIL {100 * right_nil / max(1, n_nil):5.1f}  all {share:5.1f}"
         )
+    return shares
 
 
 @click.command()
@@ -394,7 +407,10 @@ def report(label: str, documents: Sequence[Document], model: DocumentModel) -> N
 @click.option("--train-documents", default=300, show_default=True, help="Training documents of a corpus, at most.")
 @click.option("--documents", default=60, show_default=True, help="Development documents of a corpus, at most.")
 @click.option("--write", is_flag=True, help="Replace the coefficients of the package.")
-def main(data: Path, work: Path, names: Sequence[str], train_documents: int, documents: int, write: bool) -> None:
+@page_option
+def main(
+    data: Path, work: Path, names: Sequence[str], train_documents: int, documents: int, write: bool, page: Path | None
+) -> None:
     """Fit, and print what is right in the development parts."""
     work.mkdir(parents=True, exist_ok=True)
     train: list[Document] = []
@@ -411,13 +427,20 @@ def main(data: Path, work: Path, names: Sequence[str], train_documents: int, doc
                     random.Random(0).shuffle(own)
                     chosen.extend(own[: most * SENTENCES if TASKS[name].is_of_sentences else most])
         fitted: dict[str, object] = {}
+        shares: dict[str, dict[str, str]] = {}
         for setting, without in SETTINGS.items():
             of_setting = [d for d in train if "coherence" in without or not TASKS[d.task].is_of_sentences]
             model = fit(of_setting, scored, without)
             fitted[setting] = _rounded(model)
             set_all(develop, scored, model, without)
-            report(setting, develop, model)
+            shares[setting] = report(setting, develop, model)
         click.echo(json.dumps(fitted))
+    of_sentences = {corpus for task in TASKS.values() if task.is_of_sentences for corpus in task.develop}
+    rows = [
+        [TITLES[corpus], shares["no_coherence"][corpus] if corpus in of_sentences else share]
+        for corpus, share in shares["coherence_learned"].items()
+    ]
+    write_rows(page, __file__, "first, linked | the training part learned", rows)
     if write:
         path = Path(__file__).parents[1] / "pearl_qdrant" / "linking" / "documents" / "documents.json"
         fitted |= {"tasks": list(names), "mentions": sum(len(document.gold) for document in train)}

@@ -40,6 +40,7 @@ from pathlib import Path
 
 import click
 from linking_bases import Base, bases
+from page_tables import page_option, write_rows
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.base.reader import scan
@@ -112,6 +113,35 @@ for 0.64 right in AutoFJ. What would make them equal, -0.7, links too many names
 L2 = 3e-5
 SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
+
+PAGE_BASES = {
+    "doid_2024": "Disease Ontology",
+    "uberon_mondo_import": "Uberon",
+    "general": "60,000 general entities",
+    "general_whole": "all 451,518 of them",
+}
+PAGE_KINDS = {
+    "exact, other case, accents, hyphens, no spaces": ("exact", "case", "punctuation", "no spaces"),
+    "one slip": ("one slip",),
+    "two slips": ("two slips",),
+    "British spelling, Greek, numerals": ("spelling",),
+    "plural": ("plural",),
+    "other word order": ("order",),
+    "inside a few words": ("in words",),
+    "an alias that the base lacks": ("alias",),
+    "NIL, entity removed": ("nil removed",),
+    "NIL, sibling (`hepatitis Z`)": ("nil sibling",),
+    "NIL, a known word an edit or two away (`Iraq` for Iran)": ("near",),
+}
+PAGE_ALIASES = {
+    "autofj, mean of its sets": "AutoFJ titles, mean of 20 sets",
+    "general:fb15k_wikidata:60000": "Wikidata aliases, 60,000 names",
+    "general:geonames:60000": "GeoNames aliases, 60,000 names",
+    "biomedical:doid_2024": "exact synonyms, Disease Ontology",
+    "biomedical:uberon_mondo_import": "exact synonyms, Uberon",
+    "biomedical:go_2022": "exact synonyms, Gene Ontology",
+}
+"""What a page calls bases and kinds; a row of several kinds has their mean."""
 
 _log = logging.getLogger("linking_model")
 
@@ -223,9 +253,10 @@ def base_of(task: Task) -> str:
     return task.name.rpartition(":")[0] if sort(task) in ("everyday", "small") else task.name
 
 
-def report(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[str]:
-    """A line a base, AutoFJ's as one: accuracy@1 by the model named after the task, and of what it is made from."""
-    yield f"{'accuracy@1, %':44} linker  dense  n-grams  RRF  right / wrong / absent"
+def figures(tasks: Sequence[Task], models: dict[str, RankingModel]) -> dict[str, list[float]]:
+    """For each base, AutoFJ's as one: accuracy@1 by the model named after the task, and of what it is made from; right,
+    wrong and absent; in percent.
+    """
     rows: dict[str, list[tuple[float, ...]]] = {}
     for task in tasks:
         name = task.name if sort(task) != "autofj" else "autofj, mean of its sets"
@@ -233,10 +264,33 @@ def report(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Iterator[s
         model = models[task.name]
         decided = answered(task, model)
         rows.setdefault(name, []).append((accuracy_at_1(task, model), *singles, accuracy_of_fusion(task), *decided))
-    for name, found in rows.items():
-        means = [100 * sum(column) / len(found) for column in zip(*found, strict=True)]
+    return {
+        name: [100 * sum(column) / len(found) for column in zip(*found, strict=True)] for name, found in rows.items()
+    }
+
+
+def report(found: dict[str, list[float]]) -> Iterator[str]:
+    """A line a base."""
+    yield f"{'accuracy@1, %':44} linker  dense  n-grams  RRF  right / wrong / absent"
+    for name, means in found.items():
         scores = f"{name:44} {means[0]:6.1f} {means[1]:6.1f} {means[2]:8.1f} {means[3]:5.1f}"
         yield f"{scores} {means[4]:6.1f} /{means[5]:5.1f} /{means[6]:5.1f}"
+
+
+def kind_rows(tasks: Sequence[Task], models: dict[str, RankingModel]) -> list[list[str]]:
+    """Rows of the page's table of kinds."""
+    by_name = {task.name: task for task in tasks}
+
+    def cell(base: str, kinds: Sequence[str]) -> str:
+        names = [f"near:{base}" if kind == "near" else f"everyday:{base}:{kind}" for kind in kinds]
+        pairs = [right_and_wrong(by_name[name], models[name]) for name in names if name in by_name]
+        if not pairs:
+            return ""
+        right, wrong = (100 * sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+        is_nil = kinds[0].startswith("n") and kinds[0] != "no spaces"
+        return f"{'-' if is_nil else f'{right:.1f}'} / {wrong:.1f}"
+
+    return [[title, *(cell(base, kinds) for base in PAGE_BASES)] for title, kinds in PAGE_KINDS.items()]
 
 
 def answered(task: Task, model: RankingModel) -> tuple[float, float, float]:
@@ -296,7 +350,8 @@ def report_made(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Itera
 @click.option("--work", type=click.Path(path_type=Path), required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--model", default="pearl-mini")
-def main(data: Path, wordnet: Path, work: Path, out: Path, model: str) -> None:
+@page_option
+def main(data: Path, wordnet: Path, work: Path, out: Path, model: str, page: Path | None) -> None:
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
     work.mkdir(parents=True, exist_ok=True)
@@ -317,8 +372,13 @@ def main(data: Path, wordnet: Path, work: Path, out: Path, model: str) -> None:
     models = cross_fitted(tasks)
     made = [task for task in tasks if sort(task) in ("everyday", "small")]
     others = [task for task in tasks if sort(task) not in ("everyday", "small")]
-    for line in (*report_made(made, models), *report(others, models)):
+    accuracies = figures(others, models)
+    for line in (*report_made(made, models), *report(accuracies)):
         click.echo(line)
+    aliases = [[title, *(f"{one:.1f}" for one in accuracies[name][:4])] for name, title in PAGE_ALIASES.items()]
+    write_rows(page, __file__, "mentions and base | linker | dense alone | n-grams alone | RRF of both", aliases)
+    head = " | ".join(("mention", *PAGE_BASES.values()))
+    write_rows(page, __file__, head, kind_rows(tasks, models), part=":kinds")
     found = fit(tasks)
     text = {
         **{part: {name: round(value, 3) for name, value in named.items()} for part, named in found.by_name().items()},

@@ -2,7 +2,7 @@ r"""Names in many languages: what the shipped encoder was trained on, and its me
 
     python runs/multilingual_model.py prepare --data FOLDER --wordnet FOLDER --out sources.xz
     python runs/multilingual_model.py measure MODEL ... --baseline MODEL
-    python runs/multilingual_model.py link MODEL ...
+    python runs/multilingual_model.py link MODEL ... --page docs/accuracy.md
 
 `multilingual/names.py` says where the names come from and which packages that needs, `multilingual/data.py` what a
 batch has, docs/experiments/multilingual.md the figures.
@@ -21,6 +21,7 @@ import numpy as np
 from multilingual.data import hard_negatives, plain_names, read_sources
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
+from page_tables import page_option, write_rows
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
@@ -74,22 +75,29 @@ def measure(models: tuple[str, ...], baseline: str) -> None:
 
 @main.command("link")
 @click.argument("models", nargs=-1, required=True)
-def link_models(models: tuple[str, ...]) -> None:
-    """Link the same mentions: the first candidate is right, and at the defaults the answer is right, or wrong."""
+@page_option
+def link_models(models: tuple[str, ...], page: Path | None) -> None:
+    """Link the same mentions: the first candidate is right, and at the defaults the answer is right, or wrong.
+
+    The table of --page is of the first model.
+    """
     tasks = multilingual_tasks(read_entities())
     for model in models:
+        rows = []
         encoder = load_encoder(model, device="cpu")
         for task in tasks:
-            rows = [{"id": key, "name": name} for name, key in task.searches[0].names]
+            names = [{"id": key, "name": name} for name, key in task.searches[0].names]
             asked = [mention for search in task.searches for mention in search.mentions]
-            with EntityLinker.build(rows, model=encoder) as linker:
+            with EntityLinker.build(names, model=encoder) as linker:
                 links = list(linker.link_batch([mention for mention, _ in asked]))
             pairs = [(link, gold) for link, (_, gold) in zip(links, asked, strict=True)]
             first = sum(bool(link.candidates) and link.candidates[0].entity_id in gold for link, gold in pairs)
             right = sum(link.entity_id in gold for link, gold in pairs)
             wrong = sum(link.entity_id is not None for link, _ in pairs) - right
-            shares = "  ".join(f"{100 * n / len(pairs):5.1f}" for n in (first, right, wrong))
-            click.echo(f"{model}  {task.name:34} {len(pairs):5}  {shares}")
+            first_share, right_share, wrong_share = (f"{100 * n / len(pairs):.1f}" for n in (first, right, wrong))
+            rows.append([task.name.replace(":", ","), first_share, f"{right_share} / {wrong_share}"])
+        click.echo(model)
+        write_rows(page if model == models[0] else None, __file__, "mentions | first | right / wrong", rows)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def main(work: Path, only_print: bool, **given: Any) -> None:
     if given["corpus"] is None and (given["articles"] is None or not (given["ner_model"] or given["typed_names"])):
         raise click.UsageError("Give --articles and --ner-model or --typed-names, or an existing --corpus.")
     if not only_print:
-        from pearl_qdrant.encoder.find_model import find_model
+        from pearl_qdrant.encoder.loading import find_model
 
         given["base"] = str(find_model(given["base"]).folder)  # some stages need the folder
     ner_model, typed_names = given.pop("ner_model"), given.pop("typed_names")

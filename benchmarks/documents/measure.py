@@ -17,6 +17,7 @@ import csv
 import hashlib
 import json
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,8 +30,18 @@ from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.settings import DEFAULT_MODEL
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
+from page_tables import page_option, write_rows
+
 MOST_WORDS = 12
 """Words of a name that the dictionary tagger finds, at most."""
+
+TITLES = {
+    "aida-dev": "AIDA, news",
+    "bio-bc5cdr-development": "BC5CDR, MeSH",
+    "bio-ncbi-devel": "NCBI, MeSH",
+}
+"""What a page calls a corpus."""
 
 AROUND = 300
 """Characters on each side of a mention that are its context."""
@@ -93,17 +104,22 @@ def dictionary(base: Path, types: Sequence[str] = ()) -> dict[str, str]:
     return {name: key for name, (_, key) in best.items()}
 
 
-def show(label: str, documents: Sequence[Document], answers: Sequence[tuple[str | None, str | None]]) -> None:
-    """Print one line: answers are pairs of the first candidate and the answer, in the order of the mentions."""
+def show(label: str, documents: Sequence[Document], answers: Sequence[tuple[str | None, str | None]]) -> str:
+    """Print one line: answers are pairs of the first candidate and the answer, in the order of the mentions.
+
+    Returns:
+        `first` and `linkable`.
+    """
     gold = [one for document in documents for one in document.gold]
     known = [(first, answer, one) for (first, answer), one in zip(answers, gold, strict=True) if one]
     right = sum(answer in one if one else answer is None for (_, answer), one in zip(answers, gold, strict=True))
     wrong = sum(answer is not None and answer not in one for (_, answer), one in zip(answers, gold, strict=True))
+    first, linkable = (100 * sum(pair[i] in pair[2] for pair in known) / len(known) for i in (0, 1))
     click.echo(
-        f"{label:34}  first {100 * sum(f in one for f, _, one in known) / len(known):5.1f}  "
-        f"linkable {100 * sum(a in one for _, a, one in known) / len(known):5.1f}  all {100 * right / len(gold):5.1f}  "
+        f"{label:34}  first {first:5.1f}  linkable {linkable:5.1f}  all {100 * right / len(gold):5.1f}  "
         f"wrong {100 * wrong / len(gold):5.1f}"
     )
+    return f"{first:.1f}, {linkable:.1f}"
 
 
 def _pair(link: Link) -> tuple[str | None, str | None]:
@@ -123,6 +139,7 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--type", "types", multiple=True, help="With --annotate: look for entities of this type only.")
 @click.option("--half", type=click.IntRange(0, 1), help="Documents of this half only: 0 to look at, 1 to measure.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the loaded base in this store.")
+@page_option
 def main(
     data: Path,
     base: str,
@@ -136,8 +153,10 @@ def main(
     types: Sequence[str],
     half: int | None,
     store: Path | None,
+    page: Path | None,
 ) -> None:
     """Load the base and print what is right."""
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         location = str(store or Path(folder) / "store")
         path = data / base if links is None else with_links(data / base, data / links, Path(folder))
@@ -148,7 +167,8 @@ def main(
             for corpus in corpora:
                 documents = read_documents(data, corpus, half)[:n_documents]
                 click.echo(f"{corpus}: {len(documents)} documents, {sum(len(d.spans) for d in documents):,} mentions")
-                measure(linker, documents, names, has_context=has_context)
+                shares = measure(linker, documents, names, has_context=has_context)
+                rows.append([TITLES.get(corpus, corpus), *shares])
                 if learned:
                     batch = linker.learn(labelled(data, learned), skip_unknown=True, again=True).batch
                     links = (
@@ -170,6 +190,7 @@ def main(
                                 for one in linker.annotate(text, document=together, types=types)
                             },
                         )
+    write_rows(page, __file__, "first, linked | dictionary | mentions alone | documents", rows)
 
 
 def labelled(data: Path, corpora: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -182,24 +203,27 @@ def labelled(data: Path, corpora: Sequence[str]) -> list[tuple[str, str | None]]
     ]
 
 
-def in_documents(linker: EntityLinker, label: str, documents: Sequence[Document]) -> None:
-    """Print the figures of documents, and the time of a mention."""
+def in_documents(linker: EntityLinker, label: str, documents: Sequence[Document]) -> str:
+    """Print the figures of documents, and the time of a mention; returns what `show` does."""
     start = time.process_time()
     found = [one for d in documents for one in linker.link_document(d.text, d.spans)]
     seconds = time.process_time() - start
-    show(label, documents, [_pair(one.link) for one in found])
+    shares = show(label, documents, [_pair(one.link) for one in found])
     click.echo(f"{'':34}  {1000 * seconds / len(found):.1f} ms of processor time a mention")
+    return shares
 
 
-def measure(linker: EntityLinker, documents: Sequence[Document], names: dict[str, str], *, has_context: bool) -> None:
-    """Print the figures of all ways to link given mentions."""
+def measure(
+    linker: EntityLinker, documents: Sequence[Document], names: dict[str, str], *, has_context: bool
+) -> list[str]:
+    """Print the figures of all ways to link given mentions; returns those of the dictionary, mentions and documents."""
     mentions = [document.text[start:end] for document in documents for start, end in document.spans]
     of_dictionary = [names.get(mention.casefold()) for mention in mentions]
-    show("dictionary with popularity", documents, [(one, one) for one in of_dictionary])
+    found = [show("dictionary with popularity", documents, [(one, one) for one in of_dictionary])]
     distinct = list(dict.fromkeys(mentions))
     alone = dict(zip(distinct, linker.link_batch(distinct), strict=True))
-    show("mentions alone", documents, [_pair(alone[mention]) for mention in mentions])
-    in_documents(linker, "documents", documents)
+    found.append(show("mentions alone", documents, [_pair(alone[mention]) for mention in mentions]))
+    found.append(in_documents(linker, "documents", documents))
     if has_context:
         links = [
             linker.link(document.text[start:end], context=document.text[max(0, start - AROUND) : end + AROUND])
@@ -207,6 +231,7 @@ def measure(linker: EntityLinker, documents: Sequence[Document], names: dict[str
             for start, end in document.spans
         ]
         show("mentions in context", documents, [_pair(link) for link in links])
+    return found
 
 
 Place = tuple[int, int]

@@ -17,6 +17,7 @@ WRatio is rapidfuzz over all names, with the cutoff that is best for this very s
 from __future__ import annotations
 
 import csv
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from rapidfuzz import fuzz, process
 from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.cells import split_list
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
+from page_tables import page_option, write_rows
+
 CUTOFFS = range(50, 101, 2)
 
 TITLES = {
@@ -38,8 +42,6 @@ TITLES = {
     "gene-mentions": "genes in papers",
 }
 """What a page calls a set."""
-
-BEGIN, END = "<!-- written by curated_sets.py -->\n", "<!-- end -->\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def by_dictionary(data: Curated) -> tuple[float, float, float]:
     return shares([owners.get(mention.casefold()) for mention in data.mentions], data.gold)
 
 
-def row_of(folder: Path) -> str:
+def row_of(folder: Path) -> list[str]:
     """A set as a row of the table."""
     data = read(folder)
     with tempfile.TemporaryDirectory() as store:
@@ -112,24 +114,16 @@ def row_of(folder: Path) -> str:
     cells = (" / ".join(f"{one:.1f}" for one in three) for three in (*of_links, by_dictionary(data), by_wratio(data)))
     errors = ", ".join(f"{calibration_error(links, data.gold):.3f}" for links in (plain, adapted))
     named = f"{TITLES.get(folder.name, folder.name)}: {len(data.mentions):,} in {len({one for _, one in data.names}):,}"
-    return f"| {named} | {' | '.join(cells)} | {errors} |"
+    return [named, *cells, errors]
 
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--page", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@page_option
 def main(folders: tuple[Path, ...], page: Path | None) -> None:
-    """Print a row for each set, and write the table into a page."""
-    head = "| set | linker | adapted to the list | dictionary | WRatio | error |\n" + "|---" * 6 + "|"
-    lines = [head]
-    click.echo(head)
-    for folder in folders:
-        lines.append(row_of(folder))
-        click.echo(lines[-1])
-    if page is not None:
-        before, _, rest = page.read_text("utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        page.write_text(before + BEGIN + "".join(f"{line}\n" for line in lines) + END + after, "utf-8")
+    """Print a row for each set, or write it into a page."""
+    head = "set | linker | adapted to the list | dictionary | WRatio | error"
+    write_rows(page, __file__, head, [row_of(folder) for folder in folders])
 
 
 if __name__ == "__main__":

@@ -39,7 +39,10 @@ import click
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))  # `memory`
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "runs")]  # `memory`, `page_tables`
+
+from page_tables import page_option, write_rows  # noqa: E402
+
 CHUNK = 1000
 COLLECTION = "peers"
 PROGRAMS = ("pearl-qdrant", "sentence-transformers", "n-grams", "rapidfuzz")
@@ -220,6 +223,7 @@ def run_alone(program: str, folder: Path, plain: Path | None) -> Iterator[dict[s
 @click.option("--mentions", "n_mentions", default=6_000, show_default=True)
 @click.option("--plain", type=click.Path(path_type=Path, exists=True))
 @click.option("--only", type=click.Choice(PROGRAMS), multiple=True, default=PROGRAMS)
+@page_option
 @click.option("--one", type=click.Choice(PROGRAMS), hidden=True)
 @click.option("--folder", type=click.Path(path_type=Path), hidden=True)
 def main(
@@ -228,6 +232,7 @@ def main(
     n_mentions: int,
     plain: Path | None,
     only: tuple[str, ...],
+    page: Path | None,
     one: str | None,
     folder: Path | None,
 ) -> None:
@@ -250,10 +255,12 @@ def main(
                     f"{line['program']:<30} {line['kind']:<12} {line['rate']:8,.0f} links/s   "
                     f"right {line['right']:6.1%}   build {line['build']:6.0f} s   {line['memory']:7,.0f} MB"
                 )
-    peers = [line for line in lines if "FAISS" in line["program"]]
-    for ours in (line for line in lines if line["program"].startswith("pearl")):
-        for peer in (line for line in peers if line["kind"] == ours["kind"]):
-            click.echo(f"{ours['program']} / {peer['program']}, {ours['kind']}: {ours['rate'] / peer['rate']:.2f} x")
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        rows.setdefault(line["program"], [line["program"]]).append(f"{line['rate']:,.0f}, {line['right']:.1%}")
+    beside = {line["program"]: [f"{line['build']:.0f} s", f"{line['memory']:,.0f} MB"] for line in lines}
+    head = "program | as in text: links/s, right | slips: links/s, right | build | RssAnon"
+    write_rows(page, __file__, head, [[*cells, *beside[program]] for program, cells in rows.items()])
 
 
 if __name__ == "__main__":

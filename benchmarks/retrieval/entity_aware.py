@@ -15,6 +15,7 @@ import csv
 import json
 import random
 import re
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,9 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.integrations.metadata import ENTITY_IDS, document_metadata
 from pearl_qdrant.integrations.retrieval import EntityIndex
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
+from page_tables import write_rows
 
 QUESTIONS = ("What is known about {}?", "Which studies report on {}?", "{}: effects and risks")
 LIMIT = 10
@@ -76,27 +80,24 @@ def main() -> None:
         asked = [(one, document_metadata(tag)[ENTITY_IDS]) for one, tag in zip(questions, tags, strict=True)]
         found = sum(one.entity_id in ids for one, ids in asked)
         print(f"the question's entity is among those that were linked in {found / len(asked):.1%}")
+        table = []
         for name, keywords in SYSTEMS.items():
-            weight = keywords.get("weight", index.entity_weight)
-            index.entity_weight = float(weight)
-            given = {key: value for key, value in keywords.items() if key != "weight"}
             ranks = [
-                rank_of(index.search(one.text, limit=LIMIT, entity_ids=ids, **given), one.relevant)
+                rank_of(index.search(one.text, limit=LIMIT, entity_ids=ids, **keywords), one.relevant)
                 for one, ids in asked
             ]
             recall, mrr = (100 * float(np.mean(column)) for column in zip(*ranks, strict=True))
-            print(f"{name:32}  recall@10 {recall:5.1f}  MRR@10 {mrr:5.1f}", flush=True)
+            table.append([name, f"{recall:.1f}", f"{mrr:.1f}"])
+    write_rows(options.page, __file__, "search | recall@10 | MRR@10", table)
 
 
 SYSTEMS: dict[str, dict[str, object]] = {
     "dense": {"sparse": False, "entities": "off"},
     "BM25": {"dense": False, "entities": "off"},
-    "hybrid (RRF)": {"entities": "off"},
-    "dense + entities, boost": {"sparse": False},
-    "hybrid + entities, boost": {},
-    "hybrid + entities, boost 1": {"weight": 1},
-    "hybrid + entities, boost 5": {"weight": 5},
-    "hybrid + entities, filter": {"entities": "filter"},
+    "hybrid": {"entities": "off"},
+    "dense, boost": {"sparse": False},
+    "hybrid, boost": {},
+    "hybrid, filter": {"entities": "filter"},
 }
 
 
@@ -170,6 +171,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--entities", type=int, help="a base of this many entities, those of the documents first")
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
     parser.add_argument("--questions", type=int, default=500)
+    parser.add_argument("--page", type=Path, help="write the table into this page")
     return parser.parse_args()
 
 

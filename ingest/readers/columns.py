@@ -154,7 +154,8 @@ class Layout:
             make_excerpt(key) if by_name else f"{make_excerpt(key)} {i + 1}" for i, key in extra[:_MAX_COLUMNS_SHOWN]
         ]
         more = f", and {len(extra) - _MAX_COLUMNS_SHOWN} more" if len(extra) > _MAX_COLUMNS_SHOWN else ""
-        start = "" if by_name else "no header; " if self.header is None else "header; "
+        without = "no known header, so the first line is a row unless options name the columns; "
+        start = "" if by_name else without if self.header is None else "header; "
         return f"{start}columns: {', '.join(shown)}{more}"
 
 

@@ -24,6 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from page_tables import page_option, write_rows
 from recipe_tables import read_tsv
 
 from pearl_qdrant import Entity, EntityLinker, load_base
@@ -35,7 +36,7 @@ from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 900
 MONDO, OTHERS = "mondo_2026", ("doid_2024", "ordo_2018")
-THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
+THRESHOLDS = (0.5, 0.8, 0.9, 0.95)
 
 Found = list[tuple[str, list[evidence.Evidence]]]
 
@@ -111,19 +112,21 @@ def evidence_for(linker: EntityLinker, gold: list[Gold]) -> Found:
     ]
 
 
-def report(name: str, found: Found) -> None:
-    """Precision and recall at each threshold, one to one."""
+def report(name: str, found: Found) -> list[str]:
+    """Precision and recall at each threshold, one to one, in percent; printed, too."""
     click.echo(f"{name}: {len(found)} entities, {sum(is_missing(gold) for gold, _ in found)} without a partner")
     possible = {
         i: {one.candidate.entity_id: one.probability for one in of_one if one.probability > 0.05}
         for i, (_, of_one) in enumerate(found)
     }
-    partners = assign(possible)
+    partners, shares = assign(possible), []
     for threshold in THRESHOLDS:
         chosen = {i: key for i, key in partners.items() if possible[i][key] >= threshold}
         right = sum(found[i][0] == key for i, key in chosen.items())
         n_gold = sum(not is_missing(gold) for gold, _ in found)
-        click.echo(f"  {threshold:.2f}  precision {right / max(len(chosen), 1):.3f}  recall {right / n_gold:.3f}")
+        shares.append(f"{100 * right / max(len(chosen), 1):.1f}, {100 * right / n_gold:.1f}")
+        click.echo(f"  {threshold:.2f}  precision, recall {shares[-1]}")
+    return shares
 
 
 def fit(found: Found) -> None:
@@ -153,7 +156,8 @@ def scored_again(found: Found) -> Found:
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--work", type=click.Path(path_type=Path), required=True)
-def main(data: Path, work: Path) -> None:
+@page_option
+def main(data: Path, work: Path, page: Path | None) -> None:
     """Fit and measure."""
     work.mkdir(parents=True, exist_ok=True)
     load(data, work)
@@ -161,8 +165,9 @@ def main(data: Path, work: Path) -> None:
     with EntityLinker.open("mondo", store=str(work / "store"), read_only=True) as linker:
         train = [pair for stem in OTHERS for pair in evidence_for(linker, parts[stem][0])]
         found = {stem: evidence_for(linker, parts[stem][1]) for stem in OTHERS}
-        for stem in OTHERS:
-            report(stem, found[stem])
+        columns = [report(stem, found[stem]) for stem in OTHERS]
+        rows = [list(cells) for cells in zip(map(str, THRESHOLDS), *columns, strict=True)]
+        write_rows(page, __file__, "threshold | Disease Ontology | ORDO", rows)
         fit(train)
         for stem in OTHERS:
             report(f"{stem}, fitted coefficients", scored_again(found[stem]))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from page_tables import write_rows
 
 from pearl_qdrant.cli import cli
 
@@ -140,10 +141,50 @@ def test_the_docs_can_be_read() -> None:
     assert sum(len(path.read_text("utf-8").split()) for path in of_the_site) <= 35_000
 
 
+def written_tables(page: str) -> list[tuple[str, str]]:
+    """The tables of a page that scripts write: the path of the script, with what follows a colon, and the table."""
+    text = (DOCS / page).read_text("utf-8")
+    return [(name, table) for name, table in re.findall(r"<!--([\w/.:]+)-->\n(.*?)<!--/\1-->\n", text, re.DOTALL)]
+
+
+OF_FIGURES = ("accuracy.md", "crosswalk.md", "documents.md", "integrations/retrieval.md", "speed.md")
+
+
+@pytest.mark.parametrize("page", OF_FIGURES)
+def test_a_table_of_figures_is_written_by_a_script(page: str) -> None:
+    """Each has the heading that the script named above it writes; `--page PAGE` of that script replaces its rows."""
+    tables = written_tables(page)
+    text = (DOCS / page).read_text("utf-8")
+
+    for name, table in tables:
+        script, heading = (ROOT / name.partition(":")[0]).read_text("utf-8"), table.splitlines()[0].strip("| ")
+        assert "write_rows(" in script, name
+        assert f'"{heading}"' in script or all(f'"{cell}"' in script for cell in heading.split(" | ")), heading
+        text = text.replace(table, "")
+    assert tables
+    assert [line for line in text.splitlines() if re.match(r"\|.*\| [\d.]+ ", line)] == [], "rows copied by hand"
+
+
+def test_a_script_replaces_its_own_rows(tmp_path: Path) -> None:
+    """Rows of another run stay, other tables and text too; a page without such a table is an error."""
+    script = str(ROOT / "benchmarks" / "run.py")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "A\n\n<!--benchmarks/run.py-->\n| a | b |\n|---|---|\n| x: 2 | 1 |\n| y | 1 |\n<!--/benchmarks/run.py-->\n\nB\n"
+    )
+
+    write_rows(page, script, "a | c", [["x: 3", "5"], ["z", "6"]])
+
+    assert page.read_text().splitlines()[3:8] == ["| a | c |", "|---|---|", "| x: 3 | 5 |", "| y | 1 |", "| z | 6 |"]
+    assert page.read_text().startswith("A\n\n<!--benchmarks/run.py-->\n")
+    assert page.read_text().endswith("<!--/benchmarks/run.py-->\n\nB\n")
+    with pytest.raises(click.ClickException, match="has no lines"):
+        write_rows(page, script, "a | c", [], part=":other")
+
+
 def test_figures_of_the_readme_are_those_of_the_docs() -> None:
     """The README's table has the right and, in sum, the wrong answers of the one that `curated_sets.py` writes."""
-    page = (DOCS / "accuracy.md").read_text("utf-8")
-    written = page.partition("<!-- written by curated_sets.py -->")[2].partition("<!-- end -->")[0]
+    written = dict(written_tables("accuracy.md"))["benchmarks/linking/curated_sets.py"]
 
     def rows(text: str) -> dict[str, list[list[float]]]:
         """Cells with slashes, by the first cell up to a colon."""
@@ -161,6 +202,18 @@ def test_figures_of_the_readme_are_those_of_the_docs() -> None:
         for (right, wrong), parts in zip(figures, (linker, dictionary, by_ratio), strict=True):
             assert right == parts[0]
             assert abs(wrong - sum(parts[1:])) < 0.15  # rounded once here, twice there
+
+
+def test_shares_of_other_scripts_in_the_readme_are_those_of_the_docs() -> None:
+    """The range of right and wrong links that the README gives is that of the table."""
+    table = dict(written_tables("accuracy.md"))["runs/multilingual_model.py"]
+    cells = re.findall(
+        r"^\| (?:territory|language|city), other scripts \| .* \| ([\d.]+) / ([\d.]+) \|$", table, re.MULTILINE
+    )
+    right, wrong = ([round(float(one)) for one in column] for column in zip(*cells, strict=True))
+
+    assert f"{min(right)} to {max(right)} % right" in " ".join(README.split())
+    assert f"{min(wrong)} to {max(wrong)} % wrong" in " ".join(README.split())
 
 
 def test_every_page_is_in_the_navigation() -> None:

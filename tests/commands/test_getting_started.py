@@ -14,9 +14,6 @@ from cli_runner import Run
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [DOCS / "getting-started.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 
-HOW_TO = ("documents", "linking", "models", "resolve", "service", "tables")
-"""Pages whose Python is about the sample base, as the collection `demo` of the default store."""
-
 INSTALLING = ("python3 -m venv .venv", ". .venv/bin/activate", "pip install .")
 """What the tests' own environment stands for."""
 
@@ -61,31 +58,3 @@ def test_a_page_runs_and_shows_what_it_says(
             printed = run_block(language, block, run, names)
 
     assert {language for language, _ in blocks} == {"sh", "python", "text"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", HOW_TO)
-def test_the_python_of_a_how_to_page_runs(
-    page: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What I copy from it runs where its collection and the files that it names are there."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / f"{page}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "names.tsv").write_text("name\nAcme\nAcme GmbH\nWorld War 2\nSecond World War\n", "utf-8")
-    if page == "tables":
-        pl = pytest.importorskip("polars")
-        pytest.importorskip("pandas")
-        pl.DataFrame({"place": ["NYC", None, "Big Apple"]}).write_parquet("rows.parquet")
-    assert run("ingest", str(DOCS.parent / "examples" / "sample_base.tsv"), "--collection", "demo").status == 0
-
-    ran = [block for block in blocks if "CrossEncoder" not in block]  # which needs a model of the hub
-    for block in ran:
-        exec(compile(block, f"{page}.md", "exec"), {"__name__": "__main__", "my_model": lambda *_: None})
-
-    assert ran
-    if page == "tables":
-        assert pl.read_parquet("linked.parquet")["place_entity_id"].to_list() == [
-            "new-york-city",
-            None,
-            "new-york-city",
-        ]

@@ -102,6 +102,15 @@ def test_a_mention_is_typed_and_linked_by_keyboard(watched: Watched, address: st
     assert page.locator(".why").text_content().startswith("Whylinked")
 
 
+def test_a_probability_is_rounded_as_at_the_command_line(watched: Watched, address: str) -> None:
+    """The page and `pearl-qdrant link` show one figure for one link."""
+    page = watched.open(address)
+    values = [0.985, 0.215, 0.375, 0.5, 0.645]
+    shown = page.evaluate("async values => values.map((await import('/page/modules/dom.js')).percent)", values)
+
+    assert shown == [f"{float(f'{value:.2f}'):.0%}".replace("%", " %") for value in values]
+
+
 def test_reasons_are_bars(watched: Watched, address: str) -> None:
     """What speaks for a link is a bar to the right, what speaks against it one to the left."""
     page = watched.open(address)

@@ -286,9 +286,10 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
         Entity("Q3", "Oslo", (), ("GPE",), ("GPE",)),
         Entity("Q1", "Paris", ("Paname", "Lutetia"), ("GPE",), ("GPE",)),
     ]
+    by_position = "so the first line is a row unless options name the columns; columns: id 1, name 2"
     assert report.notes == [
         f"{first}: tab-separated; header; columns: id 1, name 2, aliases 3",
-        f"{second}: tab-separated; no header; columns: id 1, name 2, aliases 4, type 3",
+        f"{second}: tab-separated; no known header, {by_position}, aliases 4, type 3",
     ]
 
 

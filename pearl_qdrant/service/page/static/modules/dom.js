@@ -39,12 +39,13 @@ export function showProblem(text) {
 
 export const count = (number) => new Intl.NumberFormat("en").format(number);
 
-/** A probability as people read it: 71 %, never 100 % or 0 % where it is less or more. */
+/** A probability as people read it: 71 %, never 100 % or 0 % where it is less or more. 0.985 is 98 %, as the command line
+ * has 0.98: the nearest number that a computer holds is less. */
 export function percent(probability) {
   if (probability === null || probability === undefined) return "–";
   if (probability > 0.99 && probability < 1) return "> 99 %";
   if (probability > 0 && probability < 0.01) return "< 1 %";
-  return `${Math.round(probability * 100)} %`;
+  return `${Math.round(probability.toFixed(2) * 100)} %`;
 }
 
 /** "1 mention", "2 mentions". */

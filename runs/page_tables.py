@@ -1,0 +1,48 @@
+"""Tables of figures in the documentation, written by the scripts that measure them.
+
+A table stands in a page between `<!--SCRIPT-->` and `<!--/SCRIPT-->`, SCRIPT being the path of what writes it. A run
+replaces the rows that it measured, by their first cells, and leaves the others as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+
+page_option = click.option(
+    "--page", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Write the table into this page."
+)
+
+
+def write_rows(page: Path | None, script: str, head: str, rows: Sequence[Sequence[str]], *, part: str = "") -> None:
+    """Write the rows of a table, and print them.
+
+    Args:
+        page: The page; None prints only.
+        script: `__file__` of the script.
+        head: The first row, cells separated by `|`.
+        rows: Cells. A first cell is compared up to a colon.
+        part: Which table of the script it is, where it writes several.
+
+    Raises:
+        click.ClickException: If the page has no such table.
+    """
+    lines = {cells[0].partition(":")[0]: f"| {' | '.join(cells)} |" for cells in rows}
+    top = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
+    click.echo("\n".join([*top, *lines.values()]))
+    if page is None:
+        return
+    name = Path(script).resolve().relative_to(ROOT).as_posix() + part
+    begin, end = f"<!--{name}-->\n", f"<!--/{name}-->\n"
+    text = page.read_text("utf-8")
+    before, found, rest = text.partition(begin)
+    table, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise click.ClickException(f"{page} has no lines {begin.strip()} and {end.strip()}")
+    kept = {line.removeprefix("| ").partition(" |")[0].partition(":")[0]: line for line in table.splitlines()[2:]}
+    written = "".join(f"{line}\n" for line in [*top, *(kept | lines).values()])
+    page.write_text(before + begin + written + end + after, "utf-8")
