@@ -140,5 +140,5 @@ def test_more_entities_are_ranked_where_no_name_is_the_mention_itself(is_own: bo
     names = [MatchedName(NamePoint("kb", f"E{i:02}", f"n{i}", f"n{i}", True), 0.9 - i / 100) for i in range(20)]
     names[4].is_same_spelling = is_own
 
-    assert len(_group_by_entity(names, 3)) == n
-    assert _group_by_entity([], 3) == []
+    assert len(_group_by_entity(names, 3, has_own=False)) == n
+    assert _group_by_entity([], 3, has_own=False) == []
