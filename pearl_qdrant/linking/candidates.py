@@ -43,8 +43,8 @@ QUERY_FEATURES = 8
 """N-grams per search query: those with the largest weights. All would take three times as long."""
 
 MORE = 10
-"""Entities beyond the limit that are ranked where none has the mention's own name. The preliminary score misjudges
-misspelt names: their vectors mean little."""
+"""Entities beyond the limit that are ranked where none has the mention's own name, as it stands or but for a slip. The
+preliminary score misjudges misspelt names: their vectors mean little."""
 
 UNKNOWN = 0.12
 """How frequent a word is at most (`IdfTable.word_frequencies`) that probably no name has: at most one of the sample."""

@@ -52,7 +52,8 @@ SLIP_LIMITS = 3
 """Names requested by slips, as a multiple too."""
 
 WIDE_LIMITS = 20
-"""Names requested by slips where none of the first is the mention's own name."""
+"""Names requested by slips where none of the first is near. Without them 5 of 797 mentions with two slips are not
+linked, and none of 798 with one (571,070 names)."""
 
 
 class _Found(NamedTuple):

@@ -21,12 +21,10 @@ from pearl_qdrant.lexical.ngrams import UInt32Array
 from pearl_qdrant.store.schema import NamePoint
 
 BATCH_QUERIES = 64
-"""Queries in one call of the engine: enough to hide a round trip, few enough to avoid a time-out. While a call runs,
-Edge holds the interpreter lock."""
+"""Queries in one request: enough to hide a round trip, few enough to avoid a time-out."""
 
 BATCH_MENTIONS = 8
-"""Mentions of a hybrid search in one call of the embedded engine. Under a filter it holds the interpreter lock for up
-to 4 ms a mention, and other threads should not wait 50 ms. Batches of 16 link no more mentions a second."""
+"""Mentions that an embedded store searches together. Batches of 16 link no more mentions a second."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -34,7 +34,9 @@ NARROW_SHARE = 0.15
 used, which also follows neighbours that do not pass. Measured: GPE (42 %) with ACORN 0.97 and 0.93 in 3 to 4 ms; ef 256
 without ACORN finds 0.97 and 0.89 in 1.8; ORG with ACORN 0.994 and 0.960 in 3 to 7 ms."""
 
-_CALL_QUERIES = 4  # in one call: it holds the interpreter lock, under a filter for up to 5 ms a query, more if cold
+_CALL_QUERIES = 4
+"""Queries in one call of the engine, which holds the interpreter lock meanwhile: under a filter 16 took 41 ms, and more
+with cold pages; other threads should not wait 50."""
 
 _FULL_PRECISION = SearchParams(quantization=QuantizationSearchParams(ignore=True))  # for points given by id
 
