@@ -136,7 +136,7 @@ def test_invalid_rerank_scores_are_refused(scores: list[float]) -> None:
 
 @pytest.mark.parametrize("is_same, has_own, n", [(True, False, 3), (False, True, 3), (False, False, 3 + MORE)])
 def test_more_entities_are_ranked_where_no_name_is_the_mention_itself(is_same: bool, has_own: bool, n: int) -> None:
-    """A misspelt mention's right name may come late by its vector; where its own name is found, none other is needed."""
+    """The right name of a slip may come late by its vector; where the mention's own name is found, others need not."""
     names = [MatchedName(NamePoint("kb", f"E{i:02}", f"n{i}", f"n{i}", True), 0.9 - i / 100) for i in range(20)]
     names[4].is_same_spelling = is_same
 
