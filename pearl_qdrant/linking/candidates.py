@@ -25,7 +25,12 @@ from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features, spelli
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, join_rows, latin
 from pearl_qdrant.lexical.spelling_variants import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.edit_features import TWO_EDIT_LETTERS, edit_similarity, is_probably_slip
+from pearl_qdrant.linking.ranking.edit_features import (
+    TWO_EDIT_LETTERS,
+    edit_similarity,
+    is_probably_slip,
+    is_two_edits_away,
+)
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.scoring import score_names
 from pearl_qdrant.store.hybrid import KEY_LIMITS
@@ -37,8 +42,8 @@ QUERY_FEATURES = 8
 """N-grams per search query: those with the largest weights. All would take three times as long."""
 
 MORE = 10
-"""Entities beyond the limit that are ranked where none has the mention's own name. The preliminary score misjudges
-misspelt names: their vectors mean little."""
+"""Entities beyond the limit that are ranked where none has the mention's own name, as it stands or but for a slip. The
+preliminary score misjudges misspelt names: their vectors mean little."""
 
 UNKNOWN = 0.12
 """How frequent a word is at most (`IdfTable.word_frequencies`) that probably no name has: at most one of the sample."""
@@ -135,9 +140,13 @@ def find_candidates(
     def is_match(number: int, point: NamePoint) -> bool:
         name, spelling = names_folded[point.name]
         is_same = spelling == spellings[number] or is_probably_slip(folded[number], name)
-        return is_same and not (exclude is not None and exclude(number, point))
+        if not is_same or (exclude is not None and exclude(number, point)):
+            return False
+        named.add(number)
+        return True
 
     found: list[list[MatchedName]] = [[] for _ in mentions]
+    named: set[int] = set()  # the mentions whose own name is found
     words = list({word for text in folded for word in text.split()})
     tables = [target.idf.word_frequencies(words) for target in targets]
     for target, table in zip(targets, tables, strict=True):
@@ -152,7 +161,8 @@ def find_candidates(
             names = [name for name in names if not exclude(i, name.point)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
         known = _known_words(frequencies, folded[i])
-        scored.append(score_names(mention, _group_by_entity(names, link_query.limit), types, link_query, scorer, known))
+        entities = _group_by_entity(names, link_query.limit, has_own=i in named)
+        scored.append(score_names(mention, entities, types, link_query, scorer, known))
     return scored
 
 
@@ -201,7 +211,7 @@ def find_by_name(
     scored = {}
     for i, (mention, spelling) in enumerate(zip(mentions, queries.spellings, strict=True)):
         if found[i] and spelling and i not in incomplete:
-            grouped = _group_by_entity(found[i], link_query.limit)
+            grouped = _group_by_entity(found[i], link_query.limit, has_own=True)
             for name in grouped:
                 name.dense = 1.0 if name.point.name == mention else None
             scored[mention] = score_names(mention, grouped, None, link_query, scorer)
@@ -249,7 +259,7 @@ def _search(
             languages=link_query.languages,
             is_match=lambda number, point: is_match(rows[number], point),
             keys=queries.keys.take(rows),
-            slips=lambda number: _slip_query(queries, frequencies, rows[number]),
+            slips=lambda number: _slip_query(queries, frequencies, rows[number], folded),
         )
         return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
 
@@ -270,15 +280,16 @@ def _search(
     return found
 
 
-def _slip_query(queries: Queries, frequencies: Mapping[str, float], number: int) -> SlipQuery | None:
+def _slip_query(queries: Queries, frequencies: Mapping[str, float], number: int, folded: _Folded) -> SlipQuery | None:
     """What names have that one mention may be a slip of; a wide search if it has a word that hardly any name has."""
     spelling = queries.spellings[number]
     indices, values = slip_features(spelling)
     if not len(indices):
         return None
-    least = min([frequencies[word] for word in queries.folded[number].split()])
-    is_wide = len(spelling) >= TWO_EDIT_LETTERS and least < UNKNOWN
-    return SlipQuery(indices, values, is_wide)
+    mention = queries.folded[number]
+    is_wide = len(spelling) >= TWO_EDIT_LETTERS and min([frequencies[word] for word in mention.split()]) < UNKNOWN
+    is_near = (lambda point: is_two_edits_away(mention, folded[point.name][0])) if is_wide else None
+    return SlipQuery(indices, values, is_near)
 
 
 def _n_entities(names: Iterable[MatchedName]) -> int:
@@ -354,9 +365,9 @@ def _others_of_best_name(
     return [replace(best, point=p) for p in points if p.id not in known]
 
 
-def _group_by_entity(names: Iterable[MatchedName], limit: int) -> list[MatchedName]:
+def _group_by_entity(names: Iterable[MatchedName], limit: int, *, has_own: bool) -> list[MatchedName]:
     """The best name of each entity, best first, with a closer one if it has one; equal ones are sorted by base and id.
-    `MORE` go beyond the limit.
+    `MORE` go beyond the limit unless one is the mention's own name, as it stands or but for a slip.
     """
     best: dict[tuple[str, str], MatchedName] = {}
     # Rounded, so that rounding errors of the cosine do not decide between equal names.
@@ -371,4 +382,4 @@ def _group_by_entity(names: Iterable[MatchedName], limit: int) -> list[MatchedNa
         return []
     # All entities with the best name are kept, because they are tied.
     n_tied = [name.point.name for name in kept].count(kept[0].point.name)
-    return kept[: max(limit if kept[0].is_same_spelling else limit + MORE, n_tied)]
+    return kept[: max(limit if has_own or kept[0].is_same_spelling else limit + MORE, n_tied)]

@@ -37,10 +37,12 @@ from pearl_qdrant.store.search import (
     SlipQuery,
     best_points,
     check_vectors,
+    clear_points,
     clip_cosine,
     order_points,
     point_order,
     run_best,
+    run_once,
 )
 
 KEY_LIMITS = 2
@@ -50,7 +52,8 @@ SLIP_LIMITS = 3
 """Names requested by slips, as a multiple too."""
 
 WIDE_LIMITS = 20
-"""Names requested by slips where none of the first is the mention's own name."""
+"""Names requested by slips where none of the first is near. Without them 5 of 797 mentions with two slips are not
+linked, and none of 798 with one (571,070 names)."""
 
 
 class _Found(NamedTuple):
@@ -97,8 +100,10 @@ class _Mention:
 
     @property
     def is_wide(self) -> bool:
-        """Whether many more names are looked through where slips do not lead to its own."""
-        return self.slips is not None and self.slips.is_wide and self.vector is not None
+        """Whether many more names are looked through: none that was found so far is near."""
+        if self.vector is None or self.slips is None or self.slips.is_near is None:
+            return False
+        return not any(self.slips.is_near(found.name) for found in self.rescored)
 
     def take_nearest(self, points: Sequence[EnginePoint]) -> None:
         """Take what a search by vector found."""
@@ -257,15 +262,16 @@ class _HybridSearcher:
 
         Returns the numbers of the mentions that have some.
         """
-        asking = [mention for mention in mentions if mention.is_wide]
-        answers = run_best(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention in asking])
+        most = self.engine.allowed(SLIP_LIMITS * self.lexical_limit)  # where slips found fewer, there are no more
+        asking = [mention for mention in mentions if len(mention.by_slips) == most and mention.is_wide]
+        answers = run_once(self.engine, [self._query_by_slips(mention, WIDE_LIMITS) for mention in asking])
         return self._match_widely(list(zip(asking, answers, strict=True)))
 
-    def _match_widely(self, found: Sequence[tuple[_Mention, list[EnginePoint]]]) -> set[int]:
+    def _match_widely(self, found: Sequence[tuple[_Mention, Sequence[EnginePoint]]]) -> set[int]:
         """Keep those of many names that are the mention's own; returns as `_search_widely`."""
         matched, read = [], self.engine.read
-        for mention, points in found:
-            tried = mention.wanted
+        for mention, some in found:
+            tried, points = mention.wanted, clear_points(some, WIDE_LIMITS * self.lexical_limit)
             own = [point for point in points if point.id not in tried and self._is_match(mention, read(point.payload))]
             if own:
                 mention.by_slips = mention.want(own)
@@ -282,8 +288,10 @@ class _HybridSearcher:
     def _query_by_slips(self, mention: _Mention, limits: int = SLIP_LIMITS) -> NameQuery:
         assert mention.slips is not None
         features = mention.slips.indices, mention.slips.values
-        has_payload = mention.vector is None or limits > SLIP_LIMITS  # of many names few are the mention's own
-        return NameQuery(limits * self.lexical_limit, lexical=features, has_payload=has_payload)
+        is_wide = limits > SLIP_LIMITS  # of many names few are the mention's own
+        has_payload = mention.vector is None or is_wide
+        # One more than is looked at shows whether a tie reaches over the end.
+        return NameQuery(limits * self.lexical_limit + is_wide, lexical=features, has_payload=has_payload)
 
     def _query_by_keys(self, mention: _Mention) -> NameQuery:
         return NameQuery(KEY_LIMITS * self.lexical_limit, lexical=mention.keys, has_payload=mention.vector is None)

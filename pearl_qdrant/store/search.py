@@ -21,12 +21,10 @@ from pearl_qdrant.lexical.ngrams import UInt32Array
 from pearl_qdrant.store.schema import NamePoint
 
 BATCH_QUERIES = 64
-"""Queries in one call of the engine: enough to hide a round trip, few enough to avoid a time-out. While a call runs,
-Edge holds the interpreter lock."""
+"""Queries in one request: enough to hide a round trip, few enough to avoid a time-out."""
 
 BATCH_MENTIONS = 8
-"""Mentions of a hybrid search in one call of the embedded engine. Under a filter it holds the interpreter lock for up
-to 4 ms a mention, and other threads should not wait 50 ms. Batches of 16 link no more mentions a second."""
+"""Mentions that an embedded store searches together. Batches of 16 link no more mentions a second."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -92,17 +90,23 @@ class NameQuery(NamedTuple):
     is_thorough: bool = False
 
 
+IsNear = Callable[[NamePoint], bool]
+"""Whether a name is near the query's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class SlipQuery:
     """A search for the names that a mention may be a slip of, by their features (`lexical.keys.slip_features`).
 
-    Indices (f,), ascending, and values (f,), > 0. If it is wide, many more names are looked through where the first
-    ones are not the mention's own.
+    Attributes:
+        indices: (f,), features that such names have, ascending.
+        values: (f,), > 0.
+        is_near: Many more names are looked through unless this is true for one of the first; None: never.
     """
 
     indices: UInt32Array
     values: FloatArray
-    is_wide: bool = False
+    is_near: IsNear | None = None
 
 
 IsMatch = Callable[[int, NamePoint], bool]
@@ -144,6 +148,10 @@ class SearchEngine:
     map_batches: MapBatches = map
     is_remote: bool = False
 
+    def allowed(self, limit: int) -> int:
+        """A number of points, cut to what one query may request."""
+        return limit if self.max_points is None else min(limit, self.max_points)
+
 
 _score = itemgetter(0)
 
@@ -169,9 +177,7 @@ def run_best(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[En
         q lists, in any order; of the points that score as the last one, the first by id.
     """
     results: list[list[EnginePoint]] = [[] for _ in queries]
-    most = [query.limit + _MAX_TIES for query in queries]
-    if engine.max_points is not None:
-        most = [min(n, engine.max_points) for n in most]
+    most = [engine.allowed(query.limit + _MAX_TIES) for query in queries]
     # One point more than wanted shows whether a tie reaches over the end; where points take little, so many that the
     # tie mostly ends among them.
     wanted = [query.limit + 1 if query.has_payload else _MORE * query.limit for query in queries]
@@ -192,6 +198,11 @@ def run_best(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[En
     return results
 
 
+def run_once(engine: SearchEngine, queries: Sequence[NameQuery]) -> Sequence[Sequence[EnginePoint]]:
+    """Run q queries at once; of the points that score as the last one, the engine chooses which it returns."""
+    return engine.run([query._replace(limit=engine.allowed(query.limit)) for query in queries]) if queries else []
+
+
 def best_points(points: Sequence[EnginePoint], limit: int) -> list[EnginePoint]:
     """The `limit` best points in any order; of those that score as the last one, the first by id."""
     if len(points) <= limit:
@@ -203,6 +214,15 @@ def best_points(points: Sequence[EnginePoint], limit: int) -> list[EnginePoint]:
     if len(better) + len(equal) > limit:
         equal = sorted(equal, key=point_order)[: limit - len(better)]
     return better + equal
+
+
+def clear_points(points: Sequence[EnginePoint], limit: int) -> list[EnginePoint]:
+    """The best points, at most `limit`, without those that score as one that is left out; of more than `limit`."""
+    if len(points) <= limit:
+        return list(points)
+    scored = [(point.score, point) for point in points]
+    left_out = sorted([score for score, _ in scored], reverse=True)[limit]
+    return [point for score, point in scored if score > left_out]
 
 
 def point_order(point: ScoredPoint) -> int | str:

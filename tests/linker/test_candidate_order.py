@@ -134,11 +134,11 @@ def test_invalid_rerank_scores_are_refused(scores: list[float]) -> None:
         rerank(scored([0.5, 0.4]), Broken(), "y")
 
 
-@pytest.mark.parametrize("is_own, n", [(True, 3), (False, 3 + MORE)])
-def test_more_entities_are_ranked_where_no_name_is_the_mention_itself(is_own: bool, n: int) -> None:
-    """Of a misspelt mention the right name may come late by its vector; a name as it stands needs no others."""
+@pytest.mark.parametrize("is_same, has_own, n", [(True, False, 3), (False, True, 3), (False, False, 3 + MORE)])
+def test_more_entities_are_ranked_where_no_name_is_the_mention_itself(is_same: bool, has_own: bool, n: int) -> None:
+    """The right name of a slip may come late by its vector; where the mention's own name is found, others need not."""
     names = [MatchedName(NamePoint("kb", f"E{i:02}", f"n{i}", f"n{i}", True), 0.9 - i / 100) for i in range(20)]
-    names[4].is_same_spelling = is_own
+    names[4].is_same_spelling = is_same
 
-    assert len(_group_by_entity(names, 3)) == n
-    assert _group_by_entity([], 3) == []
+    assert len(_group_by_entity(names, 3, has_own=has_own)) == n
+    assert _group_by_entity([], 3, has_own=False) == []

@@ -10,7 +10,7 @@ from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.search import ScoredName, SlipQuery
+from pearl_qdrant.store.search import IsNear, ScoredName, SlipQuery
 
 
 def hybrid(
@@ -265,9 +265,10 @@ def test_a_name_with_slips_is_found_by_its_parts(collection: Collection) -> None
             assert search(i, i + 1, is_match) == [search(0, 3, is_match)[i]]
 
 
-@pytest.mark.parametrize("is_wide", [True, False])
-def test_a_wide_search_looks_through_more_names(collection: Collection, is_wide: bool) -> None:
-    """Many names share a part with a mention that has two slips; its own name is found among more of them."""
+@pytest.mark.parametrize("is_near", [lambda point: False, lambda point: True, None])
+def test_a_wide_search_looks_through_more_names(collection: Collection, is_near: IsNear | None) -> None:
+    """Many names share a part with a mention that has two slips; if none is near, its own is found among more."""
+    is_wide = is_near is not None and not is_near(point("0", "near"))
     others = [point(str(i), f"Winter{chr(97 + i) * 6}") for i in range(10)]
     put(collection, *((one, [1.0, 0.0]) for one in [*others, point("99", "Wintergarden")]))
     mentions = ["wintergxrdxn", "winterqqqqqq"]
@@ -279,7 +280,7 @@ def test_a_wide_search_looks_through_more_names(collection: Collection, is_wide:
             limit=1,
             lexical_limit=1,
             is_match=lambda number, point: rows[number] == 0 and point.name == "Wintergarden",
-            slips=lambda number: SlipQuery(*slip_features(mentions[rows[number]]), is_wide),
+            slips=lambda number: SlipQuery(*slip_features(mentions[rows[number]]), is_near),
         )
         return [[hit.point.name for hit in hits] for hits in found]
 

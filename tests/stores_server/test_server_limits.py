@@ -81,7 +81,7 @@ def test_a_hybrid_search_follows_the_limits(
         limit=5,
         lexical_limit=5,
         is_match=lambda number, point: point.name == "Wintergarden",
-        slips=lambda number: SlipQuery(*slip_features("wintergxrdxn"), is_wide=True),
+        slips=lambda number: SlipQuery(*slip_features("wintergxrdxn"), lambda point: False),
     )
 
     assert all("Wintergarden" in [hit.point.name for hit in hits] for hits in found)

@@ -38,6 +38,11 @@ def edit_similarity(a: str, b: str) -> float:
     return similarity
 
 
+def is_two_edits_away(mention: str, name: str) -> bool:
+    """Whether two folded strings are at most two edits apart."""
+    return abs(len(mention) - len(name)) <= 2 and OSA.distance(mention, name, score_cutoff=2) <= 2
+
+
 def is_probably_slip(mention: str, name: str) -> bool:
     """Whether a mention is a name but for one wrong character in a long word, or two in long strings.
 
