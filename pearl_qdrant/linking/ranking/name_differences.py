@@ -170,7 +170,7 @@ class NameParts(NamedTuple):
         prefixed: The same, with the prefixes before them (`lexical.word_rarity`).
         normal: The same words in their normal spelling and order, without small ones.
         bracket: Folded words in brackets.
-        numbers: Digits outside brackets, without leading zeros; bracket_numbers: those in brackets.
+        numbers: Numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.
         codes: Codes of letters and digits.
         groups: Groups of exclusive words that the words belong to.
     """
@@ -184,6 +184,9 @@ class NameParts(NamedTuple):
     codes: frozenset[str]
     groups: frozenset[int]
 
+
+_FINAL_ROMAN = {" V": "5", " X": "10"}
+"""Letters that are numbers for another name that has one there: `Fund V`, `Fund IV`; for the rest they stay letters."""
 
 _NONE: frozenset[str] = frozenset()
 _NO_GROUP: frozenset[int] = frozenset()
@@ -213,7 +216,7 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
         tuple(with_prefixes(words)),
         content[:_MOST_WORDS],
         bracket,
-        _numbers(folded) if has_digits else _NONE,
+        _numbers(f"{folded} {_FINAL_ROMAN.get(outside[-2:], '')}"),
         frozenset().union(*(_numbers(word) for word in bracket)) if has_digits and bracket else _NONE,
         _codes(outside) if has_digits else _NONE,
         _NO_GROUP if _GROUP_WORDS.isdisjoint(words) else frozenset().union(*(_GROUPS_OF.get(w, ()) for w in words)),
