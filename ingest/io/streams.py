@@ -169,6 +169,7 @@ def check_expansion(path: str, n_stored: int, n_written: int, kind: str) -> None
 
 SEPARATOR = "!"  # between archive and member in the path of a source
 _MAX_SHOWN = 12
+# What zipfile raises for an archive that is damaged, encrypted, or compressed in a way it does not know.
 _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError)
 _NO_DATA = ("readme", "license", "licence", "copying", "notice", "changelog", "manifest")
 

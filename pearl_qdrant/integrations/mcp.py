@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
+import re
+import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, BinaryIO, Literal, get_type_hints
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -22,7 +25,7 @@ from pydantic import Field
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.errors import PearlQdrantError
-from pearl_qdrant.integrations.mcp_tools import LIMITS, LinkerTools, told
+from pearl_qdrant.integrations.mcp_tools import HALF, LinkerTools, check_arguments, told
 from pearl_qdrant.service.settings import ServiceSettings
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8000
@@ -61,9 +64,28 @@ def serve(
         if transport == "http":
             server.run("streamable-http", host=host, port=port)
         else:
+            sys.stdin = io.TextIOWrapper(LineReader(sys.stdin.buffer), encoding="utf-8")
             server.run("stdio")
     finally:
         tools.close()
+
+
+_ESCAPE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.")
+
+
+class LineReader(io.BufferedIOBase):
+    """Lines of JSON with lone surrogates replaced by `HALF`: the SDK would drop such a line without an answer."""
+
+    def __init__(self, lines: BinaryIO) -> None:
+        self._lines = lines
+
+    def readable(self) -> bool:
+        return True
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        """The next line, whatever its size; empty at the end."""
+        half = b"\\u%04x" % ord(HALF)
+        return _ESCAPE.sub(lambda found: half if found[1] else found[0], self._lines.readline())
 
 
 def _server_of(tools: LinkerTools, name: str) -> MCPServer:
@@ -98,8 +120,7 @@ def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str]
     @functools.wraps(function)
     async def call(**arguments: Any) -> Any:
         try:
-            for limit in LIMITS:
-                limit.check(arguments.get(limit.field), ServiceSettings())
+            check_arguments(arguments)
             return await function(**arguments)
         except PearlQdrantError as error:
             raise ToolError(told(error)) from error

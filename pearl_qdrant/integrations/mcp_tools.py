@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
@@ -16,7 +18,7 @@ from pearl_qdrant.integrations.metadata import types_of
 from pearl_qdrant.linking.building import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.service.settings import LIMITS as OF_SERVICE
-from pearl_qdrant.service.settings import Limit
+from pearl_qdrant.service.settings import Limit, ServiceSettings
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 T = TypeVar("T")
@@ -32,9 +34,25 @@ LIMITS = (
 )
 """Those of the service, by argument."""
 
+HALF = "\ufdd0"
+"""Stands for half of a character in what a client sends (`mcp.LineReader`). Unicode allows it in no text."""
+
+_NO_TEXT = re.compile(f"[{HALF}\ud800-\udfff]")
+
 Types = Annotated[list[str], Field(description="Only entities of one of these types; empty for all.")]
 Most = Annotated[int, Field(ge=1, le=100, description="Entities to return at most.")]
 Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+def check_arguments(arguments: Mapping[str, object]) -> None:
+    """Refuse arguments that have half of a character, which no answer could repeat, with OptionError, and those over a
+    limit with LimitError.
+    """
+    for name, value in arguments.items():
+        if _NO_TEXT.search(json.dumps(value, ensure_ascii=False, default=BaseModel.model_dump)):
+            raise OptionError(name, f"{name} has half of a character (a lone surrogate), which is no valid text.")
+    for limit in LIMITS:
+        limit.check(arguments.get(limit.field), ServiceSettings())
 
 
 class FoundEntity(BaseModel):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from linker_base import fill
@@ -73,6 +74,8 @@ async def test_answers_are_typed(connect: Any) -> None:
         ("link", {"mentions": ["x"], "types": ["GPE"] * 33}, "types is over the limit max_types"),
         ("annotate", {"text": "x" * 20_001}, "text is over the limit max_text_characters: 20,001"),
         ("search", {"name": "x" * 1001}, "name is over the limit"),
+        ("link", {"mentions": ["fine", "half \ud83d"]}, "mentions has half of a character (a lone surrogate)"),
+        ("entity", {"entity_id": "\udc00"}, "entity_id has half of a character"),
         ("link", {"mentions": ["x"], "types": ["citty"]}, "Similar: city"),
         ("search", {"name": "x", "limit": 0}, "greater than or equal to 1"),
         ("annotate", {}, "text"),
@@ -141,14 +144,37 @@ async def test_characters_are_counted_as_the_service_counts_them(connect: Any) -
             assert "mentions is over the limit max_mention_characters" in answer.content[0].text
 
 
-async def test_a_call_is_answered_over_stdio(store_path: Path) -> None:
-    """The command speaks the protocol over the standard streams."""
+@pytest.mark.parametrize(
+    "sent, read",
+    [
+        (b'"caf\\u00e9 \\ud83d\\ude00"\n', "caf\u00e9 \U0001f600"),
+        (b'"\\ud83d"\n', "\ufdd0"),
+        (b'"\\ud83d\\ud83d\\ude00 \\uDC00x"\n', "\ufdd0\U0001f600 \ufdd0x"),
+        (b'"a \\\\ud83d path"\n', "a \\ud83d path"),
+    ],
+)
+async def test_half_characters_are_marked_before_the_sdk_reads(sent: bytes, read: str) -> None:
+    """Lone surrogates in JSON become a mark; pairs, and backslashes that are text, stay."""
+    pytest.importorskip("mcp.server.mcpserver")
+    from pearl_qdrant.integrations.mcp import LineReader
+
+    lines = io.TextIOWrapper(cast("Any", LineReader(io.BytesIO(sent + b"{}\n"))), encoding="utf-8")
+
+    assert json.loads(next(lines)) == read
+    assert list(lines) == ["{}\n"]
+
+
+async def test_half_a_character_is_answered_over_stdio(store_path: Path) -> None:
+    """A call with a lone surrogate gets an error over the standard streams, and the next call its answer."""
     pytest.importorskip("mcp.server.mcpserver")
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     calls: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": client},
         {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": {"name": "link", "arguments": {"mentions": ["NYC"]}}},
+        *(
+            {"id": number, "method": "tools/call", "params": {"name": "link", "arguments": {"mentions": [mention]}}}
+            for number, mention in ((2, "half \ud83d"), (3, "NYC"))
+        ),
     ]
     command = [sys.executable, "-m", "pearl_qdrant", "mcp", "--collection", "base", "--store", str(store_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -163,4 +189,6 @@ async def test_a_call_is_answered_over_stdio(store_path: Path) -> None:
                 answers[answer["id"]] = answer["result"]
         process.stdin.close()
 
-    assert answers[2]["structuredContent"]["links"][0]["entity_id"] == "nyc"
+    assert answers[2]["isError"]
+    assert "half of a character" in answers[2]["content"][0]["text"]
+    assert answers[3]["structuredContent"]["links"][0]["entity_id"] == "nyc"

@@ -33,8 +33,8 @@ def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, colle
     assert n_upserts - len(double.upsert_sizes) <= 2 * 3  # refused: 256, 128 and 64, by either thread
 
 
-def test_a_server_that_takes_few_bytes_gets_all_points(double: QdrantDouble, collection: ServerCollection) -> None:
-    """Requests are halved until they are small enough, and later ones have no more points than that."""
+def test_a_limit_of_bytes_is_kept_by_later_batches(double: QdrantDouble, collection: ServerCollection) -> None:
+    """A limit of bytes limits the bytes of later batches, not their points: many short names still go together."""
     double.max_bytes = 20_000
     points, vectors, encodable = points_of(400)
     large = points_of(200, description="x" * 500)[0]
@@ -46,6 +46,7 @@ def test_a_server_that_takes_few_bytes_gets_all_points(double: QdrantDouble, col
 
     assert sorted(ids_in(double)) == sorted(p.id for p in points)
     assert refused <= 2 * 4  # 200 points of 140 KB in all: halved four times, by either thread
+    assert max(double.upsert_sizes) > 2 * min(double.upsert_sizes)
 
 
 def test_a_batch_limit_of_strict_mode_halves_too(double: QdrantDouble, collection: ServerCollection) -> None:

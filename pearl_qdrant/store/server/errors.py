@@ -40,7 +40,11 @@ Redact = Callable[[str], str]
 
 
 class RequestTooLargeError(StoreRejectedError):
-    """The request holds too many points or bytes for this server; a smaller one may pass."""
+    """The request holds too many points, if it limits those, or else bytes for this server; a smaller one may pass."""
+
+    def __init__(self, message: str, *, limits_points: bool) -> None:
+        super().__init__(message)
+        self.limits_points = limits_points
 
 
 def is_transient(error: BaseException) -> bool:
@@ -127,8 +131,10 @@ def translate(error: BaseException, *, url: str, collection: str | None, redact:
             f"again."
         )
     status = error.status_code if isinstance(error, UnexpectedResponse) else None
-    if status == 413 or '"upsert limit"' in lower:
-        return RequestTooLargeError(f"Qdrant at {url} refused a request as too large ({text}).")
+    limits_points = '"upsert limit"' in lower
+    if status == 413 or limits_points:
+        message = f"Qdrant at {url} refused a request as too large ({text})."
+        return RequestTooLargeError(message, limits_points=limits_points)
     return StoreRejectedError(f"Qdrant at {url} refused a request ({text}).{_advice(error, status, lower, collection)}")
 
 

@@ -122,19 +122,20 @@ class Uploader:
     """Sends batches to one collection, and halves those that the server finds too large. Thread-safe.
 
     Attributes:
-        max_points: Limit of a batch; it shrinks when the server refuses a batch as too large.
+        max_points, max_bytes: Limits of a batch; one shrinks when the server refuses a batch as too large.
         cancelled: Once set, stops retries.
     """
 
     def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
         self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)
+        self.max_bytes = MAX_BATCH_BYTES
         self.cancelled = threading.Event()
         self._connection = connection
         self._collection = collection
 
     def batches(self, points: Sequence[CheckedPoint]) -> Iterator[list[CheckedPoint]]:
         """Cut points into batches within the current limits."""
-        return cut_batches(points, max_points=self.max_points, max_bytes=MAX_BATCH_BYTES)
+        return cut_batches(points, max_points=self.max_points, max_bytes=self.max_bytes)
 
     def send(self, batch: Sequence[CheckedPoint]) -> None:
         """Store a batch; returns when the server has applied it. Raises StoreError."""
@@ -147,9 +148,10 @@ class Uploader:
 
     def _send(self, batch: Sequence[CheckedPoint], method: str, path: str, field: str) -> None:
         """Send a batch as one field of a request, or of several if the server finds it too large."""
-        # The limit may have shrunk after this batch was cut, when the server refused another one.
-        if len(batch) > self.max_points:
-            for part in self.batches(batch):
+        # A limit may have shrunk after this batch was cut, when the server refused this or another one.
+        parts = list(self.batches(batch))
+        if len(parts) > 1:
+            for part in parts:
                 self._send(part, method, path, field)
             return
         body, name, cancelled = join(batch, field), self._collection, self.cancelled
@@ -161,7 +163,10 @@ class Uploader:
                     f"The point of {batch[0].label} alone is too large for the server ({len(body):,} bytes): "
                     f"{error} Shorten its payload, or raise the server's request limit."
                 ) from error
-            self.max_points = min(self.max_points, (len(batch) + 1) // 2)
+            if error.limits_points:
+                self.max_points = min(self.max_points, (len(batch) + 1) // 2)
+            else:
+                self.max_bytes = min(self.max_bytes, sum(len(point.data) for point in batch) // 2)
             self._send(batch, method, path, field)
 
 
