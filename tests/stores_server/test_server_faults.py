@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
+import gc
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -215,3 +218,34 @@ def test_a_cancelled_wait_ends_at_once() -> None:
     with pytest.raises(GaveUpError, match=r"gave up after 1 tries.*down"):
         waits_for_ever.call(fail, lambda error: True, on_wait=lambda *_: cancelled.set(), cancelled=cancelled)
     assert len(tries) == 1
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+def test_a_failure_that_was_tried_again_keeps_nothing_alive(cancels: bool) -> None:
+    """An error holds the frames that it passed, and so the connection: both are freed with the last reference."""
+
+    class Held:
+        pass
+
+    def call() -> weakref.ref[Held]:
+        held, failed, cancelled = Held(), [], threading.Event()
+
+        def request() -> None:
+            if not failed:
+                failed.append(True)
+                raise ConnectionError(held)
+
+        def stop(*_: object) -> None:
+            if cancels:
+                cancelled.set()
+
+        with contextlib.suppress(GaveUpError):
+            RetryPolicy(first_wait_s=0.001).call(request, lambda error: True, on_wait=stop, cancelled=cancelled)
+        return weakref.ref(held)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert call()() is None
+    finally:
+        gc.enable()
