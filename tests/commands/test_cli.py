@@ -406,3 +406,12 @@ def test_ingest_reads_compressed_files_and_stdin(run: Run, tmp_path: Path, model
     listed = run("collections", "list", "--json").lines()
     assert [(one["collection"], one["names"]) for one in listed] == [("names", 7), ("piped", 7)]
     assert run("ingest", "-", stdin=BASE.encode()).status == 2, "standard input has no name"
+
+
+def test_an_invalid_collection_name_is_an_error_before_the_base_is_read(run: Run, base: Path) -> None:
+    """I do not have to wait for a large base to be read."""
+    refused = run("ingest", str(base), "--collection", "a/b")
+
+    assert refused.status == 1
+    assert "cannot be the name of a collection" in refused.err
+    assert "header" not in refused.err

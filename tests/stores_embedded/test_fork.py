@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -294,3 +295,25 @@ def test_a_fork_during_an_upload_leaves_the_upload_alone(name: str) -> None:
         assert told == "refused"
         assert collection.count() == 50
         store.close()
+
+
+def _add_ten(collection: EdgeCollection, number: int) -> None:
+    """Add ten points in a process of multiprocessing."""
+    collection.upsert(*many(10, start=100 * number))
+
+
+def test_processes_of_multiprocessing_are_refused_instead_of_losing_points(
+    store: EdgeStore, filled: EdgeCollection, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Five forked processes that add points get an error each; no point is lost silently."""
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_add_ten, args=(filled, number)) for number in range(5)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(HANGS_S)
+
+    assert [worker.exitcode for worker in workers] == [1] * 5
+    assert capfd.readouterr().err.count("StoreForkedError: Collection 'toy' was opened by process") == 5
+    filled.close()
+    assert store.open("toy").count() == 20
