@@ -16,6 +16,7 @@ from qdrant_double_http import Fault
 from tiny_models import make_pearl
 
 from pearl_qdrant import load_base
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.store.edge.store import EdgeStore
 
 BASE = (
@@ -234,12 +235,13 @@ def test_restart_loads_again(loaded: Run, base: Path, model: Path) -> None:
     assert loaded("collections", "show", "base", "--json").lines()[0]["points"] == 1
 
 
-def test_another_base_in_the_same_collection_is_an_error(loaded: Run, base: Path, model: Path) -> None:
+def test_another_base_in_the_same_collection_is_an_error(
+    filled_store: Path, base: Path, model: Path, tmp_path: Path
+) -> None:
     """Ids of two bases cannot be mixed in a collection by accident."""
-    outcome = loaded("ingest", str(base), "--kb", "other", "--model", str(model))
-
-    assert outcome.status == 2
-    assert "holds base 'base', not 'other'" in outcome.err
+    copy_files(filled_store, tmp_path / "store")
+    with pytest.raises(OptionError, match="holds base 'base', not 'other'"):
+        load_base(base, "base", store=str(tmp_path / "store"), model=str(model), kb="other")
 
 
 def test_collections_can_be_shown_verified_and_deleted(loaded: Run) -> None:

@@ -92,7 +92,7 @@ def serving(store: Path | str, folder: Path, *options: str, descriptors: int | N
     environment = {**os.environ, "PEARL_QDRANT_SERVICE_KEYS": KEY}
     with log.open("wb") as written:
         process = subprocess.Popen(
-            [*command, "--cache", str(folder / "cache"), *options], stderr=written, env=environment
+            [*command, "--set", f"cache={folder / 'cache'}", *options], stderr=written, env=environment
         )
         running = Running(process, port, log)
         try:
