@@ -191,11 +191,7 @@ class LoadOutput(LoadEvents):
         echo(f"resuming: {entities:,} entities are stored", err=True)
 
     def started(self, names: int) -> None:
-        from tqdm import tqdm
-
-        self._bar = tqdm(
-            total=names, unit=" names", unit_scale=True, desc=self._doing, dynamic_ncols=True, disable=None
-        )
+        self._bar = shared.counting_bar(self._doing, " names", names)
 
     def names_done(self, names: int) -> None:
         if self._bar is not None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from pearl_qdrant.cli.shared import attribute_texts, device_option, needs_extra
+from pearl_qdrant.cli.shared import attribute_texts, counting_bar, device_option, needs_extra
 from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE
@@ -146,10 +146,8 @@ class TrainingOutput(TrainingEvents):
         )
 
     def names_encoded(self, count: int) -> None:
-        from tqdm import tqdm
-
         if self._bar is None:
-            self._bar = tqdm(unit=" names", unit_scale=True, desc="encode", disable=None)
+            self._bar = counting_bar("encode", " names")
         self._bar.update(count)
 
     def close(self) -> None:

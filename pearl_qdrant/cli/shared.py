@@ -224,6 +224,13 @@ def report_newer_state(linker: EntityLinker) -> None:
         echo("A collection changed meanwhile. All answers are of its state at the beginning.", err=True)
 
 
+def counting_bar(doing: str, unit: str, total: int | None = None) -> Any:
+    """A bar on stderr, which is shown at a terminal alone; `doing` stands before it."""
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit=unit, unit_scale=True, desc=doing, dynamic_ncols=True, disable=None)
+
+
 @contextmanager
 def progress_bar(doing: str, unit: str = " names") -> Iterator[Callable[[int, int], None]]:
     """Yield a function that moves a bar on stderr; nothing is shown where stderr is no terminal.
@@ -234,10 +241,8 @@ def progress_bar(doing: str, unit: str = " names") -> Iterator[Callable[[int, in
     bars: list[Any] = []
 
     def report(done: int, total: int) -> None:
-        from tqdm import tqdm
-
         if not bars:
-            bars.append(tqdm(total=total, unit=unit, unit_scale=True, desc=doing, dynamic_ncols=True, disable=None))
+            bars.append(counting_bar(doing, unit, total))
         bars[0].total = total
         bars[0].update(done - bars[0].n)
 

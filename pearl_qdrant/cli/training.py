@@ -62,10 +62,7 @@ def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
     pearl-qdrant train corpus wiki.txt.zst --wordnet /usr/share/wordnet --typer ner --ner-model MODEL --out corpus
     pearl-qdrant train corpus --base umls.tsv --out corpus
     """
-    from tqdm import tqdm
-
-    bar = tqdm(unit=" texts", unit_scale=True, desc="parsing", dynamic_ncols=True, disable=None)
-    with bar, training_stage():
+    with shared.counting_bar("parsing", " texts") as bar, training_stage():
         from pearl_qdrant import make_corpus
 
         report = make_corpus(inputs, out, CorpusOptions(**options), on_texts=bar.update)
@@ -118,16 +115,13 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
     pearl-qdrant train ngrams articles.jsonl.gz ngrams/
     pearl-qdrant train ngrams wiki.txt.zst ngrams/ --threshold 4
     """
-    from tqdm import tqdm
-
-    bar = tqdm(unit=" documents", unit_scale=True, desc="reading", dynamic_ncols=True, disable=None)
 
     def counted(level: int) -> None:
         if level == 1:
             bar.close()
         echo(f"n-grams of {level} words are counted" if level > 1 else "words are counted", err=True)
 
-    with bar, training_stage():
+    with shared.counting_bar("reading", " documents") as bar, training_stage():
         from pearl_qdrant import find_ngrams
 
         report = find_ngrams(inputs, out, NgramOptions(**options), on_texts=bar.update, on_level=counted)
@@ -174,10 +168,7 @@ def paraphrase(corpus: Path, **others: Any) -> None:
     pearl-qdrant train paraphrase corpus
     pearl-qdrant train paraphrase corpus --model my-t5/ --device cuda
     """
-    from tqdm import tqdm
-
-    bar = tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None)
-    with bar, training_stage():
+    with shared.counting_bar("paraphrasing", " phrases") as bar, training_stage():
         from pearl_qdrant import paraphrase_corpus
 
         written = paraphrase_corpus(corpus, on_phrases=bar.update, **others)

@@ -44,35 +44,21 @@ def document_metadata(
 
 def mention_metadata(annotation: Annotation) -> dict[str, Any]:
     """A mention of a text as plain values."""
-    link = annotation.link
-    return {
-        "text": annotation.text,
-        "start": annotation.start,
-        "end": annotation.end,
-        "entity_id": link.entity_id,
-        "kb": link.kb,
-        "canonical_name": link.canonical_name,
-        "probability": link.probability,
-        "assertion": annotation.assertion,
-    }
+    place = {name: getattr(annotation, name) for name in ("text", "start", "end")}
+    of_link = {name: getattr(annotation.link, name) for name in ("entity_id", "kb", "canonical_name", "probability")}
+    return {**place, **of_link, "assertion": annotation.assertion}
 
 
 def candidate_metadata(candidate: Candidate) -> dict[str, Any]:
     """A candidate as plain values; what the base does not say is left out."""
-    found: dict[str, Any] = {
-        "entity_id": candidate.entity_id,
-        "kb": candidate.kb,
-        "canonical_name": candidate.canonical_name,
-        "name": candidate.name,
-        "types": types_of(candidate),
-        "probability": candidate.probability,
-        "score": candidate.score,
-        "dense_score": candidate.dense_score,
-        "lexical_score": candidate.lexical_score,
-        "description": candidate.description,
-        "popularity": candidate.popularity,
-    }
+    found = {name: types_of(candidate) if name == "types" else getattr(candidate, name) for name in _OF_CANDIDATE}
     return {key: value for key, value in found.items() if value is not None}
+
+
+_OF_CANDIDATE = (
+    *("entity_id", "kb", "canonical_name", "name", "types", "probability"),
+    *("score", "dense_score", "lexical_score", "description", "popularity"),
+)
 
 
 def candidate_text(candidate: Candidate) -> str:
