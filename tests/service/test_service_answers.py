@@ -181,17 +181,21 @@ def test_a_body_that_is_no_json_is_invalid(client: TestClient) -> None:
         ("GET", "/v1/nothing", None, "not_found"),
         ("GET", "/v1/link", None, "method_not_allowed"),
         ("POST", "/v1/link", {"mentions": ["x"], "mention": "y"}, "invalid"),
+        ("POST", "/v1/link", {"mentions": ["x"], "types": ["none"]}, "unknown_type"),
+        ("GET", "/v1/entities/base/none", None, "entity_not_found"),
+        ("GET", "/v1/entities/none/none", None, "entity_not_found"),
         ("POST", "/v1/accept", {"mention": "x", "entity_id": "nyc"}, "writing_not_allowed"),
     ],
 )
 def test_errors_are_json_with_a_code(
     client: TestClient, method: str, path: str, body: dict[str, object] | None, code: str
 ) -> None:
-    """Every error has a code for programs, a message for people, and the id of the request."""
+    """Every error has a code for programs, a message for people without a command of a shell, and the request's id."""
     answer = client.request(method, path, json=body)
 
     assert answer.json()["error"] == code
     assert answer.json()["message"]
+    assert "pearl-qdrant " not in answer.json()["message"]
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
 
 
