@@ -55,6 +55,13 @@ def test_every_command_is_explained_and_in_the_table() -> None:
     assert {f"{group} {name}" for group in groups for name in LISTED[group]} == {one for one in paths if " " in one}
 
 
+def test_the_command_line_has_what_people_use() -> None:
+    """It has 250 options at most; rare ones are arguments in Python alone."""
+    every = [*cli.params, *(one for _, command in commands(cli) for one in command.params)]
+
+    assert len([one for one in every if isinstance(one, click.Option)]) <= 250
+
+
 PLATFORM = {"LOCALAPPDATA", "XDG_DATA_HOME"}
 """Variables that the platform sets, and the user does not."""
 
