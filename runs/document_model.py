@@ -34,24 +34,24 @@ from scipy.optimize import minimize
 
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.documents.features import Compare, is_coherent
-from pearl_qdrant.linking.documents.linking import CANDIDATES, rescored, set_features
-from pearl_qdrant.linking.documents.mentions import DocumentMention, DocumentSpan, document_mention, document_spans
+from pearl_qdrant.linking.documents.linking import CANDIDATES, DocumentSpan, document_spans, rescored, set_features
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     FEATURES,
     NIL_FEATURES,
     PARTS,
     UNFITTED,
+    DocumentMention,
     DocumentModel,
     FloatArray,
+    document_mention,
 )
 from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
-from pearl_qdrant.linking.ranking.rules import BONUS
+from pearl_qdrant.linking.ranking.rules import BONUS, decide
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.settings import DEFAULT_LIMIT
 

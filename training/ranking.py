@@ -19,8 +19,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from pearl_qdrant.linking.ranking.features import FEATURES, FEW_NAMES, MARGINS, NIL_FEATURES, SIGNS, UNFITTED
-from pearl_qdrant.linking.ranking.model import RankingModel, all_margins
+from pearl_qdrant.linking.ranking.model import (
+    FEATURES,
+    FEW_NAMES,
+    MARGINS,
+    NIL_FEATURES,
+    SIGNS,
+    UNFITTED,
+    RankingModel,
+    all_margins,
+)
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 

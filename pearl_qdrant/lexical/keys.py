@@ -25,7 +25,7 @@ import numpy as np
 
 from pearl_qdrant.lexical.ngrams import FloatArray, SparseRows, UInt32Array, fold_name, folded_rows, with_latin
 from pearl_qdrant.lexical.parts import MAX_LETTERS, WEIGHT, mention_parts, part_rows
-from pearl_qdrant.lexical.spelling_variants import variant_words
+from pearl_qdrant.lexical.words import variant_words
 
 _TWO_NUMBERS = re.compile("[0-9] [0-9]")
 

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionMovedError, InvalidEntityError
-from pearl_qdrant.linking.building import MEMORY, EntitySource, TemporaryStore, build_collection, read_entities
-from pearl_qdrant.linking.editing import EntityBatches, add_entities, delete_entities
+from pearl_qdrant.linking.editing import (
+    MEMORY,
+    EntityBatches,
+    EntitySource,
+    TemporaryStore,
+    add_entities,
+    build_collection,
+    delete_entities,
+    read_entities,
+)
 from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.linking.learned.learning import Labelled, Learned
 from pearl_qdrant.linking.learned.ledger import LearnedBatch

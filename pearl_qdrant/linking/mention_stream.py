@@ -14,12 +14,11 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
-from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.entity_ids import find_by_id, looks_like_id
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
@@ -31,6 +30,9 @@ from pearl_qdrant.linking.ranking.scoring import put_first, rerank
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.state import CollectionStatistics
 
 BATCH = 1024
 """Mentions encoded together; fewer where they are long."""

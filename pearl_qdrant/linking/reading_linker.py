@@ -22,7 +22,7 @@ from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.linking.state import Lifetime, LinkerState, encoder_of
-from pearl_qdrant.linking.workers.pool import (
+from pearl_qdrant.linking.workers import (
     CHARACTERS_A_MENTION,
     Workers,
     annotate_job,
@@ -236,7 +236,7 @@ class ReadingLinker:
             mentions: The strings to link.
             options: As for `link`.
             workers: Processes that link (embedded store); they start once, and end with the linker. 1: this process
-                alone. Default: one a core from `workers.pool.START_MENTIONS` mentions on, else 1. There are never more
+                alone. Default: one a core from `workers.START_MENTIONS` mentions on, else 1. There are never more
                 than four a core, or than different mentions.
             keywords: As for `link`.
 

@@ -12,9 +12,8 @@ from calibrated_base import base_file, manifest_calibration
 from cli_runner import Run
 
 from pearl_qdrant.errors import CalibrationError, FormatError
-from pearl_qdrant.linking.calibration import labels as known_mentions
-from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
-from pearl_qdrant.linking.calibration.labels import Label, check_ids, read_pairs
+from pearl_qdrant.linking.calibration import calibrate as known_mentions
+from pearl_qdrant.linking.calibration.calibrate import Label, calibrate_collection, check_ids, read_pairs
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration

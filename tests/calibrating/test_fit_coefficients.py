@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pearl_qdrant.linking.calibration.held_out import Samples
+from pearl_qdrant.linking.calibration.metrics import Samples
 from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_coefficients
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES, SIGNS
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, SIGNS, Calibration, RankingModel
 from training.ranking import (
     DECISION_FIXED,
     FIXED,

@@ -7,8 +7,7 @@ import pytest
 from calibration_samples import made_samples, without_features
 
 from pearl_qdrant.errors import CalibrationError
-from pearl_qdrant.linking.calibration.held_out import Samples
-from pearl_qdrant.linking.calibration.metrics import measure
+from pearl_qdrant.linking.calibration.metrics import Samples, measure
 from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_slope_and_bias
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY, HIGHEST_THRESHOLD

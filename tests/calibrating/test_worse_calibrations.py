@@ -11,8 +11,8 @@ from calibrated_base import base_file, manifest_calibration
 from cli_runner import Run
 
 from pearl_qdrant.errors import CollectionNotFoundError
+from pearl_qdrant.linking.calibration import calibrate as known_mentions
 from pearl_qdrant.linking.calibration import calibrate as module
-from pearl_qdrant.linking.calibration import labels as known_mentions
 from pearl_qdrant.linking.calibration.calibrate import (
     CollectionFit,
     WorseCalibrationError,

@@ -14,11 +14,16 @@ from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.documents.features import set_learned_names, set_passages, set_word_types
 from pearl_qdrant.linking.documents.linking import set_features
-from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
-from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, shipped_document_model
+from pearl_qdrant.linking.documents.model import (
+    COLUMN,
+    NIL_COLUMN,
+    DocumentMention,
+    document_mention,
+    shipped_document_model,
+)
 from pearl_qdrant.linking.documents.word_types import TYPES, Passages, Words, typical_vectors, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount
 from pearl_qdrant.settings import DEFAULT_MODEL

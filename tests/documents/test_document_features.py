@@ -19,17 +19,18 @@ from pearl_qdrant.linking.documents.features import (
     set_popularity,
 )
 from pearl_qdrant.linking.documents.linking import rescored, set_features
-from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     FEATURES,
     NIL_COLUMN,
+    DocumentMention,
     DocumentModel,
     check_parts,
+    document_mention,
     shipped_document_model,
 )
-from pearl_qdrant.linking.ranking.features import FEATURES as RANKING_FEATURES
-from pearl_qdrant.linking.ranking.features import NIL_FEATURES
+from pearl_qdrant.linking.ranking.model import FEATURES as RANKING_FEATURES
+from pearl_qdrant.linking.ranking.model import NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.store.schema import NamePoint
 

@@ -13,8 +13,7 @@ from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import FormatError, UnknownTypeError
-from pearl_qdrant.linking.documents.linking import capitalised_names
-from pearl_qdrant.linking.documents.mentions import read_document_lines
+from pearl_qdrant.linking.documents.linking import capitalised_names, read_document_lines
 
 TEXT = "Bill Clinton met the mayor of Gotham. Later Clinton left the National Security Agency (NSA)."
 SPANS = [(0, 12), (30, 36), (44, 51), (87, 90)]

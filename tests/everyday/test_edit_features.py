@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.lexical.words import word_rarity
 from pearl_qdrant.linking.ranking.edit_features import (
     edit_similarity,
     is_misread,

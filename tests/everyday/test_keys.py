@@ -23,7 +23,7 @@ from pearl_qdrant.lexical.keys import (
 )
 from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, with_latin
 from pearl_qdrant.lexical.parts import FIRST, MAX_LETTERS, mention_parts, part_rows
-from pearl_qdrant.lexical.spelling_variants import variant_word
+from pearl_qdrant.lexical.words import variant_word
 
 
 def keys(name: str) -> tuple[str, str, str]:

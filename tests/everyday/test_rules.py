@@ -14,10 +14,16 @@ from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.word_rarity import exclude_each_other
-from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.make import NameOwners, spelling_key
-from pearl_qdrant.linking.mention_kinds.rewrites import slip
+from pearl_qdrant.lexical.words import exclude_each_other
+from pearl_qdrant.linking.mention_kinds import (
+    KINDS,
+    MadeMention,
+    NamedEntity,
+    NameOwners,
+    make_mentions,
+    slip,
+    spelling_key,
+)
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.rules import CANONICAL_SHARE, EXACT_CERTAINTY, ID_CERTAINTY, shares

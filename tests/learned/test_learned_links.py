@@ -15,8 +15,8 @@ from linker_base import ENTITIES, fill
 
 from pearl_qdrant import Entity, EntityLinker, Link, NilReason
 from pearl_qdrant.errors import EntityNotFoundError, LearningError, LinkerClosedError
-from pearl_qdrant.linking.learned.counts import PRIOR_WEIGHT, Counts, Observation, Outcome, name_of, posterior
 from pearl_qdrant.linking.learned.ledger import LearnedRow
+from pearl_qdrant.linking.learned.names import PRIOR_WEIGHT, Counts, Observation, Outcome, name_of, posterior
 from pearl_qdrant.linking.ranking.explain import explain_link
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import LearningError, StoreFullError
-from pearl_qdrant.linking.calibration.labels import Label, with_learned
+from pearl_qdrant.linking.calibration.calibrate import Label, with_learned
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames

@@ -12,11 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking.calibration.held_out import Samples
+from pearl_qdrant.linking.calibration.metrics import Samples
 from pearl_qdrant.linking.candidates import MORE, _group_by_entity
-from pearl_qdrant.linking.decision import decide
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.rules import decide
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, rerank, score_names
 from pearl_qdrant.store.schema import NamePoint

@@ -8,10 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.ranking.edit_features import edit_similarity
-from pearl_qdrant.linking.ranking.features import FEATURES, MARGINS, NIL_FEATURES
-from pearl_qdrant.linking.ranking.model import MOST_MARGIN, Calibration, RankingModel, with_margins
+from pearl_qdrant.linking.ranking.model import (
+    FEATURES,
+    MARGINS,
+    MOST_MARGIN,
+    NIL_FEATURES,
+    Calibration,
+    RankingModel,
+    with_margins,
+)
+from pearl_qdrant.linking.ranking.rules import decide
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredEntity, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.scoring import score_names
 from pearl_qdrant.linking.ranking.string_features import string_features

@@ -14,8 +14,7 @@ from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import string_features as facts
 from pearl_qdrant.linking.ranking.candidate_features import type_agreement, type_gaps
-from pearl_qdrant.linking.ranking.features import SIGNS
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import SIGNS, Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 

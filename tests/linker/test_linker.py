@@ -16,7 +16,7 @@ from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.options import TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
-from pearl_qdrant.linking.ranking.features import FEATURES
+from pearl_qdrant.linking.ranking.model import FEATURES
 
 
 def test_a_name_of_the_base_is_linked_to_its_entity(linker: EntityLinker) -> None:

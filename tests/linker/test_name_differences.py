@@ -6,7 +6,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.ranking.features import FEATURES, SIGNS, TABLE
+from pearl_qdrant.linking.ranking.model import FEATURES, SIGNS, TABLE
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import string_features
 

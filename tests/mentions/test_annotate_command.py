@@ -15,7 +15,7 @@ from cli_runner import Run
 
 from pearl_qdrant.cli import cli
 from pearl_qdrant.errors import FormatError, InputError
-from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat, format_of, read_passages
+from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat, format_of, read_passages
 from pearl_qdrant.settings import MAX_LINE_BYTES, MAX_PASSAGE_BYTES
 
 BASE = (

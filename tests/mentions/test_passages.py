@@ -20,8 +20,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span
-from pearl_qdrant.linking.mention_detection.tokens import as_name, character_classes, split_words
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span, as_name, character_classes, split_words
 from pearl_qdrant.linking.options import AnnotateOptions
 
 

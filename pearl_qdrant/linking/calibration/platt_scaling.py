@@ -34,18 +34,27 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import CalibrationError
-from pearl_qdrant.linking.calibration.held_out import IntArray, Samples
 from pearl_qdrant.linking.calibration.metrics import (
     Answers,
     FloatArray,
+    IntArray,
     Reliability,
+    Samples,
     best_precision,
     brier_score,
     measure,
     threshold_for_precision,
 )
-from pearl_qdrant.linking.ranking.features import FEATURES, FEW_NAMES, NIL_FEATURES, SIGNS, UNFITTED
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, all_margins
+from pearl_qdrant.linking.ranking.model import (
+    FEATURES,
+    FEW_NAMES,
+    NIL_FEATURES,
+    SIGNS,
+    UNFITTED,
+    Calibration,
+    RankingModel,
+    all_margins,
+)
 from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 

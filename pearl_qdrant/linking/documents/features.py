@@ -38,13 +38,16 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from pearl_qdrant.linking.documents.mentions import (
+from pearl_qdrant.linking.documents.model import (
+    COLUMN,
+    NIL_COLUMN,
     DocumentMention,
+    DocumentModel,
     EntityKey,
+    FloatArray,
     best_of_open,
     log_sum_exp,
 )
-from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel, FloatArray
 from pearl_qdrant.linking.documents.word_types import TYPES
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.records import LINKS_FIELD

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.documents.features import (
     Compare,
@@ -24,25 +25,23 @@ from pearl_qdrant.linking.documents.features import (
     set_popularity,
     set_word_types,
 )
-from pearl_qdrant.linking.documents.mentions import (
-    DocumentMention,
-    DocumentSpan,
-    document_mention,
-    document_spans,
-    log_sum_exp,
-)
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     FEATURES,
     NIL_COLUMN,
+    DocumentMention,
     DocumentModel,
     Setting,
+    document_mention,
+    log_sum_exp,
     shipped_document_model,
 )
 from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
+from pearl_qdrant.linking.mention_detection.abbreviations import expand, find_abbreviations, find_uses
 from pearl_qdrant.linking.mention_detection.assertions import with_assertions
-from pearl_qdrant.linking.mention_detection.blocks import GivenSpan
+from pearl_qdrant.linking.mention_detection.blocks import GivenSpan, Passage, read_passages, read_spans
+from pearl_qdrant.linking.mention_detection.spans import as_name
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
@@ -97,7 +96,7 @@ def _set_popular_name(mention: DocumentMention, model: DocumentModel) -> None:
 
 
 def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> ScoredMention:
-    """The mention with its candidates in their new order, `limit` and tied ones, and logits for `decision.decide`."""
+    """The mention with its candidates in their new order, `limit` and tied ones, and logits for `rules.decide`."""
     if mention.is_id or not mention.entities:
         return mention.scored
     parts = mention.values * model.features
@@ -124,6 +123,34 @@ def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> S
     is_same = bool(mention.scored.found) and first.key == mention.scored.found[0].key
     rule = mention.scored.rule if is_same else None
     return replace(mention.scored, found=kept, nil_logit=nil_logit, rule=rule, certainty=1.0)
+
+
+def read_document_lines(file: BinaryIO, name: str) -> Iterator[Passage]:
+    """Yield the documents of a file, each with its `ents`. Raises FormatError as `read_passages`."""
+    for passage in read_passages(file, name, "jsonl", spans_key="mentions"):
+        if passage.ents is None:
+            raise FormatError(name, passage.line, "not an object with a text and mentions, which may be []")
+        yield passage
+
+
+class DocumentSpan(NamedTuple):
+    """The place of a mention in a document, in characters, and what is linked for it: maybe its long form."""
+
+    start: int
+    end: int
+    query: str
+    long_form: str | None = None
+
+
+def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
+    """The mentions of a text, in the order of the spans. Raises ValueError as `read_spans`."""
+    uses = find_uses(text, find_abbreviations(text))
+    found = []
+    for span in read_spans(text, spans):
+        expanded, is_abbreviated = expand(text, span.start, span.end, uses)
+        query = as_name(expanded)
+        found.append(DocumentSpan(span.start, span.end, query, query if is_abbreviated else None))
+    return found
 
 
 CANDIDATES, CANDIDATES_IN_CONTEXT = 20, 15

@@ -27,7 +27,7 @@ from itertools import chain, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.lexical.word_rarity import english_words
+from pearl_qdrant.lexical.words import english_words
 from pearl_qdrant.linking.documents.model import FloatArray
 from pearl_qdrant.store.schema import NamePoint
 

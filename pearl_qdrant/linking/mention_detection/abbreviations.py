@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pearl_qdrant.lexical.word_rarity import is_common
+from pearl_qdrant.lexical.words import is_common
 
 LONGEST = 300  # characters read before and inside the brackets
 _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")

@@ -32,8 +32,7 @@ from pearl_qdrant.linking.mention_detection.selection import (
     select_nil,
     span_probability,
 )
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
-from pearl_qdrant.linking.mention_detection.tokens import as_name
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span, as_name, find_spans
 from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.settings import DEFAULT_LIMIT

@@ -31,17 +31,16 @@ from enum import Enum
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.lexical.word_rarity import (
+from pearl_qdrant.lexical.words import (
     begins_names,
     is_common,
     is_mostly_name,
     is_word,
     other_spellings,
+    variant_word,
     word_rarity,
 )
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span
-from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
+from pearl_qdrant.linking.mention_detection.spans import CONNECTORS, DATES, ROLES, STOP_WORDS, Shape, Span
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.linking.ranking.candidate_features import PROPER_TYPES
 from pearl_qdrant.records import Candidate

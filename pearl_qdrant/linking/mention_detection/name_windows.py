@@ -18,10 +18,17 @@ import numpy as np
 
 from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.word_rarity import is_common as is_frequent
+from pearl_qdrant.lexical.words import is_common as is_frequent
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase
-from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Span, SpanFinder
-from pearl_qdrant.linking.mention_detection.tokens import ARTICLES, COMMON_WORDS, Gap, as_name
+from pearl_qdrant.linking.mention_detection.spans import (
+    ARTICLES,
+    COMMON_WORDS,
+    MAX_CHARACTERS,
+    Gap,
+    Span,
+    SpanFinder,
+    as_name,
+)
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.search import chunks
 

@@ -1,4 +1,4 @@
-"""Features of candidates and of NIL, in the order of `features.FEATURES` and `features.NIL_FEATURES`."""
+"""Features of candidates and of NIL, in the order of `model.FEATURES` and `model.NIL_FEATURES`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.ngrams import latin
-from pearl_qdrant.lexical.word_rarity import is_common, is_mostly_name
+from pearl_qdrant.lexical.words import is_common, is_mostly_name
 from pearl_qdrant.linking.ranking.edit_features import (
     FAR,
     UNCHANGED,
@@ -25,7 +25,7 @@ from pearl_qdrant.linking.ranking.edit_features import (
     sorted_similarity,
     word_changes,
 )
-from pearl_qdrant.linking.ranking.features import MARGINS
+from pearl_qdrant.linking.ranking.model import MARGINS
 from pearl_qdrant.linking.ranking.name_differences import name_differences
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
 from pearl_qdrant.linking.ranking.string_features import (

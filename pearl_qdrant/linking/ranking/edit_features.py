@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
-from pearl_qdrant.lexical.word_rarity import exclude_each_other, is_word, rarest
+from pearl_qdrant.lexical.words import exclude_each_other, is_word, rarest
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, are_initials, unshared
 
 FAR = 0.5
@@ -128,7 +128,7 @@ class WordChanges(NamedTuple):
 
     Attributes:
         replaced: Share of equal words where both sides have another word: `left lung`, `right lung`.
-        replaced_rare: There: the rarity in English of the mention's rarest such word (`lexical.word_rarity`).
+        replaced_rare: There: the rarity in English of the mention's rarest such word (`lexical.words`).
         only_added: Whether only the mention has such words.
         added_plain: If so: whether they are frequent in English and rare in the base: `a case of X`.
         only_missing: Whether only the name has such words.

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.features import WORDS
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import WORDS, Calibration, RankingModel, shipped_model
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 _DOCUMENT_WORDS: Mapping[str, str] = {

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pearl_qdrant.linking.ranking.features import FEATURES
+from pearl_qdrant.linking.ranking.model import FEATURES
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.store.schema import NamePoint
 

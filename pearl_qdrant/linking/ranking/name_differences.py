@@ -22,8 +22,7 @@ from rapidfuzz.distance import JaroWinkler
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS, skeleton
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import variant_words
-from pearl_qdrant.lexical.word_rarity import LEAST_STEM, any_exclude, with_prefixes, word_rarity
+from pearl_qdrant.lexical.words import LEAST_STEM, any_exclude, variant_words, with_prefixes, word_rarity
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features, unshared
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
@@ -167,7 +166,7 @@ class NameParts(NamedTuple):
 
     Attributes:
         words: Folded words outside brackets, the part after a comma first where there is one.
-        prefixed: The same, with the prefixes before them (`lexical.word_rarity`).
+        prefixed: The same, with the prefixes before them (`lexical.words`).
         normal: The same words in their normal spelling and order, without small ones.
         bracket: Folded words in brackets.
         numbers: Numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.

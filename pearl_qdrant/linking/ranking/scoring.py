@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.ranking.candidate_features import candidate_features, has_type, nil_features, type_gaps
-from pearl_qdrant.linking.ranking.features import FEATURES
-from pearl_qdrant.linking.ranking.model import with_margins
+from pearl_qdrant.linking.ranking.model import FEATURES, with_margins
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
 from pearl_qdrant.linking.ranking.rules import (
     BONUS,
