@@ -121,15 +121,10 @@ def top_weighted_features(weighted: SparseRows, n: int) -> SparseRows:
 
 @dataclass(frozen=True, slots=True)
 class LexicalScores:
-    """Lexical scores of p pairs of a mention and a name.
+    """Lexical scores of p pairs of a mention and a name."""
 
-    Attributes:
-        cosine: (p,), in [0, 1].
-        mention_coverage, name_coverage: (p,), in [0, 1].
-    """
-
-    cosine: FloatArray
-    mention_coverage: FloatArray
+    cosine: FloatArray  # (p,), in [0, 1]
+    mention_coverage: FloatArray  # (p,), in [0, 1]
     name_coverage: FloatArray
 
 

@@ -66,8 +66,7 @@ WORDS: dict[str, str] = {
 IGNORED = frozenset("and the a an".split())
 """Words that spellings of one name include or omit: `Johnson & Johnson`, `The Beatles`."""
 
-SHORTEST = 5
-"""Letters of a word that the patterns apply to; a shorter word has too little left: `toe`, `gas`."""
+SHORTEST = 5  # letters of a word that the patterns apply to; a shorter word has too little left: `toe`, `gas`
 
 _ANY = re.compile("|".join(pattern for rules in RULES.values() for pattern, _ in rules))
 """Where none of the patterns is found, none changes anything: most words are done by one search."""
@@ -208,14 +207,9 @@ _STEMS = frozenset(
 )
 """Words that a-, which a slip may lose, stands before."""
 
-_BEFORE = frozenset("non pre post pseudo counter anti".split())
-"""Prefixes that are written as a word of their own, too."""
-
-LEAST_STEM = 4
-"""Letters that two words share; endings of chemistry and medicine may have shorter stems."""
-
-_LEAST_START = 3
-"""Letters that two words with other endings share."""
+_BEFORE = frozenset("non pre post pseudo counter anti".split())  # prefixes that are written as a word of their own, too
+LEAST_STEM = 4  # letters that two words share; endings of chemistry and medicine may have shorter stems
+_LEAST_START = 3  # letters that two words with other endings share
 
 _LONG_STEM = 5
 

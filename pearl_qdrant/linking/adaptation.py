@@ -39,30 +39,16 @@ from pearl_qdrant.store.schema import NamePoint
 if TYPE_CHECKING:
     from pearl_qdrant.linking.reading_linker import ReadingLinker
 
-FEWEST = 200
-"""Distinct mentions that an adaptation needs."""
-
-FEWEST_UNDECIDED = 100
-"""Of them, such that no rule decides; with fewer there is nothing to adapt."""
-
-MOST = 20_000
-"""Distinct mentions that are read; more say no more."""
-
-OWN_NAMES = 300
-"""Names of the base that are asked without their entity."""
-
-READ = 20_000
-"""Points of a collection among which these names are chosen."""
-
-LOWEST, HIGHEST = -2.0, 0.1
-"""What may be added to the logit of NIL."""
-
-_CUTS = (-1.0, 0.25)
-"""Where a first candidate may be as probably right as not, as x of the default."""
+FEWEST = 200  # distinct mentions that an adaptation needs
+FEWEST_UNDECIDED = 100  # of them, such that no rule decides; with fewer there is nothing to adapt
+MOST = 20_000  # distinct mentions that are read; more say no more
+OWN_NAMES = 300  # names of the base that are asked without their entity
+READ = 20_000  # points of a collection among which these names are chosen
+LOWEST, HIGHEST = -2.0, 0.1  # what may be added to the logit of NIL
+_CUTS = (-1.0, 0.25)  # where a first candidate may be as probably right as not, as x of the default
 _SLOPES = (0.8, 1.5)
 _WRONG_SPREADS = (0.8, 1.6)
-_RIGHT_MEAN, _RIGHT_SPREAD = 2.0, 1.2
-"""Centres of the priors of the right first candidates."""
+_RIGHT_MEAN, _RIGHT_SPREAD = 2.0, 1.2  # centres of the priors of the right first candidates
 _MEAN_WEIGHT, _SPREAD_WEIGHT, _SHARE_WEIGHT = 30.0, 300.0, 0.3
 """How many mentions the priors count as; that of the share as a part of the mentions."""
 _ROUNDS = 200
@@ -72,22 +58,14 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """What a list of mentions says of itself.
+    """What a list of mentions says of itself."""
 
-    Attributes:
-        nil_bias: Added to the logit of NIL: pass it as `LinkOptions.nil_bias`. Below 0 more is linked.
-        mentions: Distinct mentions that were read.
-        nil_share: Share of them that is expected to have no right candidate, in [0, 1].
-        precision: Share of the links that is expected to be right, in [0, 1]; NaN without links.
-        linked_before, linked: Share of them that is linked without and with the bias.
-    """
-
-    nil_bias: float
-    mentions: int
-    nil_share: float
-    precision: float
-    linked_before: float
-    linked: float
+    nil_bias: float  # added to the logit of NIL: pass it as `LinkOptions.nil_bias`. Below 0 more is linked.
+    mentions: int  # distinct mentions that were read
+    nil_share: float  # share of them that is expected to have no right candidate, in [0, 1]
+    precision: float  # share of the links that is expected to be right, in [0, 1]; NaN without links
+    linked_before: float  # share of them that is linked without the bias
+    linked: float  # and with it
 
     def __str__(self) -> str:
         if math.isnan(self.precision):
@@ -166,15 +144,10 @@ def _own_names(collections: Sequence[Collection]) -> Iterator[NamePoint]:
 
 
 class _Scores(NamedTuple):
-    """First candidates that no rule decides, (n,) each.
+    """First candidates that no rule decides, (n,) each."""
 
-    Attributes:
-        share: Share of the first candidate among all.
-        logit: Logit of the candidates together against NIL.
-    """
-
-    share: FloatArray
-    logit: FloatArray
+    share: FloatArray  # share of the first candidate among all
+    logit: FloatArray  # logit of the candidates together against NIL
 
     @classmethod
     def of(cls, scored: Iterable[ScoredMention], calibration: Calibration) -> _Scores:

@@ -211,8 +211,7 @@ class Frame(Protocol):
     def columns(self) -> Any: ...
 
 
-EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | Frame"
-"""What a collection can be built from."""
+EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | Frame"  # what a collection can be built from
 
 
 def read_entities(source: EntitySource) -> list[Entity]:
@@ -347,9 +346,7 @@ def _clean(entity: Entity) -> Entity:
     return entity if aliases == tuple(entity.aliases) else replace(entity, aliases=aliases)
 
 
-MEMORY = ":memory:"
-"""The store of a collection that is gone when its linker is closed."""
-
+MEMORY = ":memory:"  # the store of a collection that is gone when its linker is closed
 _BULK_NAMES = 20_000  # from here on the child process of a bulk load pays: it starts in about a second
 
 

@@ -20,8 +20,7 @@ from pearl_qdrant.store.points import MAX_NAMES
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
-MAX_ID_CHARACTERS = 300
-"""Longer mentions are never ids; the IRIs of the usual vocabularies have up to 100 characters."""
+MAX_ID_CHARACTERS = 300  # longer mentions are never ids; the IRIs of the usual vocabularies have up to 100 characters
 
 _LOOKS_LIKE_ID = re.compile(
     r"""<?https?://[^\s<>]+>?                              # an IRI
@@ -42,17 +41,11 @@ _MIXED_CASE = {
 
 @dataclass(frozen=True, slots=True)
 class _Vocabulary:
-    """A vocabulary whose ids are known without a prefix.
+    """A vocabulary whose ids are known without a prefix."""
 
-    Attributes:
-        prefixes: Folded prefixes that stand for it.
-        pattern: Ids without a prefix.
-        written: What is put before an id without a prefix.
-    """
-
-    prefixes: frozenset[str]
-    pattern: re.Pattern[str]
-    written: tuple[str, ...]
+    prefixes: frozenset[str]  # folded prefixes that stand for it
+    pattern: re.Pattern[str]  # ids without a prefix
+    written: tuple[str, ...]  # what is put before an id without a prefix
 
 
 def _vocabulary(prefixes: str, pattern: str, written: str) -> _Vocabulary:

@@ -38,8 +38,7 @@ T = TypeVar("T")
 
 DEFAULT_COLLECTION = "entities"
 
-MOST_MOVES = 3
-"""How often an edit is repeated because the collection was moved."""
+MOST_MOVES = 3  # how often an edit is repeated because the collection was moved
 
 
 class EntityLinker(ReadingLinker):

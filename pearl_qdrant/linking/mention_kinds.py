@@ -404,19 +404,13 @@ MAX_KNOWN_OF_FIELD = 0.1  # a field is another field if the base has at most thi
 
 @dataclass(frozen=True, slots=True)
 class MadeMention:
-    """A mention of a known kind with its right answer.
-
-    Attributes:
-        entity_id: The right entity; None for NIL.
-        without: Hashed ids of entities to treat as if they were not in the base.
-        own_key: Spelling key of the entity's name to treat so; "" for none.
-    """
+    """A mention of a known kind with its right answer."""
 
     kind: str
     mention: str
-    entity_id: str | None
-    without: frozenset[int] = frozenset()
-    own_key: str = ""
+    entity_id: str | None  # the right entity; None for NIL
+    without: frozenset[int] = frozenset()  # hashed ids of entities to treat as if they were not in the base
+    own_key: str = ""  # spelling key of the entity's name to treat so; "" for none
 
     def excludes(self, entity_id: str, name: str) -> bool:
         """Whether a name of an entity is treated as if it were not in the base."""

@@ -55,21 +55,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ALL_TYPES = 200_000
-"""More types than any base has; Wikidata has 100,000 classes with at least one item."""
+_ALL_TYPES = 200_000  # more types than any base has; Wikidata has 100,000 classes with at least one item
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTargets:
-    """A snapshot of the collections to search.
+    """A snapshot of the collections to search."""
 
-    Attributes:
-        all: The collections, each with its IDF table.
-        log_size: Natural logarithm of the number of names in all of them.
-    """
-
-    all: tuple[SearchTarget, ...]
-    log_size: float
+    all: tuple[SearchTarget, ...]  # the collections, each with its IDF table
+    log_size: float  # natural logarithm of the number of names in all of them
 
 
 class CollectionStatistics:
@@ -238,25 +232,15 @@ def _typical_vectors(encoder: Encoder) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class LinkerState:
-    """Open collections with all that a linker knows of them. Safe to use from several threads.
+    """Open collections with all that a linker knows of them. Safe to use from several threads."""
 
-    Attributes:
-        collections: The collections; at least one.
-        statistics: Their statistics.
-        stream: Scores mentions.
-        learned: What the collections learned.
-        calibration: Maps logits to probabilities; contains the threshold.
-        warnings: Why answers may be wrong; each link carries them.
-        check: Called before each search; raises to stop, as when the linker was closed.
-    """
-
-    collections: tuple[Collection, ...]
-    statistics: CollectionStatistics
-    stream: MentionStream
-    learned: LearnedNames
-    calibration: Calibration
-    warnings: tuple[str, ...]
-    check: Callable[[], None]
+    collections: tuple[Collection, ...]  # the collections; at least one
+    statistics: CollectionStatistics  # their statistics
+    stream: MentionStream  # scores mentions
+    learned: LearnedNames  # what the collections learned
+    calibration: Calibration  # maps logits to probabilities; contains the threshold
+    warnings: tuple[str, ...]  # why answers may be wrong; each link carries them
+    check: Callable[[], None]  # called before each search; raises to stop, as when the linker was closed
 
     @classmethod
     def of(

@@ -62,21 +62,13 @@ _decode_annotations = msgspec.msgpack.Decoder(list[Annotation]).decode
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker needs to link as its parent does.
+    """What a worker needs to link as its parent does."""
 
-    Attributes:
-        location: Folder of the embedded store.
-        collections: Names of the collections.
-        tokens: The state of each; see `protocol.Collection.state_token`.
-        encoder: Name, pooling and prefix of the model.
-        calibration, model: Those of the parent.
-    """
-
-    location: str
-    collections: tuple[str, ...]
-    tokens: tuple[str, ...]
-    encoder: tuple[str, str, str]
-    calibration: Calibration
+    location: str  # folder of the embedded store
+    collections: tuple[str, ...]  # names of the collections
+    tokens: tuple[str, ...]  # the state of each; see `protocol.Collection.state_token`
+    encoder: tuple[str, str, str]  # name, pooling and prefix of the model
+    calibration: Calibration  # those of the parent
     model: RankingModel
 
 
@@ -196,17 +188,10 @@ def read_annotations(packed: Any, passage: object = None) -> list[Annotation]:
 START_MENTIONS = 4096
 """Mentions from which workers are started by themselves. They take a second or two of each core to start."""
 
-RUNNING_MENTIONS = 1024
-"""The same for workers that are there."""
-
-AHEAD = 2
-"""Windows that each worker has, while the caller takes the answers of those before."""
-
-SLOW_SOURCE_S = 0.1
-"""If reading a window takes longer, what was read is answered before more is read."""
-
-_FEW = 1000
-"""Items of a list that are counted, so that there is no worker without one."""
+RUNNING_MENTIONS = 1024  # the same for workers that are there
+AHEAD = 2  # windows that each worker has, while the caller takes the answers of those before
+SLOW_SOURCE_S = 0.1  # if reading a window takes longer, what was read is answered before more is read
+_FEW = 1000  # items of a list that are counted, so that there is no worker without one
 
 _ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"),
@@ -223,25 +208,16 @@ Packed = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[T, A]):
-    """Items to be answered in order.
+    """Items to be answered in order."""
 
-    Attributes:
-        options: How; sent with each task.
-        here: Answers items in this process.
-        there: Answers what is sent of them in a worker: `link_in_worker` or `annotate_in_worker`.
-        take: The next window of items for one worker; empty at the end.
-        send: An item as it is sent.
-        weight: About how many mentions an item is.
-        read: The answer for an item, of what came back.
-    """
-
-    options: object
-    here: Callable[[Iterable[T]], Iterator[A]]
+    options: object  # how; sent with each task
+    here: Callable[[Iterable[T]], Iterator[A]]  # answers items in this process
+    # answers what is sent of them in a worker: `link_in_worker` or `annotate_in_worker`
     there: Callable[[bytes, Any, Any], Packed | None]
-    take: Callable[[Iterator[T]], list[T]]
-    send: Callable[[T], Any]
-    weight: Callable[[T], int]
-    read: Callable[[Any, T], A]
+    take: Callable[[Iterator[T]], list[T]]  # the next window of items for one worker; empty at the end
+    send: Callable[[T], Any]  # an item as it is sent
+    weight: Callable[[T], int]  # about how many mentions an item is
+    read: Callable[[Any, T], A]  # the answer for an item, of what came back
 
 
 @dataclass(slots=True)
@@ -516,17 +492,10 @@ class _Stream(Generic[T, A]):
         self.is_alone = True
 
 
-MENTIONS = 256
-"""Mentions of a window: about a second of work."""
-
-PASSAGES = 32
-"""Passages of a window, at most."""
-
-PASSAGE_CHARACTERS = 4096
-"""Characters of the passages of a window, at least: a few hundred to a thousand spans."""
-
-CHARACTERS_A_MENTION = 5
-"""An annotated text has about one distinct span in so many characters."""
+MENTIONS = 256  # mentions of a window: about a second of work
+PASSAGES = 32  # passages of a window, at most
+PASSAGE_CHARACTERS = 4096  # characters of the passages of a window, at least: a few hundred to a thousand spans
+CHARACTERS_A_MENTION = 5  # an annotated text has about one distinct span in so many characters
 
 
 def link_job(options: LinkOptions, here: Callable[[Iterable[str]], Iterator[Link]]) -> Job[str, Link]:

@@ -232,20 +232,16 @@ may fall, too: what thirty mentions do not tell from nothing."""
 
 @dataclass(frozen=True, slots=True)
 class CollectionFit:
-    """A calibration fitted to a collection for a target precision, with what becomes of each kind of mention.
-
-    Attributes:
-        is_worse: Whether the change is a loss: an exact name is lost, or there are fewer right minus wrong links
-            although the links before were precise enough.
-        replaced: The previous calibration of the collection.
-    """
+    """A calibration fitted to a collection for a target precision, with what becomes of each kind of mention."""
 
     fit: Fit
     source: Literal["pairs", "names"]
     precision: float | None
     changes: tuple[KindChange, ...] = ()
+    # whether the change is a loss: an exact name is lost, or there are fewer right minus wrong links although the
+    # links before were precise enough
     is_worse: bool = False
-    replaced: LinkCalibration | None = None
+    replaced: LinkCalibration | None = None  # the previous calibration of the collection
 
     def to_manifest(self) -> LinkCalibration:
         """The record that the manifest stores."""

@@ -35,25 +35,16 @@ N_BINS, N_RESAMPLES = 15, 500
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of a linker for n mentions.
+    """Answers of a linker for n mentions."""
 
-    Attributes:
-        probability: Probability of the answer, (n,), in [0, 1].
-        correct: Whether the answer is right, (n,); among k tied candidates with a right one, 1 / k.
-        first_probability: Probability of the first candidate, (n,), also if the answer is NIL.
-        first_correct: Whether the first candidate is right, (n,); 0 for a NIL mention.
-        link_probability: Probability of the first candidate, (n,); 0 if it is tied or missing, and so never linked.
-        is_nil: Whether the base has no entity for the mention, (n,).
-        weights: Weight of each mention, (n,), at least 0.
-    """
-
-    probability: FloatArray
-    correct: FloatArray
-    first_probability: FloatArray
-    first_correct: FloatArray
+    probability: FloatArray  # probability of the answer, (n,), in [0, 1]
+    correct: FloatArray  # whether the answer is right, (n,); among k tied candidates with a right one, 1 / k
+    first_probability: FloatArray  # probability of the first candidate, (n,), also if the answer is NIL
+    first_correct: FloatArray  # whether the first candidate is right, (n,); 0 for a NIL mention
+    # probability of the first candidate, (n,); 0 if it is tied or missing, and so never linked.
     link_probability: FloatArray
-    is_nil: BoolArray
-    weights: FloatArray
+    is_nil: BoolArray  # whether the base has no entity for the mention, (n,)
+    weights: FloatArray  # weight of each mention, (n,), at least 0
 
     def __len__(self) -> int:
         return len(self.probability)
@@ -74,33 +65,20 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Figures of a set of answers, all of them shares.
-
-    Attributes:
-        first_accuracy: Share of mentions with an entity whose first candidate is right; NaN if there are none.
-        ece: Expected calibration error of the answers, with 15 bins of equal mass.
-        ece_interval: Its 95 % bootstrap interval.
-        brier: Mean squared error of the answers' probabilities.
-        auroc: Area under the ROC curve of the answers' probabilities; NaN if all or no answers are right.
-        first_ece, first_auroc: The same for the first candidates, over all mentions including NIL ones.
-        threshold: The threshold of the next three figures.
-        coverage: Share of mentions that are linked.
-        precision: Share of links that are right; NaN without links.
-        nil_f1: F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be.
-    """
+    """Figures of a set of answers, all of them shares."""
 
     n: int
-    first_accuracy: float
-    ece: float
-    ece_interval: tuple[float, float]
-    brier: float
-    auroc: float
-    first_ece: float
+    first_accuracy: float  # share of mentions with an entity whose first candidate is right; NaN if there are none
+    ece: float  # expected calibration error of the answers, with 15 bins of equal mass
+    ece_interval: tuple[float, float]  # its 95 % bootstrap interval
+    brier: float  # mean squared error of the answers' probabilities
+    auroc: float  # area under the ROC curve of the answers' probabilities; NaN if all or no answers are right
+    first_ece: float  # ECE and AUROC of the first candidates, over all mentions, NIL ones too
     first_auroc: float
-    threshold: float
-    coverage: float
-    precision: float
-    nil_f1: float
+    threshold: float  # the threshold of the next three figures
+    coverage: float  # share of mentions that are linked
+    precision: float  # share of links that are right; NaN without links
+    nil_f1: float  # F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be.
 
 
 def measure(
@@ -351,30 +329,18 @@ MAX_CANDIDATES = 256
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """n scored mentions with at most k candidates each.
+    """n scored mentions with at most k candidates each."""
 
-    Attributes:
-        logits: Logits of the candidates, best first, (n, k); minus infinity where a mention has fewer.
-        nil_logits: Logits of NIL, (n,).
-        is_right: Whether a candidate is the right entity, (n, k).
-        n_tied: Number of tied first candidates, (n,); 1 for a single best one, 0 without candidates.
-        is_nil, weights: Whether the base has no entity for the mention, and its weight, (n,).
-        features: Features of the candidates, (n, k, len(FEATURES)); 0 where a mention has fewer.
-        nil_features: Features of NIL, (n, len(NIL_FEATURES)).
-        offsets: What rules add to the logits, (n, k); included in `logits`.
-        certainty: Precision of the rule of each mention, (n,); 1 without a rule.
-    """
-
-    logits: FloatArray
-    nil_logits: FloatArray
-    is_right: BoolArray
-    n_tied: IntArray
-    is_nil: BoolArray
-    weights: FloatArray
-    features: npt.NDArray[np.float32]
-    nil_features: FloatArray
-    offsets: FloatArray
-    certainty: FloatArray
+    logits: FloatArray  # logits of the candidates, best first, (n, k); minus infinity where a mention has fewer
+    nil_logits: FloatArray  # logits of NIL, (n,)
+    is_right: BoolArray  # whether a candidate is the right entity, (n, k)
+    n_tied: IntArray  # number of tied first candidates, (n,); 1 for a single best one, 0 without candidates
+    is_nil: BoolArray  # whether the base has no entity for the mention, (n,)
+    weights: FloatArray  # weight of each mention, (n,)
+    features: npt.NDArray[np.float32]  # features of the candidates, (n, k, len(FEATURES)); 0 where a mention has fewer
+    nil_features: FloatArray  # features of NIL, (n, len(NIL_FEATURES))
+    offsets: FloatArray  # what rules add to the logits, (n, k); included in `logits`
+    certainty: FloatArray  # precision of the rule of each mention, (n,); 1 without a rule
 
     def __len__(self) -> int:
         return len(self.logits)

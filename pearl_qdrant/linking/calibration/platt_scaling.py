@@ -200,25 +200,17 @@ N_FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted calibration with its figures.
+    """A fitted calibration with its figures."""
 
-    Attributes:
-        calibration, model: Fitted on all mentions; no model if only slope and bias were fitted.
-        before, after: Figures of the previous calibration, and of the new one, cross-fitted.
-        answers_before, answers_after: The answers that they were measured on.
-        n_nil, n_found: Number of NIL mentions, and of those whose entity was among the candidates.
-        nil_share: Share of NIL mentions, by weight.
-    """
-
-    calibration: Calibration
-    model: RankingModel | None
-    before: Reliability
-    after: Reliability
-    answers_before: Answers
+    calibration: Calibration  # fitted on all mentions
+    model: RankingModel | None  # likewise; none if only slope and bias were fitted
+    before: Reliability  # figures of the previous calibration
+    after: Reliability  # and of the new one, cross-fitted
+    answers_before: Answers  # the answers that they were measured on
     answers_after: Answers
-    n_nil: int
-    n_found: int
-    nil_share: float
+    n_nil: int  # number of NIL mentions
+    n_found: int  # and of those whose entity was among the candidates
+    nil_share: float  # share of NIL mentions, by weight
 
 
 def fit(

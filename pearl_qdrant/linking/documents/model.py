@@ -164,32 +164,20 @@ EntityKey = tuple[str, str]  # base and id of an entity
 
 @dataclass(slots=True)
 class DocumentMention:
-    """A mention of a document with its candidates.
+    """A mention of a document with its candidates."""
 
-    Attributes:
-        start: Offset of its first character; orders the mentions of the document.
-        scored: The mention and its candidates, as the ranking model leaves them.
-        words: Its folded words, without an article at the start.
-        entities: The candidates, and those that a longer mention of the document added.
-        values: Their features, (k, len(FEATURES)).
-        of_decision: Features of the decision, (len(NIL_FEATURES),).
-        learned: How often it meant what in labelled text.
-        type_scores: (len(word_types.TYPES),), log probabilities of its type by the words around it; None if unknown.
-        is_compared: Whether its passage is compared with its candidates.
-        is_id: Whether the mention is the id of an entity, which nothing in a document can change.
-    """
-
-    start: int
-    scored: ScoredMention
-    words: tuple[str, ...]
-    entities: list[ScoredEntity]
-    values: FloatArray
-    of_decision: FloatArray
+    start: int  # offset of its first character; orders the mentions of the document
+    scored: ScoredMention  # the mention and its candidates, as the ranking model leaves them
+    words: tuple[str, ...]  # its folded words, without an article at the start
+    entities: list[ScoredEntity]  # the candidates, and those that a longer mention of the document added
+    values: FloatArray  # their features, (k, len(FEATURES))
+    of_decision: FloatArray  # features of the decision, (len(NIL_FEATURES),)
     row: dict[EntityKey, int] = field(init=False)
-    learned: tuple[LearnedCount, ...] = ()
+    learned: tuple[LearnedCount, ...] = ()  # how often it meant what in labelled text
+    # (len(word_types.TYPES),), log probabilities of its type by the words around it; None if unknown.
     type_scores: FloatArray | None = None
-    is_compared: bool = True
-    is_id: bool = False
+    is_compared: bool = True  # whether its passage is compared with its candidates
+    is_id: bool = False  # whether the mention is the id of an entity, which nothing in a document can change
 
     def __post_init__(self) -> None:
         self.row = {entity.key: i for i, entity in enumerate(self.entities)}

@@ -129,7 +129,6 @@ TYPICAL = (
 """Sentences about nothing in particular."""
 
 _MOST_DESCRIBED = 150  # characters of a description that are read: a definition says at its beginning what a thing is
-
 Vectors = Callable[[Sequence[str]], FloatArray]  # vectors of texts, (n, dim), L2-normalised or zero
 
 NameVectors = Callable[[Sequence[NamePoint]], FloatArray]

@@ -172,7 +172,6 @@ def _merged(rows: list[LearnedRow], added: LearnedRow) -> list[LearnedRow]:
 
 
 PRIOR_WEIGHT = 0.5  # K: observations that the model's probabilities are worth
-
 Outcome = tuple[str, str] | None  # what a mention may mean: base and id of an entity, or None for NIL
 
 

@@ -102,7 +102,6 @@ def _parts(given: GivenSpan) -> tuple[object, object, object]:
 COVER = "\u2060"  # word joiner: ends a word, but is no gap
 WITHIN_WORD = "\u00ad"  # soft hyphen: part of the word around it
 HEADING_END = "\x1e"  # ends a heading, and with it a sentence
-
 Heading = tuple[int, str]  # offset of a heading, and its text
 _HIDDEN = frozenset("script style template svg math".split())
 _HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
@@ -206,23 +205,14 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of a text, or all of it.
+    """A part of a text, or all of it."""
 
-    Attributes:
-        text: What is read; markup is covered.
-        written: The same part as it is written.
-        start: Where it starts in the text, as offsets of the options count.
-        abbreviations: Those of the whole text; offsets are relative to this part.
-        headings: The last one before it, and its own; likewise.
-        spans: The places of its mentions if they are known.
-    """
-
-    text: str
-    written: str
-    start: int
-    abbreviations: tuple[Abbreviation, ...]
-    headings: tuple[Heading, ...]
-    spans: tuple[Span, ...] | None
+    text: str  # what is read; markup is covered
+    written: str  # the same part as it is written
+    start: int  # where it starts in the text, as offsets of the options count
+    abbreviations: tuple[Abbreviation, ...]  # those of the whole text; offsets are relative to this part
+    headings: tuple[Heading, ...]  # the last one before it, and its own; likewise
+    spans: tuple[Span, ...] | None  # the places of its mentions if they are known
     is_last: bool
 
 

@@ -113,20 +113,14 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class NameCase:
-    """How the names of some collections are written; made by `of_points`.
+    """How the names of some collections are written; made by `of_points`."""
 
-    Attributes:
-        of_type: How those of each coarse type that was seen often enough are written, "" for none.
-        untyped, typed: How the others are written.
-        has_case: Whether some names have capitals and others small letters.
-        is_capitals: Whether nearly all names are in capitals.
-    """
-
+    # how those of each coarse type that was seen often enough are written, "" for none
     of_type: Mapping[str, Writing] = field(default_factory=dict)
-    untyped: Writing = Writing.PROPER
+    untyped: Writing = Writing.PROPER  # how the others are written
     typed: Writing = Writing.PROPER
-    has_case: bool = True
-    is_capitals: bool = False
+    has_case: bool = True  # whether some names have capitals and others small letters
+    is_capitals: bool = False  # whether nearly all names are in capitals
 
     @classmethod
     def of_points(cls, points: Iterable[NamePoint]) -> NameCase:

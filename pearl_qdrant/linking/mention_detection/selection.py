@@ -131,20 +131,13 @@ LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds o
 
 @dataclass(frozen=True, slots=True)
 class SpanCandidate:
-    """A span that may be a mention, with its link.
-
-    Attributes:
-        link: The link of its string, made without a threshold.
-        probability: Probability that the span mentions the entity of the link, in [0, 1].
-        long_form: The string that was looked up in place of the text, if the passage defines one.
-        is_exact: Whether the string is a name of the entity, up to case, accents and punctuation.
-    """
+    """A span that may be a mention, with its link."""
 
     span: Span
-    link: Link
-    probability: float
-    long_form: str | None = None
-    is_exact: bool = False
+    link: Link  # the link of its string, made without a threshold
+    probability: float  # probability that the span mentions the entity of the link, in [0, 1]
+    long_form: str | None = None  # the string that was looked up in place of the text, if the passage defines one
+    is_exact: bool = False  # whether the string is a name of the entity, up to case, accents and punctuation
     writing: Writing = Writing.PROPER
 
     @property

@@ -223,19 +223,14 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of text that may be a mention.
-
-    Attributes:
-        n_words: Length in words, small words not counted. Without spaces, a character counts as half a word.
-        case_matters: Whether letter case is informative: a lower-case span is probably not a proper name.
-        run, label: The longer name that it may be a part of; and what a recogniser called it, empty if nothing did.
-    """
+    """A stretch of text that may be a mention."""
 
     start: int
     end: int
     shape: Shape
-    n_words: float = 1.0
-    case_matters: bool = False
+    n_words: float = 1.0  # length in words, small words not counted. Without spaces, a character counts as half a word.
+    case_matters: bool = False  # whether letter case is informative: a lower-case span is probably not a proper name
+    # the longer name that it may be a part of; and what a recogniser called it, empty if nothing did.
     run: Run | None = None
     label: str = ""
 

@@ -33,17 +33,11 @@ from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 
 class Feature(NamedTuple):
-    """A feature of a candidate.
+    """A feature of a candidate."""
 
-    Attributes:
-        name: Its name, as in `ranking.json`.
-        sign: 1: it raises a candidate's score; -1: it lowers it; 0: either.
-        words: What it means.
-    """
-
-    name: str
-    sign: int
-    words: str
+    name: str  # its name, as in `ranking.json`
+    sign: int  # 1: it raises a candidate's score; -1: it lowers it; 0: either.
+    words: str  # what it means
 
 
 TABLE: tuple[Feature, ...] = (
@@ -106,8 +100,7 @@ WORDS: dict[str, str] = {one.name: one.words for one in TABLE}
 SIGNS: dict[str, int] = {one.name: one.sign for one in TABLE}
 COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
 
-UNFITTED = frozenset(("wanted_type",))
-"""Features without training data: their coefficients were set by hand."""
+UNFITTED = frozenset(("wanted_type",))  # features without training data: their coefficients were set by hand
 
 NIL_FEATURES = (
     "bias",
@@ -122,11 +115,8 @@ NIL_FEATURES = (
 )
 """The features of a mention; they speak for NIL, margins against it."""
 
-MARGINS = slice(6, 8)
-"""The margins among `NIL_FEATURES`."""
-
-FEW_NAMES = NIL_FEATURES.index("few_names")
-"""It weighs nothing itself: its coefficient stays 0."""
+MARGINS = slice(6, 8)  # the margins among `NIL_FEATURES`
+FEW_NAMES = NIL_FEATURES.index("few_names")  # it weighs nothing itself: its coefficient stays 0
 
 
 FloatArray = npt.NDArray[np.float64]
@@ -134,17 +124,11 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RankingModel:
-    """The coefficients of the ranking.
+    """The coefficients of the ranking."""
 
-    Attributes:
-        features: Of the ranking, (len(FEATURES),).
-        decision: Of the decision, for the first candidate, (len(FEATURES),).
-        nil_features: Of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL.
-    """
-
-    features: FloatArray
-    decision: FloatArray
-    nil_features: FloatArray
+    features: FloatArray  # of the ranking, (len(FEATURES),)
+    decision: FloatArray  # of the decision, for the first candidate, (len(FEATURES),)
+    nil_features: FloatArray  # of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL
 
     @classmethod
     def from_json(cls, text: str) -> RankingModel:
@@ -204,11 +188,8 @@ class RankingModel:
         return np.array([self.nil_logit(row[row > -np.inf], of[row > -np.inf], nil) for row, of, nil in rows])
 
 
-MOST_MARGIN = 8.0
-"""Logits beyond which a margin says no more."""
-
-_SAME_NAME = 1e-4
-"""Cosines and n-gram scores this close are those of one name."""
+MOST_MARGIN = 8.0  # logits beyond which a margin says no more
+_SAME_NAME = 1e-4  # cosines and n-gram scores this close are those of one name
 
 _COMPARED = [COLUMN["dense"], COLUMN["lexical"], COLUMN["mention_coverage"]]
 
@@ -256,17 +237,11 @@ def shipped_model() -> RankingModel:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Maps logits to probabilities in one collection.
+    """Maps logits to probabilities in one collection."""
 
-    Attributes:
-        slope: Multiplies every logit; > 0.
-        nil_bias: Added to the scaled logit of NIL.
-        threshold: Minimum probability of a link, in [0, 1]; below it a mention is NIL.
-    """
-
-    slope: float = 1.0
-    nil_bias: float = 0.0
-    threshold: float = DEFAULT_THRESHOLD
+    slope: float = 1.0  # multiplies every logit; > 0
+    nil_bias: float = 0.0  # added to the scaled logit of NIL
+    threshold: float = DEFAULT_THRESHOLD  # minimum probability of a link, in [0, 1]; below it a mention is NIL
 
     def __post_init__(self) -> None:
         if not (0.0 < self.slope < math.inf and math.isfinite(self.nil_bias) and 0.0 <= self.threshold <= 1.0):

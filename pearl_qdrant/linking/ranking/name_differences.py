@@ -78,8 +78,7 @@ _GROUPS_OF: dict[str, frozenset[int]] = {
     word: frozenset(i for i, group in enumerate(_GROUPS) if word in group) for word in frozenset().union(*_GROUPS)
 }
 
-_NEGATING = frozenset("not no non without anti former ex".split())
-"""Words with which a name is another thing."""
+_NEGATING = frozenset("not no non without anti former ex".split())  # words with which a name is another thing
 
 OTHER_PLACE = frozenset(
     "new north south east west northern southern eastern western upper lower inner outer central".split()
@@ -88,73 +87,50 @@ OTHER_PLACE = frozenset(
 
 _GROUP_WORDS = frozenset(_GROUPS_OF)
 
-_MOST_WORDS = 12
-"""Words of a name beyond which only sets of words are compared."""
-
-_HARMLESS = 0.2
-"""`added_same` from which a word more is mostly the same thing: `Inc.`, `FC`."""
+_MOST_WORDS = 12  # words of a name beyond which only sets of words are compared
+_HARMLESS = 0.2  # `added_same` from which a word more is mostly the same thing: `Inc.`, `FC`
 _SMALL_DIGITS = 3
 
 _LONGEST_ACRONYM = 5  # of 107 pairs of such words in sets that others made 2 meant the same
 _SOUNDS_OF_A_NAME = 3  # consonants from which two words of the same sounds are one name
-_SLIP = 0.88
-"""Jaro-Winkler similarity from which two first names are spellings of one."""
+_SLIP = 0.88  # Jaro-Winkler similarity from which two first names are spellings of one
 
 
 class NameDifferences(NamedTuple):
-    """What a mention and a name do not share; each in [0, 1].
+    """What a mention and a name do not share; each in [0, 1]."""
 
-    Attributes:
-        bracket_differs: Both have brackets, with other words in them.
-        bracket_number: Both have brackets, with another number in them.
-        bracket_added: Only the mention has brackets, and what they say is not in the name.
-        bracket_missing: Only the name has brackets.
-        number_differs: Each has a number that the other lacks, outside brackets or anywhere.
-        small_number: One has a number under 100 outside brackets, and the other has none: `syndrome 3`, `syndrome`.
-        sequel: Only the mention has a number up to 9 at the end, in digits or Roman: `Scary Movie 5`.
-        code_shared: Both have a code of letters and digits.
-        code_differs: Both have codes, and none is shared.
-        opposite: Each has a word that excludes one of the other (`left`, `right`; `hypertension`, `hypotension`), or
-            another single letter or acronym, or one alone has a negation.
-        first_name_differs: The same family name, and first names that contradict each other.
-        last_name_differs: The same first name, and family names that are no spellings of one.
-        initials_fit: The same family name, and initials of the first names.
-        generation_differs: `Jr.` or `II` on one side alone, or another one.
-        cut_words: Every word of one side is a word of the other in its place, cut short or whole.
-        added_apart, added_same: Only the mention has further words: how much they make another thing of a name, or how
-            little (`lexical/added_words.tsv`).
-        missing_same: The latter of words that only the name has.
-        added_head: Only the mention has further words, and the last one is an English word with a capital: `Stripe
-            Press`, `Camp Mountain Magazine`.
-        equal_part: A part of the mention between commas or semicolons, of at least two words, is the name, as it stands
-            or cut short.
-        family_name_differs: Only the mention has further words, one of them after the name of a person; no feature of
-            candidates.
-        is_other_name: Whether further words begin with capitals, or are in brackets; no feature.
-    """
-
-    bracket_differs: float = 0.0
-    bracket_number: float = 0.0
-    bracket_added: float = 0.0
-    bracket_missing: float = 0.0
-    number_differs: float = 0.0
+    bracket_differs: float = 0.0  # both have brackets, with other words in them
+    bracket_number: float = 0.0  # both have brackets, with another number in them
+    bracket_added: float = 0.0  # only the mention has brackets, and what they say is not in the name
+    bracket_missing: float = 0.0  # only the name has brackets
+    number_differs: float = 0.0  # each has a number that the other lacks, outside brackets or anywhere
+    # one has a number under 100 outside brackets, and the other has none: `syndrome 3`, `syndrome`
     small_number: float = 0.0
-    sequel: float = 0.0
-    code_shared: float = 0.0
-    code_differs: float = 0.0
+    sequel: float = 0.0  # only the mention has a number up to 9 at the end, in digits or Roman: `Scary Movie 5`
+    code_shared: float = 0.0  # both have a code of letters and digits
+    code_differs: float = 0.0  # both have codes, and none is shared
+    # each has a word that excludes one of the other (`left`, `right`; `hypertension`, `hypotension`), or another
+    # single letter or acronym, or one alone has a negation.
     opposite: float = 0.0
-    first_name_differs: float = 0.0
-    last_name_differs: float = 0.0
-    initials_fit: float = 0.0
-    generation_differs: float = 0.0
-    cut_words: float = 0.0
+    first_name_differs: float = 0.0  # the same family name, and first names that contradict each other
+    last_name_differs: float = 0.0  # the same first name, and family names that are no spellings of one
+    initials_fit: float = 0.0  # the same family name, and initials of the first names
+    generation_differs: float = 0.0  # `Jr.` or `II` on one side alone, or another one
+    cut_words: float = 0.0  # every word of one side is a word of the other in its place, cut short or whole
+    # only the mention has further words: how much they make another thing of a name, or how little
+    # (`lexical/added_words.tsv`)
     added_apart: float = 0.0
     added_same: float = 0.0
-    missing_same: float = 0.0
+    missing_same: float = 0.0  # the latter of words that only the name has
+    # only the mention has further words, and the last one is an English word with a capital: `Stripe Press`, `Camp
+    # Mountain Magazine`
     added_head: float = 0.0
+    # a part of the mention between commas or semicolons, of at least two words, is the name, as it stands or cut
+    # short
     equal_part: float = 0.0
+    # only the mention has further words, one of them after the name of a person; no feature of candidates.
     family_name_differs: float = 0.0
-    is_other_name: bool = False
+    is_other_name: bool = False  # whether further words begin with capitals, or are in brackets; no feature
 
 
 _NO_DIFFERENCE = NameDifferences()
@@ -162,26 +138,17 @@ _OTHER_ACRONYM = NameDifferences(opposite=1.0)
 
 
 class NameParts(NamedTuple):
-    """A name taken apart.
+    """A name taken apart."""
 
-    Attributes:
-        words: Folded words outside brackets, the part after a comma first where there is one.
-        prefixed: The same, with the prefixes before them (`lexical.words`).
-        normal: The same words in their normal spelling and order, without small ones.
-        bracket: Folded words in brackets.
-        numbers: Numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.
-        codes: Codes of letters and digits.
-        groups: Groups of exclusive words that the words belong to.
-    """
-
-    words: tuple[str, ...]
-    prefixed: tuple[str, ...]
-    normal: tuple[str, ...]
-    bracket: frozenset[str]
+    words: tuple[str, ...]  # folded words outside brackets, the part after a comma first where there is one
+    prefixed: tuple[str, ...]  # the same, with the prefixes before them (`lexical.words`)
+    normal: tuple[str, ...]  # the same words in their normal spelling and order, without small ones
+    bracket: frozenset[str]  # folded words in brackets
+    # numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.
     numbers: frozenset[str]
     bracket_numbers: frozenset[str]
-    codes: frozenset[str]
-    groups: frozenset[int]
+    codes: frozenset[str]  # codes of letters and digits
+    groups: frozenset[int]  # groups of exclusive words that the words belong to
 
 
 _FINAL_ROMAN = {" V": "5", " X": "10"}
@@ -494,8 +461,7 @@ NICKNAMES: dict[str, str] = {
 }
 """Short forms of first names; of those of several names, one."""
 
-FIRST_NAMES = frozenset((*NICKNAMES, *NICKNAMES.values()))
-"""The first names of this list."""
+FIRST_NAMES = frozenset((*NICKNAMES, *NICKNAMES.values()))  # the first names of this list
 
 
 def _fit(a: Sequence[str], b: Sequence[str]) -> bool:

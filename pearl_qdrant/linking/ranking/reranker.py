@@ -16,11 +16,8 @@ from pearl_qdrant.installing import install_command
 if TYPE_CHECKING:
     from pearl_qdrant.store.schema import NamePoint
 
-TOP = 10
-"""Candidates per mention that are reranked."""
-
-MAX_TOKENS = 128
-"""Tokens of a pair of mention and name; longer pairs are truncated."""
+TOP = 10  # candidates per mention that are reranked
+MAX_TOKENS = 128  # tokens of a pair of mention and name; longer pairs are truncated
 
 
 class Reranker(Protocol):

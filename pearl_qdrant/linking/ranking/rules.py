@@ -25,8 +25,7 @@ from pearl_qdrant.linking.ranking.scored import MatchedName, RuleName, ScoredMen
 from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.records import Candidate, Link, NilReason
 
-BONUS = 20.0
-"""Logits added to the entities that a rule names; far more than features give."""
+BONUS = 20.0  # logits added to the entities that a rule names; far more than features give
 
 EXACT_CERTAINTY = 0.985
 """Precision of an exact name of one entity: 98.6 % of 665 titles of 20 fuzzy-join sets (AutoFJ). Mentions in running
@@ -37,8 +36,7 @@ HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
 """The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
 can take from their probability."""
 
-ID_CERTAINTY = 0.999
-"""Precision of an entity id."""
+ID_CERTAINTY = 0.999  # precision of an entity id
 
 CANONICAL_SHARE = 0.8
 """Share of the entity whose canonical name it is, where others have it as an alias: 72 % right in news (AIDA) among

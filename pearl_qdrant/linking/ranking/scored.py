@@ -20,39 +20,25 @@ RuleName = Literal["entity id", "exact name", "canonical name", "popularity", "n
 LEXICAL_SHARE = 0.5
 """Weight of the lexical score in the preliminary score, which sorts names before they are grouped and cut."""
 
-EDIT_SHARE = 0.5
-"""Weight of the edit similarity in the same."""
-
-WORDS_SHARE = 0.5
-"""Weight of the same words in another order in the same."""
+EDIT_SHARE = 0.5  # weight of the edit similarity in the same
+WORDS_SHARE = 0.5  # weight of the same words in another order in the same
 
 
 @dataclass(slots=True)
 class MatchedName:
-    """A name that the search found, with its scores.
+    """A name that the search found, with its scores."""
 
-    Attributes:
-        point: Payload of the name.
-        dense: Cosine, or None without vectors.
-        lexical, mention_coverage, name_coverage: As in `lexical.idf.LexicalScores`.
-        folded: The folded name (`lexical.ngrams.fold_name`), as it is compared with the mention.
-        is_other_script: Whether one of the two is in another script, and both are compared in Latin letters.
-        edit_similarity: Edit similarity to the mention, in [0, 1]; 0 below 0.5.
-        is_same_spelling: Whether it has the mention's spelling key (`lexical.keys`).
-        has_same_words: Whether it has the mention's key of sorted words, and there are several.
-        closer: Another name of the same entity whose spelling is closer to the mention, if there is one.
-    """
-
-    point: NamePoint
-    dense: float | None
-    lexical: float = 0.0
+    point: NamePoint  # payload of the name
+    dense: float | None  # cosine, or None without vectors
+    lexical: float = 0.0  # these three as in `lexical.idf.LexicalScores`
     mention_coverage: float = 0.0
     name_coverage: float = 0.0
-    folded: str | None = None
-    is_other_script: bool = False
-    edit_similarity: float = 0.0
-    is_same_spelling: bool = False
-    has_same_words: bool = False
+    folded: str | None = None  # the folded name (`lexical.ngrams.fold_name`), as it is compared with the mention
+    is_other_script: bool = False  # whether one of the two is in another script, and both are compared in Latin letters
+    edit_similarity: float = 0.0  # edit similarity to the mention, in [0, 1]; 0 below 0.5
+    is_same_spelling: bool = False  # whether it has the mention's spelling key (`lexical.keys`)
+    has_same_words: bool = False  # whether it has the mention's key of sorted words, and there are several
+    # another name of the same entity whose spelling is closer to the mention, if there is one
     closer: MatchedName | None = None
 
     @property
@@ -65,24 +51,16 @@ class MatchedName:
 
 @dataclass(frozen=True, slots=True)
 class ScoredEntity:
-    """A candidate entity with its features and logit.
+    """A candidate entity with its features and logit."""
 
-    Attributes:
-        name: The best name of the entity.
-        features: (len(FEATURES),).
-        logit: Dot product of features and coefficients, plus the offset.
-        offset: What rules add to the logit (`rules.py`): the share among namesakes, and the bonus of an exact name.
-        is_namesake: Whether its best name is that of the first candidate, after folding; that one included.
-        tie: Whether another entity has an equal best name, and nothing separates the two.
-        document: What the parts of a document add to the logit, by name; None for a mention alone.
-    """
-
-    name: MatchedName
-    features: npt.NDArray[np.float64]
-    logit: float
+    name: MatchedName  # the best name of the entity
+    features: npt.NDArray[np.float64]  # (len(FEATURES),)
+    logit: float  # dot product of features and coefficients, plus the offset
+    # what rules add to the logit (`rules.py`): the share among namesakes, and the bonus of an exact name
     offset: float = 0.0
-    is_namesake: bool = False
-    tie: bool = False
+    is_namesake: bool = False  # whether its best name is that of the first candidate, after folding; that one included
+    tie: bool = False  # whether another entity has an equal best name, and nothing separates the two
+    # what the parts of a document add to the logit, by name; None for a mention alone.
     document: Mapping[str, float] | None = None
 
     @property
@@ -122,23 +100,14 @@ class ScoredEntity:
 
 @dataclass(frozen=True, slots=True)
 class ScoredMention:
-    """A mention with its candidate entities.
+    """A mention with its candidate entities."""
 
-    Attributes:
-        mention: The string as given.
-        found: The entities, best first.
-        nil_logit: Logit of NIL.
-        nil_features: (len(NIL_FEATURES),).
-        rule: The rule that chose or ordered the first candidates, or None.
-        certainty: Precision of the rule, in (0, 1]; multiplies the probabilities of the candidates.
-    """
-
-    mention: str
-    found: list[ScoredEntity]
-    nil_logit: float
-    nil_features: npt.NDArray[np.float64]
-    rule: RuleName | None = None
-    certainty: float = 1.0
+    mention: str  # the string as given
+    found: list[ScoredEntity]  # the entities, best first
+    nil_logit: float  # logit of NIL
+    nil_features: npt.NDArray[np.float64]  # (len(NIL_FEATURES),)
+    rule: RuleName | None = None  # the rule that chose or ordered the first candidates, or None
+    certainty: float = 1.0  # precision of the rule, in (0, 1]; multiplies the probabilities of the candidates
 
     @property
     def logits(self) -> list[float]:
@@ -148,22 +117,14 @@ class ScoredMention:
 
 @dataclass(frozen=True, slots=True)
 class LinkQuery:
-    """What to search for, for every mention of a batch.
+    """What to search for, for every mention of a batch."""
 
-    Attributes:
-        limit: Entities per mention.
-        types: Types that the caller named.
-        is_filter: Whether only entities of these types are searched; otherwise the types are a feature.
-        is_typed: Whether the mention's predicted type counts.
-        names_first: Whether a mention that is a name has no other candidates.
-        languages: Only names in these languages, and those without a language, are searched; empty for all.
-    """
-
-    limit: int
-    types: tuple[str, ...] = ()
-    is_filter: bool = True
-    is_typed: bool = True
-    names_first: bool = False
+    limit: int  # entities per mention
+    types: tuple[str, ...] = ()  # types that the caller named
+    is_filter: bool = True  # whether only entities of these types are searched; otherwise the types are a feature
+    is_typed: bool = True  # whether the mention's predicted type counts
+    names_first: bool = False  # whether a mention that is a name has no other candidates
+    # only names in these languages, and those without a language, are searched; empty for all.
     languages: tuple[str, ...] = ()
 
     @property
@@ -174,17 +135,11 @@ class LinkQuery:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """The parameters of the scoring.
+    """The parameters of the scoring."""
 
-    Attributes:
-        model: Coefficients of the ranking.
-        baseline: Mean cosine of unrelated names with this encoder, in [0, 1).
-        log_size: Natural logarithm of the number of names in all collections.
-    """
-
-    model: RankingModel
-    baseline: float
-    log_size: float
+    model: RankingModel  # coefficients of the ranking
+    baseline: float  # mean cosine of unrelated names with this encoder, in [0, 1)
+    log_size: float  # natural logarithm of the number of names in all collections
 
 
 _NAMES = (
