@@ -34,11 +34,7 @@ from importlib.resources import files
 RULES: dict[str, tuple[tuple[str, str], ...]] = {
     # Patterns of folded words of at least `SHORTEST` letters, in the order in which they apply.
     "latin plural": (("mata$", "ma"), ("(?<=[brtcln])ae$", "a"), ("(?<=...c)i$", "us"), ("stases$", "stasis")),
-    "plural": (
-        ("(?<=..)ies$", "y"),
-        ("(?<=(?:ss|ch|sh|.x))es$", ""),
-        ("(?<=...)(?<![sui])s$", ""),
-    ),
+    "plural": (("(?<=..)ies$", "y"), ("(?<=(?:ss|ch|sh|.x))es$", ""), ("(?<=...)(?<![sui])s$", "")),
     "ae and oe": (("ae", "e"), ("oe", "e")),
     "our": (("our", "or"),),
     "ise": (("is(?=(?:e|ed|er|es|ing|ation|able)$)", "iz"), ("ys(?=(?:e|ed|er|es|ing)$)", "yz")),
@@ -210,7 +206,6 @@ _STEMS = frozenset(
 _BEFORE = frozenset("non pre post pseudo counter anti".split())  # prefixes that are written as a word of their own, too
 LEAST_STEM = 4  # letters that two words share; endings of chemistry and medicine may have shorter stems
 _LEAST_START = 3  # letters that two words with other endings share
-
 _LONG_STEM = 5
 
 

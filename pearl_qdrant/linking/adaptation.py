@@ -18,7 +18,7 @@ Sunter 1969 as record linkage uses it (Winkler 1988), over calibrated probabilit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha1
 from itertools import islice
@@ -33,7 +33,6 @@ from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scored import ScoredMention
-from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ _RIGHT_MEAN, _RIGHT_SPREAD = 2.0, 1.2  # centres of the priors of the right firs
 _MEAN_WEIGHT, _SPREAD_WEIGHT, _SHARE_WEIGHT = 30.0, 300.0, 0.3
 """How many mentions the priors count as; that of the share as a part of the mentions."""
 _ROUNDS = 200
-
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -78,17 +76,9 @@ class Adaptation:
 
 
 def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions | None = None) -> Adaptation:
-    """Estimate how much of a list of mentions is in the base; `EntityLinker.adapt` calls this.
-
-    The result does not depend on the order of the mentions, nor on how often one is there.
-
-    Args:
-        linker: An open linker.
-        mentions: The strings of one source; at least `FEWEST` distinct ones, of which `MOST` are read.
-        options: As for `link`.
-
-    Raises:
-        CalibrationError: If there are fewer.
+    """Estimate how much of a list of mentions is in the base; `EntityLinker.adapt` calls this. The result does not
+    depend on the order of the mentions, nor on how often one is there. Raises CalibrationError if there are fewer than
+    `FEWEST` distinct ones.
     """
     chosen = options or LinkOptions()
     distinct = {clean_mention(mention): None for mention in mentions}
@@ -101,7 +91,8 @@ def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions |
             f"--pairs).",
             option="adapt",
         )
-    names = list(islice(_own_names(linker.collections), OWN_NAMES))
+    points = [p for collection in linker.collections for p in islice(collection.scroll(), READ) if p.is_canonical]
+    names = sorted(points, key=lambda point: _order(point.name + point.entity_id))[:OWN_NAMES]
     keys = [fold_name(point.name) for point in names]
 
     def is_own(number: int, point: NamePoint) -> bool:
@@ -135,12 +126,6 @@ def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions |
 def _order(text: str) -> bytes:
     """A fixed order that has nothing to do with what the strings mean."""
     return sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
-
-
-def _own_names(collections: Sequence[Collection]) -> Iterator[NamePoint]:
-    """Canonical names of the collections, in a fixed order, of the first points of each."""
-    points = [p for collection in collections for p in islice(collection.scroll(), READ) if p.is_canonical]
-    yield from sorted(points, key=lambda point: _order(point.name + point.entity_id))
 
 
 class _Scores(NamedTuple):
@@ -178,12 +163,7 @@ def _logistic(x: FloatArray) -> FloatArray:
 
 
 def _expected_right(x: FloatArray, absent: FloatArray) -> float:
-    """How many first candidates are expected to be right.
-
-    Args:
-        x: Log odds of the first candidates of the mentions, (n,).
-        absent: Those of names whose entity is taken out, (m,).
-    """
+    """How many first candidates are expected to be right: by their log odds, (n,), and those of absent names, (m,)."""
     n = len(x)
     wrong = float(np.median(absent))
     wrong_spread = float(np.clip(1.4826 * np.median(np.abs(absent - wrong)), *_WRONG_SPREADS))

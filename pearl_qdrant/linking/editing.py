@@ -43,12 +43,8 @@ _CHUNK = 256  # entities read at once
 
 
 class EntityBatches:
-    """Checked entities in batches of 1,024, read once; an iteration begins with the batch that was not written.
-
-    Within a batch, the last entity of an id replaces earlier ones.
-
-    Attributes:
-        written: Names written so far.
+    """Checked entities in batches of 1,024, read once; an iteration begins with the batch that was not written. Within
+    a batch, the last entity of an id replaces earlier ones. `written` counts names.
     """
 
     def __init__(self, entities: Iterable[Entity]) -> None:
@@ -121,7 +117,11 @@ def check_entity(entity: object) -> None:
         _check_text(text, "type", owner)
     if entity.description is not None:
         _check_text(entity.description, "description", owner)
-    _check_popularity(entity.popularity, owner)
+    popularity: object = entity.popularity
+    if popularity is not None:
+        is_number = isinstance(popularity, (int, float)) and not isinstance(popularity, bool)
+        if not is_number or not 0 <= popularity < math.inf:  # type: ignore[operator]
+            raise InvalidEntityError(f"the popularity {owner} is no finite number of at least 0: {_shown(popularity)}")
 
 
 def _check_text(text: object, label: str, owner: str) -> None:
@@ -135,14 +135,6 @@ def _check_text(text: object, label: str, owner: str) -> None:
             f"a {label} {owner} has a lone surrogate at character {error.start}, which is not valid text: "
             f"{text[:40]!a}. Decode its source with errors='replace'"
         ) from error
-
-
-def _check_popularity(popularity: object, owner: str) -> None:
-    if popularity is None:
-        return
-    is_number = isinstance(popularity, (int, float)) and not isinstance(popularity, bool)
-    if not is_number or not 0 <= popularity < math.inf:  # type: ignore[operator]
-        raise InvalidEntityError(f"the popularity {owner} is no finite number of at least 0: {_shown(popularity)}")
 
 
 def _shown(value: object) -> str:
@@ -198,7 +190,6 @@ ID_KEYS = ("id", "entity_id")
 NAME_KEYS = ("name", "canonical_name")
 TYPE_KEYS = ("types", "type", "kb_types")
 _SHOWN = 5  # conflicts in a message
-
 log = logging.getLogger(__name__)
 
 _KNOWN = (*ID_KEYS, *NAME_KEYS, *TYPE_KEYS, "aliases", "description", "popularity")
@@ -215,18 +206,14 @@ EntitySource: TypeAlias = "Iterable[Entity | Mapping[str, object]] | Frame"  # w
 
 
 def read_entities(source: EntitySource) -> list[Entity]:
-    """Read entities, in order; rows with the same id are names of one entity, the first one's name is canonical.
-
-    Rows with the same id and different names are logged as a warning, the first few with their numbers.
+    """Read entities, in order; rows with the same id are names of one entity, the first one's name is canonical. Those
+    with different names are logged as a warning, the first few with their numbers.
 
     A dictionary or row has "id" (or "entity_id") and "name" (or "canonical_name"), and maybe "aliases", "types" (or
     "type", "kb_types"), "description" and "popularity". Several aliases or types are a list, or text with bars between
     them. Types that are coarse ones (`ORG`) become coarse types, too. Other keys are kept in `Entity.extra`;
-    one that a payload has for itself, such as `language`, as `column_language`.
-
-    Raises:
-        InvalidEntityError: If an item is neither an entity nor a dictionary, or has no id or name, or a value of
-            another kind; the message has its number.
+    one that a payload has for itself, such as `language`, as `column_language`. Raises InvalidEntityError, with its
+    number, if an item is neither an entity nor a dictionary, or has no id or name, or a value of another kind.
     """
     found: dict[str, Entity] = {}
     conflicts: list[str] = []
@@ -242,7 +229,9 @@ def read_entities(source: EntitySource) -> list[Entity]:
                 f"item {number}: id {entity.entity_id!r} is {before.canonical_name!r} in an earlier item, "
                 f"{entity.canonical_name!r} here"
             )
-        found[entity.entity_id] = _clean(entity if before is None else _merged(before, entity))
+        merged = entity if before is None else _merged(before, entity)
+        aliases = tuple(one for one in dict.fromkeys(merged.aliases) if one != merged.canonical_name)
+        found[entity.entity_id] = merged if aliases == tuple(merged.aliases) else replace(merged, aliases=aliases)
     if conflicts:
         log.warning(
             "%d items have the id of an earlier item and another name, which becomes one more name of that entity. "
@@ -284,14 +273,14 @@ def _entity_of(row: object) -> Entity:
         kb_types=types,
         types=tuple(kind for kind in types if kind in ENTITY_TYPES),
         description=None if "description" not in given else text_of(given["description"]),
-        extra={_extra_key(key): text_of(value) for key, value in given.items() if key not in _KNOWN},
+        # Keys of further fields are those that the readers of tables choose.
+        extra={
+            f"column_{key}" if key in OWN_FIELDS else key: text_of(value)
+            for key, value in given.items()
+            if key not in _KNOWN
+        },
         popularity=None if popularity is None else _number_of(popularity),
     )
-
-
-def _extra_key(key: str) -> str:
-    """The key of a further field, as the readers of tables choose it."""
-    return f"column_{key}" if key in OWN_FIELDS else key
 
 
 def _first(given: Mapping[str, object], keys: Sequence[str], row: Mapping[str, object]) -> object:
@@ -340,12 +329,6 @@ def _merged(first: Entity, more: Entity) -> Entity:
     )
 
 
-def _clean(entity: Entity) -> Entity:
-    """The entity without repeated aliases."""
-    aliases = tuple(one for one in dict.fromkeys(entity.aliases) if one != entity.canonical_name)
-    return entity if aliases == tuple(entity.aliases) else replace(entity, aliases=aliases)
-
-
 MEMORY = ":memory:"  # the store of a collection that is gone when its linker is closed
 _BULK_NAMES = 20_000  # from here on the child process of a bulk load pays: it starts in about a second
 
@@ -371,14 +354,8 @@ def _delete_folder(path: Path, pid: int) -> None:
 
 
 def build_collection(store: Store, name: str, encoder: Encoder, entities: Sequence[Entity]) -> Collection:
-    """Create a collection and fill it; if this fails, it is deleted. Raises CollectionExistsError if the store has a
-    collection of that name; StoreError if it cannot be written.
-
-    Args:
-        store: Where it is created.
-        name: The name of the collection and of its base.
-        encoder: Encodes the names.
-        entities: At least one; with different ids.
+    """Create a collection of at least one entity, with different ids; if this fails, it is deleted. Its base has its
+    name. Raises CollectionExistsError if the store has a collection of that name; StoreError if it cannot be written.
     """
     collection = store.create(Manifest.for_model(encoder.info, collection=name, kb=name))
     try:

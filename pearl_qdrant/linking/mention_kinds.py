@@ -27,6 +27,7 @@ import numpy as np
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.learned.names import spelling_key
+from pearl_qdrant.store.schema import NamePoint
 
 _Slip = Callable[[str, random.Random], "str | None"]
 _DATA: dict[str, Any] = json.loads(files(__package__).joinpath("mention_words.json").read_text("utf-8"))
@@ -418,12 +419,15 @@ class MadeMention:
             return True
         return bool(self.own_key) and entity_id == self.entity_id and spelling_key(name) == self.own_key
 
+    def excludes_point(self, point: NamePoint) -> bool:
+        """The same of a stored name."""
+        return self.excludes(point.entity_id, point.name)
+
 
 def make_mentions(
     entities: Sequence[NamedEntity], owners: NameOwners, *, per_kind: int | dict[str, int], seed: int = 0
 ) -> list[MadeMention]:
     """Distinct mentions of every kind, in the order of `KINDS`, from a sample of the entities and all names of a base.
-
     Of a kind that the base has few names for there are fewer than `per_kind`, which may be one number a kind.
     """
     made: list[MadeMention] = []

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -37,11 +37,10 @@ from pearl_qdrant.linking.mention_detection.name_policy import SAMPLE, NameCase,
 from pearl_qdrant.linking.mention_detection.name_windows import names_in, spelled_in
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
-from pearl_qdrant.linking.ranking.mention_cache import CACHE_BYTES, MentionCache
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
-from pearl_qdrant.linking.ranking.scored import ScoredMention, baseline_similarity
+from pearl_qdrant.linking.ranking.scored import CACHE_BYTES, MentionCache, ScoredMention, baseline_similarity
+from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
@@ -53,9 +52,27 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.options import LinkKeywords
 
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 _ALL_TYPES = 200_000  # more types than any base has; Wikidata has 100,000 classes with at least one item
+
+
+def _kept(compute: Callable[[CollectionStatistics], T]) -> Callable[[CollectionStatistics], T]:
+    """A statistic that is computed on first use and kept until `invalidate`. The lock is held during the computation.
+    So `invalidate` waits for a computation that began before the edit, then discards its result, and no thread can
+    store an outdated value afterwards.
+    """
+
+    @wraps(compute)
+    def kept(statistics: CollectionStatistics) -> T:
+        with statistics.lock:
+            if compute not in statistics.values:
+                statistics.values[compute] = compute(statistics)
+            return cast("T", statistics.values[compute])
+
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +84,12 @@ class SearchTargets:
 
 
 class CollectionStatistics:
-    """Statistics of a linker's collections. Safe to use from several threads.
-
-    Args:
-        collections: Open collections.
-    """
+    """Statistics of a linker's open collections. Safe to use from several threads."""
 
     def __init__(self, collections: Sequence[Collection]) -> None:
         self._collections = tuple(collections)
-        self._lock = threading.Lock()
-        self._values: dict[Callable[..., object], object] = {}
+        self.lock = threading.Lock()
+        self.values: dict[Callable[..., object], object] = {}
         self._edit = object()
 
     @property
@@ -89,17 +102,27 @@ class CollectionStatistics:
         """Whether a collection is on a server."""
         return any(collection.is_remote for collection in self._collections)
 
+    @_kept
     def targets(self) -> SearchTargets:
         """The collections to search. Raises ManifestError if the IDF table of a collection is damaged."""
-        return self._kept(self._compute_targets)
+        targets = tuple(SearchTarget(collection, _idf(collection)) for collection in self._collections)
+        return SearchTargets(targets, math.log(max(1, sum(map(_n_names, self._collections)))))
 
+    @_kept
     def types(self) -> frozenset[str]:
         """All types that an entity has: native, coarse and predicted."""
-        return self._kept(self._compute_types)
+        counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]
+        # Edge still lists types whose points were all deleted, with a count of 0.
+        return frozenset(name for one in counts for values in one.values() for name, n in values.items() if n)
 
+    @_kept
     def name_case(self) -> NameCase:
         """How the collections write their names."""
-        return self._kept(self._compute_name_case)
+        return NameCase.of_points(p for c in self._collections for p in islice(c.scroll(), SAMPLE))
+
+    @_kept
+    def _languages(self) -> frozenset[str]:
+        return frozenset(name for one in self._collections for name in one.language_counts())
 
     def has_type(self, name: str) -> bool:
         """Whether an entity has this type. Also asks the collections: a server may list only frequent types."""
@@ -107,12 +130,11 @@ class CollectionStatistics:
 
     def languages_like(self, languages: Sequence[str]) -> tuple[str, ...]:
         """Some languages, and those of the names that are one of them with a country or script: `de-at` for `de`."""
-        known = sorted(one for one in self._kept(self._compute_languages) if _plain(one) in languages)
+        known = sorted(one for one in self._languages() if re.split("[-_]", one)[0] in languages)
         return tuple(dict.fromkeys((*languages, *known)))
 
     def state(self) -> tuple[object, ...] | None:
         """What changes with each edit of the collections in this process; two states are equal if their items are.
-
         Every edit writes the manifest. None if a collection may change without that: on a server, which has other
         clients, and during a load.
         """
@@ -123,40 +145,9 @@ class CollectionStatistics:
 
     def invalidate(self) -> None:
         """Forget all statistics; call it after each edit."""
-        with self._lock:
+        with self.lock:
             self._edit = object()
-            self._values.clear()
-
-    def _kept(self, compute: Callable[[], T]) -> T:
-        """A value that is computed on first use and kept until `invalidate`.
-
-        The lock is held during the computation. So `invalidate` waits for a computation that began before the edit,
-        then discards its result, and no thread can store an outdated value afterwards.
-        """
-        with self._lock:
-            if compute not in self._values:
-                self._values[compute] = compute()
-            return cast("T", self._values[compute])
-
-    def _compute_targets(self) -> SearchTargets:
-        targets = tuple(SearchTarget(collection, _idf(collection)) for collection in self._collections)
-        return SearchTargets(targets, math.log(max(1, sum(map(_n_names, self._collections)))))
-
-    def _compute_name_case(self) -> NameCase:
-        return NameCase.of_points(p for c in self._collections for p in islice(c.scroll(), SAMPLE))
-
-    def _compute_types(self) -> frozenset[str]:
-        counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]
-        # Edge still lists types whose points were all deleted, with a count of 0.
-        return frozenset(name for one in counts for values in one.values() for name, n in values.items() if n)
-
-    def _compute_languages(self) -> frozenset[str]:
-        return frozenset(name for one in self._collections for name in one.language_counts())
-
-
-def _plain(language: str) -> str:
-    """The code of a language without country and script."""
-    return re.split("[-_]", language)[0]
+            self.values.clear()
 
 
 def _n_names(collection: Collection) -> int:
@@ -176,19 +167,14 @@ def _idf(collection: Collection) -> IdfTable:
     return IdfTable.from_names(point.name for point in collection.scroll())
 
 
-log = logging.getLogger(__name__)
-
-
 def encoder_of(manifest: Manifest, model: str | None = None, *, device: str) -> Encoder:
     """Load the model that encoded a collection, or another one that the caller names."""
     return load_encoder(model or manifest.model, device=device, pooling=manifest.pooling, prefix=manifest.prefix)
 
 
 def calibration_of(stored: LinkCalibration) -> Calibration:
-    """The stored slope, bias and threshold.
-
-    Versions without rules stored thresholds above the probability that exact names have today; `HIGHEST_THRESHOLD`
-    stands for those.
+    """The stored slope, bias and threshold. Versions without rules stored thresholds above the probability that exact
+    names have today; `HIGHEST_THRESHOLD` stands for those.
     """
     return Calibration(stored.slope, stored.nil_bias, min(stored.threshold, HIGHEST_THRESHOLD))
 
@@ -256,12 +242,8 @@ class LinkerState:
         check: Callable[[], None] = lambda: None,
         cache_bytes: int = CACHE_BYTES,
     ) -> LinkerState:
-        """The state of collections as they are now; arguments and errors as for `EntityLinker`.
-
-        Args:
-            location: Their store.
-            check: As the attribute.
-            cache_bytes: Bytes of mentions that are remembered.
+        """The state of collections as they are now; arguments and errors as for `EntityLinker`. `location` is their
+        store, and `cache_bytes` of mentions are remembered.
         """
         for collection in collections:
             collection.manifest.check_model(encoder.info)
@@ -306,7 +288,7 @@ class LinkerState:
         link_query = self.stream.link_query(options)  # raises now, not with the first mention
         if options.context is not None:
             in_context = score_in_context(self, mentions, options.context, options)
-            return (self.decide_in_document(one.scored, one.learned, options) for one in in_context)
+            return (self.decide_in_document(scored, learned, options) for scored, learned in in_context)
         if options.limit is not None or self.stream.reranker is not None:  # candidates are asked for, or reranked
             scored = self.score_batch(mentions, options)
         else:
@@ -324,10 +306,6 @@ class LinkerState:
 
     def _warned(self, link: Link) -> Link:
         return replace(link, warnings=self.warnings) if self.warnings else link
-
-    def learned_in_document(self, scored: ScoredMention, options: LinkOptions) -> LearnedMention | None:
-        """What was learned of a mention of a document; None if nothing was."""
-        return self.learned.in_document(scored, self.calibration, options)
 
     def decide_in_document(self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions) -> Link:
         """The link of a mention that its document scored."""
@@ -390,24 +368,16 @@ class LinkerState:
 
 
 class Lifetime:
-    """Guards the uses of an object that another thread may close meanwhile.
-
-    There is no lock: a use that runs while another thread closes may finish, or may fail somewhere in the store. In
-    the second case the guard replaces the store's error with `LinkerClosedError`.
-
-    Args:
-        names: Names of the open collections, for the error.
-        is_read_only: Whether edits are refused.
-
-    Attributes:
-        reloading: Held while the collections are opened again.
+    """Guards the uses of an object that another thread may close meanwhile. There is no lock: a use that runs while
+    another thread closes may finish, or may fail somewhere in the store. In the second case the guard replaces the
+    store's error with `LinkerClosedError`, which names the collections.
     """
 
     def __init__(self, names: Sequence[str], *, is_read_only: bool = False) -> None:
         self._names = list(names)
         self._is_closed = False
         self.is_read_only = is_read_only
-        self.reloading = threading.Lock()
+        self.reloading = threading.Lock()  # held while the collections are opened again
 
     def end(self) -> bool:
         """Mark as closed; returns False if it was closed already."""

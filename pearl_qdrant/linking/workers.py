@@ -26,7 +26,6 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
 from operator import index
@@ -36,11 +35,11 @@ import msgspec
 
 from pearl_qdrant.cores import count_workers
 from pearl_qdrant.errors import OptionError, WorkerError
-from pearl_qdrant.linking.mention_detection.blocks import MOST, Block
+from pearl_qdrant.linking.mention_detection.blocks import MOST, Block, take_blocks
 from pearl_qdrant.linking.mentions import take
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
-from pearl_qdrant.linking.ranking.mention_cache import CACHE_BYTES
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.scored import CACHE_BYTES
 from pearl_qdrant.linking.state import LinkerState
 from pearl_qdrant.records import Annotation, Link
 
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0  # how often to look whether the parent is gone
 _LEAVE_S = 3.0  # how long closing the view may take
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode_link = msgspec.msgpack.Decoder(Link).decode
 _decode_annotations = msgspec.msgpack.Decoder(list[Annotation]).decode
@@ -127,12 +125,7 @@ _worker = _Worker()
 
 
 def begin(parent: int, line: Connection) -> None:
-    """Begin a worker process.
-
-    Args:
-        parent: Process id of the parent; the worker ends at once when it is gone, also within a task.
-        line: As well, when the parent closes the other end of this.
-    """
+    """Begin a worker process. It ends at once, also within a task, when its parent is gone or closes the line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches this process too; the parent decides
     Finalize(None, _worker.close, exitpriority=10)
     threading.Thread(target=_watch, args=(parent, line), daemon=True).start()
@@ -171,12 +164,7 @@ def _pack(answer: object) -> object:
 
 
 def read_link(packed: Any, mention: str) -> Link:
-    """A link; each call makes another one, so that a caller may change it.
-
-    Args:
-        packed: One of `link_in_worker`.
-        mention: As it was given.
-    """
+    """A link that `link_in_worker` packed, of a mention; each call makes another one, which a caller may change."""
     return replace(_decode_link(packed) if isinstance(packed, bytes) else copy.deepcopy(packed), mention=mention)
 
 
@@ -202,7 +190,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = TypeVar("A")
-
 Packed = list[Any]
 
 
@@ -231,16 +218,7 @@ class _Window(Generic[T]):
 
 
 class Workers:
-    """The workers of one linker. They start when they are first needed, and end with the linker.
-
-    Args:
-        linker: Its links are to be made.
-        location: Folder of its store.
-        reranker: Whether it has one.
-
-    Attributes:
-        generation: How often others took the place of workers that ended.
-    """
+    """The workers of one linker, by the folder of its store. They start when first needed, and end with the linker."""
 
     def __init__(self, linker: ReadingLinker, location: str, *, reranker: bool) -> None:
         self._linker = weakref.proxy(linker)
@@ -251,7 +229,7 @@ class Workers:
         self._executor: Any = None
         self._n_started = 0
         self._is_closed = False
-        self.generation = 0
+        self.generation = 0  # how often others took the place of workers that ended
 
     @property
     def is_usable(self) -> bool:
@@ -263,13 +241,8 @@ class Workers:
         return [] if self._executor is None else list(self._executor._processes)
 
     def count(self, workers: int | None, items: object, *, are_mentions: bool) -> int:
-        """How many workers to use. Raises OptionError if there are to be several, but there can be none; ValueError if
-        `workers` is below 1.
-
-        Args:
-            workers: As requested; None for as many as pay.
-            items: What they are for, whose number counts if it is known.
-            are_mentions: Whether they are mentions; passages may be long.
+        """How many workers to use for some items: as requested, or as many as pay. Raises OptionError if there are to
+        be several, but there can be none; ValueError if `workers` is below 1.
         """
         if workers is None:
             if are_mentions and isinstance(items, Sized) and len(items) < self.start_at:
@@ -292,16 +265,9 @@ class Workers:
     def answers(
         self, job: Job[T, A], items: Iterable[T], *, n_workers: int, is_required: bool, n_known: int = 0
     ) -> Iterator[A]:
-        """The answers of a job: by this process until workers pay, then by them.
-
-        An error of the iterable is raised after the answers for what it gave before.
-
-        Args:
-            items: With what.
-            n_workers: How many workers to use, of `count`.
-            is_required: Whether the caller asked for workers: then it is an error if they cannot be used. Otherwise
-                this process goes on alone.
-            n_known: About how many mentions are known to come.
+        """The answers of a job: by this process until workers pay, then by them. An error of the iterable is raised
+        after the answers for what it gave before. If workers are required, it is an error if they cannot be used; else
+        this process goes on alone. `n_known`: mentions that are known to come.
         """
         remaining = iter(items)
         if not is_required:
@@ -327,9 +293,7 @@ class Workers:
         return pickle.dumps(Setup(*parts), pickle.HIGHEST_PROTOCOL)
 
     def submit(self, n_workers: int, there: Callable[..., Packed | None], *task: object) -> Future[Packed | None]:
-        """Send a task; started are as many workers as are needed. Raises WorkerError if they cannot be started, or have
-        ended with their linker.
-        """
+        """Send a task, and start workers for it. Raises WorkerError if they cannot start, or ended with the linker."""
         from loky import ProcessPoolExecutor
         from loky.backend import get_context
 
@@ -451,11 +415,8 @@ class _Stream(Generic[T, A]):
             window.setup = None
 
     def _answers_of(self, window: _Window[T]) -> Iterator[A]:
-        """The answers for a window; it is sent again if a worker died, once, or the collections changed.
-
-        Raises:
-            WorkerError: If workers were asked for, and fail.
-            Exception: That of a task.
+        """The answers for a window; it is sent again if a worker died, once, or the collections changed. Raises
+        WorkerError if workers were asked for, and fail; or the error of a task.
         """
         while window.setup is not None:
             if window.setup == self.workers.setup() and window.future is not None:
@@ -523,23 +484,11 @@ def annotate_job(
         options=options,
         here=here,
         there=annotate_in_worker,
-        take=_take_blocks,
+        take=lambda blocks: take_blocks(blocks, PASSAGES, PASSAGE_CHARACTERS),
         send=lambda block: block,
         weight=lambda block: 1 + len(block.text) // CHARACTERS_A_MENTION,
         read=read_annotations,
     )
-
-
-def _take_blocks(blocks: Iterator[Block]) -> list[Block]:
-    """Up to `PASSAGES`, fewer where they are long."""
-    window: list[Block] = []
-    n_characters = 0
-    for block in islice(blocks, PASSAGES):
-        window.append(block)
-        n_characters += len(block.text)
-        if n_characters >= PASSAGE_CHARACTERS:
-            break
-    return window
 
 
 def has_long(texts: object) -> bool:

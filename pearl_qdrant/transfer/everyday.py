@@ -20,8 +20,8 @@ from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, make_mentions
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, shipped_model
-from pearl_qdrant.linking.ranking.rules import decide
 from pearl_qdrant.linking.ranking.scored import baseline_similarity
+from pearl_qdrant.linking.ranking.scoring import decide
 from pearl_qdrant.linking.state import CollectionStatistics
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint

@@ -42,7 +42,7 @@ from pearl_qdrant.linking.calibration.platt_scaling import Fit, fit
 from pearl_qdrant.linking.editing import names_by_entity
 from pearl_qdrant.linking.learned.learning import learned_pairs, read_labelled, unknown_ids
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, NameOwners, make_mentions
+from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, NameOwners, make_mentions
 from pearl_qdrant.linking.mentions import clean_mention, read_text_lines
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
@@ -74,25 +74,12 @@ def with_learned(collection: Collection, labels: Sequence[Label]) -> list[Label]
     return list(dict.fromkeys([*labels, *learned]))
 
 
-def check_ids(collection: Collection, labels: Iterable[Label]) -> None:
-    """Raise a CalibrationError, with three of the ids, unless the collection has every entity id."""
-    wanted = {label.entity_id for label in labels if label.entity_id is not None}
-    unknown = sorted(unknown_ids(collection, wanted))
-    if unknown:
-        shown = ", ".join(key[:80] for key in unknown[:3])
-        raise CalibrationError(
-            f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', e.g. {shown}. "
-            f"Are they ids of this base? Use NIL for a mention without an entity."
-        )
-
-
 MAX_ENTITIES = 5000  # size of the random sample of entities that mentions are made from
 
 
 def sample_entities(collection: Collection, rng: np.random.Generator) -> tuple[list[NamedEntity], NameOwners]:
-    """A random sample of the entities with their names, and the owners of all names, from one pass.
-
-    Takes 32 bytes a name: names and ids are kept as 64-bit hashes.
+    """A random sample of the entities with their names, and the owners of all names, from one pass. Takes 32 bytes a
+    name: names and ids are kept as 64-bit hashes.
     """
     sample: list[str] = []
     n_seen = 0
@@ -145,15 +132,11 @@ def from_names(collection: Collection, rng: np.random.Generator) -> KnownMention
     mean = sum(shares[kind] for kind in counts) / max(1, len(made))
     return KnownMentions(
         [Label(one.mention, one.entity_id) for one in made],
-        [HeldOut(one.mention, partial(_excludes, one)) for one in made],
+        [HeldOut(one.mention, one.excludes_point) for one in made],
         [_right_ids(one.entity_id) for one in made],
         [one.kind for one in made],
         [shares[one.kind] / counts[one.kind] / mean for one in made],
     )
-
-
-def _excludes(made: MadeMention, point: NamePoint) -> bool:
-    return made.excludes(point.entity_id, point.name)
 
 
 def _is_one_of(hashed_ids: frozenset[int], point: NamePoint) -> bool:
@@ -175,7 +158,13 @@ def from_labels(
             f"There are {len(given):,} pairs, {n_known:,} of them with an entity. At least {MIN_PAIRS} are needed, "
             f"{MIN_PAIRS // 2} of them with an entity; a thousand are better."
         )
-    check_ids(collection, given)
+    wanted = {label.entity_id for label in given if label.entity_id is not None}
+    if unknown := sorted(unknown_ids(collection, wanted)):
+        shown = ", ".join(key[:80] for key in unknown[:3])
+        raise CalibrationError(
+            f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', e.g. {shown}. "
+            f"Are they ids of this base? Use NIL for a mention without an entity."
+        )
     mentions = [HeldOut(label.mention) for label in given]
     right_ids = [_right_ids(label.entity_id) for label in given]
     if n_known == len(given) and nil_share != 0:
@@ -209,7 +198,6 @@ def choose_to_label(
     linker: EntityLinker, mentions: Iterable[str], n: int, options: LinkOptions | None = None
 ) -> list[Link]:
     """The n links of the mentions of one source whose right answers would help a calibration most, least certain first.
-
     Fewer come if there are fewer that no rule decides. Raises ValueError if n is less than 1.
     """
     if n < 1:
@@ -322,14 +310,8 @@ def adapt_collection(
     """Adapt a collection to mentions without labels, as `pearl-qdrant calibrate --mentions` does.
 
     The bias of NIL is stored in the collection, on top of the calibration that it has: every later link uses it.
-
-    Args:
-        mentions: The strings of one source, or a file of them, one a line; see `linking.adaptation`.
-        store, model, device, dry_run: As for `calibrate_collection`.
-
-    Raises:
-        CollectionNotFoundError, FormatError: If the collection does not exist, or the file cannot be read.
-        CalibrationError: If there are fewer than 200 distinct mentions.
+    Mentions are the strings of one source, or a file of them, one a line; other arguments and errors as for
+    `calibrate_collection`. Raises CalibrationError if there are fewer than 200 distinct mentions.
     """
     if isinstance(mentions, (str, os.PathLike)):
         with Path(mentions).open("rb") as file:
@@ -359,9 +341,8 @@ def adapt_collection(
 
 
 def reset_calibration(collection: str, *, store: StoreLike = None) -> LinkCalibration | None:
-    """Remove the calibration of a collection and return it, as `pearl-qdrant calibrate --reset` does.
-
-    Raises CollectionNotFoundError if the collection does not exist.
+    """Remove the calibration of a collection and return it, as `pearl-qdrant calibrate --reset` does. Raises
+    CollectionNotFoundError if the collection does not exist.
     """
     with use_store(store) as opened:
         target = opened.open(collection)

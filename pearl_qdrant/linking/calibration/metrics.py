@@ -20,16 +20,14 @@ import numpy.typing as npt
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.linking.ranking.scored import ScoredMention
-from pearl_qdrant.linking.ranking.scoring import best_first
+from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY, best_first
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-
 N_BINS, N_RESAMPLES = 15, 500
 
 
@@ -117,7 +115,6 @@ def calibration_error(answers: Answers, *, n_bins: int = N_BINS) -> float:
 
 def bins(answers: Answers, *, n_bins: int = N_BINS) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Bins of equal mass, sorted by probability: share of mentions, mean probability and share right of each, (b,).
-
     Empty bins are omitted, so that b is at most `n_bins`.
     """
     values, row = np.unique(answers.probability, return_inverse=True)
@@ -146,9 +143,8 @@ def brier_score(answers: Answers) -> float:
 
 
 def auroc(answers: Answers) -> float:
-    """Share of pairs in which the right answer has a higher probability than the wrong one.
-
-    Equal probabilities count half; NaN if there is no pair.
+    """Share of pairs in which the right answer has a higher probability than the wrong one. Equal probabilities count
+    half; NaN if there is no pair.
     """
     values, row = np.unique(answers.probability, return_inverse=True)
     right = np.bincount(row, answers.weights * answers.correct, minlength=len(values))
@@ -219,10 +215,9 @@ def best_precision(answers: Answers, *, highest: float = 1.0) -> float:
 def bootstrap_interval(
     answers: Answers, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the calibration error, corrected for its bias.
-
-    A resample has a larger calibration error than the mentions it was drawn from, because its noise adds to the gaps.
-    So the percentiles are shifted by the difference between the figure and the mean of the resamples.
+    """The 95 % bootstrap interval of the calibration error, corrected for its bias. A resample has a larger calibration
+    error than the mentions it was drawn from, because its noise adds to the gaps. So the percentiles are shifted by the
+    difference between the figure and the mean of the resamples.
     """
     n = len(answers)
     figures = [calibration_error(answers.take(rng.integers(n, size=n))) for _ in range(n_resamples)]
@@ -307,9 +302,8 @@ def score_held_out(
     limit: int = DEFAULT_LIMIT,
     model: RankingModel | None = None,
 ) -> Iterator[ScoredMention]:
-    """Yield scored mentions, in order; see `EntityLinker.score_batch`. The store stays open.
-
-    `model` has coefficients of the ranking; by default those of the collection, or of the package, count.
+    """Yield scored mentions, in order; see `EntityLinker.score_batch`. The store stays open. `model` has coefficients
+    of the ranking; by default those of the collection, or of the package, count.
     """
     held_out = list(mentions)
 

@@ -1,6 +1,6 @@
 """Fits a calibration: slope and NIL bias, or on labelled pairs the coefficients of the ranking; and the threshold.
 
-The threshold is below the precision of exact names (`ranking.rules`), so that a calibration never loses them; among
+The threshold is below the precision of exact names (`ranking.scoring`), so that a calibration never loses them; among
 the thresholds that reach the precision it is the one with the most right minus wrong links.
 
     loss = - mean of log P(first candidate is right or not) + log P(mention is NIL or not)
@@ -55,7 +55,7 @@ from pearl_qdrant.linking.ranking.model import (
     RankingModel,
     all_margins,
 )
-from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
+from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 Loss = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
@@ -98,9 +98,8 @@ PRIOR = 8.0  # chosen with 30, 50 and 700 mentions of the four curated sets; val
 
 
 def fit_coefficients(samples: Samples, shipped: RankingModel, *, keeps_ranking: bool = False) -> RankingModel:
-    """The most likely coefficients (maximum a posteriori), by weighted mentions that no rule decides.
-
-    `shipped` has the default ones, the centre of the prior; `keeps_ranking`: those of the ranking stay as they are.
+    """The most likely coefficients (maximum a posteriori), by weighted mentions that no rule decides. `shipped` has the
+    default ones, the centre of the prior; `keeps_ranking`: those of the ranking stay as they are.
     """
     samples = samples.undecided()
     if not len(samples):
@@ -281,9 +280,8 @@ def _threshold(answers: Answers, precision: float) -> float:
 
 
 def fit_slope_and_bias(samples: Samples) -> Calibration:
-    """The most likely slope and bias, by Fisher scoring; the threshold stays at its default.
-
-    Mentions that a rule decides do not count: their probability does not depend on slope and bias.
+    """The most likely slope and bias, by Fisher scoring; the threshold stays at its default. Mentions that a rule
+    decides do not count: their probability does not depend on slope and bias.
     """
     samples = samples.undecided()
     if not len(samples):
@@ -299,10 +297,9 @@ def fit_slope_and_bias(samples: Samples) -> Calibration:
 
 
 def _loss(samples: Samples, at: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Negative log posterior of slope and bias, its gradient, (2,), and its Fisher information, (2, 2).
-
-    For an outcome y with probability p, d log likelihood / dp = (y - p) / (p (1 - p)), and the Fisher information of p
-    is 1 / (p (1 - p)); the chain rule through dp / d(slope, bias) gives the sums below.
+    """Negative log posterior of slope and bias, its gradient, (2,), and its Fisher information, (2, 2). For an outcome
+    y with probability p, d log likelihood / dp = (y - p) / (p (1 - p)), and the Fisher information of p is 1 / (p (1 -
+    p)); the chain rule through dp / d(slope, bias) gives the sums below.
     """
     candidates, nil = samples.probabilities(Calibration(float(at[0]), float(at[1])))
     # Missing candidates have logit -inf and probability 0: as 0 they add nothing, where -inf * 0 would give NaN.

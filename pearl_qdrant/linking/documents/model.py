@@ -52,8 +52,8 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.model import in_order
-from pearl_qdrant.linking.ranking.rules import BONUS
 from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.scoring import BONUS
 from pearl_qdrant.records import LearnedCount
 
 FloatArray = npt.NDArray[np.float64]
@@ -109,9 +109,8 @@ class DocumentModel:
         }
 
     def probabilities(self, values: FloatArray, of_mention: FloatArray) -> FloatArray:
-        """Probabilities of candidates, (k,), by their features, (k, len(FEATURES)), and those of the decision.
-
-        1 minus their sum is the probability of NIL.
+        """Probabilities of candidates, (k,), by their features, (k, len(FEATURES)), and those of the decision. 1 minus
+        their sum is the probability of NIL.
         """
         if not len(values):
             return np.zeros(0)
@@ -130,12 +129,8 @@ def check_parts(without: Iterable[str]) -> frozenset[str]:
 
 
 def shipped_document_model(setting: Setting = "coherence", *, learned_share: float = 0.0) -> DocumentModel:
-    """The coefficients that come with this package.
-
-    Args:
-        learned_share: The share of the mentions of the document of which something was learned, in [0, 1]. The
-            coefficients lie between those for documents without learned names and with them. Counts themselves have
-            one coefficient.
+    """The coefficients that come with this package. By the share of the mentions of which something was learned, in
+    [0, 1], they lie between those for documents without learned names and with them; counts have one coefficient.
     """
     without = _shipped(setting)
     if setting == "context":
@@ -204,13 +199,8 @@ def document_mention(
     learned: LearnedMention | None = None,
     type_scores: FloatArray | None = None,
 ) -> DocumentMention:
-    """A mention with the features that the ranking model and its rules give.
-
-    Args:
-        start: Offset of its first character in the document.
-        has_popularity: Whether popularity counts; else the base is taken for one without it.
-        learned: What was learned of the mention. Where the base has popularity, counts are features; else they have
-            changed the probabilities of names already.
+    """A mention with the features that the ranking model and its rules give. If popularity does not count, the base is
+    taken for one without it. Where it counts, learned counts are features; else they have changed the probabilities.
     """
     is_popular = has_popularity and any(entity.point.popularity is not None for entity in scored.found)
     is_id = scored.rule == "entity id"

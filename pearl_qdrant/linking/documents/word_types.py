@@ -160,9 +160,7 @@ class Passages:
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
         """Cosines of passages to entities, plus those of their nearest pieces: one value in [-2, 2] for each entity.
-
-        Args:
-            requests: The offset of a mention in characters, and entities; mentions in the order of the text.
+        Each request is the offset of a mention in characters, in the order of the text, and entities.
         """
         of_request: list[str] = []
         beside: list[list[str]] = []

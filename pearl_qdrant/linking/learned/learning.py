@@ -248,10 +248,9 @@ def undo(collection: Collection, encoder: Encoder, batch: int | str) -> LearnedB
 
 
 def learned_batches(collection: str, *, store: StoreLike = None) -> tuple[LearnedBatch, ...]:
-    """The batches that a collection learned, by number, undone ones included; needs no model.
-
-    The store is as in `EntityLinker.open`. Raises CollectionNotFoundError, or LearningError if a later version of this
-    package wrote the ledger.
+    """The batches that a collection learned, by number, undone ones included; needs no model. The store is as in
+    `EntityLinker.open`. Raises CollectionNotFoundError, or LearningError if a later version of this package wrote the
+    ledger.
     """
     with use_store(store) as opened, closing(opened.open(collection, read_only=True)) as target:
         return read_ledger(target).batches
@@ -268,10 +267,9 @@ _BATCH = 1024  # names encoded and written at once
 
 
 def choose_aliases(collection: Collection, counts: Counts, at_least: int) -> list[tuple[str, str]]:
-    """Pairs of name and entity id that deserve to be names of the base, sorted.
-
-    That is the most frequent form of a name that meant the entity so often, and more often than anything else, unless
-    the entity has a name of its spelling key.
+    """Pairs of name and entity id that deserve to be names of the base, sorted. That is the most frequent form of a
+    name that meant the entity so often, and more often than anything else, unless the entity has a name of its spelling
+    key.
     """
     chosen = [pair for rows in counts.rows() if (pair := _clear_winner(rows, at_least)) is not None]
     known = names_by_entity(collection, {entity_id for _, entity_id in chosen})
@@ -303,9 +301,8 @@ def alias_point_ids(collection: Collection) -> frozenset[str]:
 
 
 def sync_aliases(collection: Collection, encoder: Encoder) -> None:
-    """Make the learned aliases in a collection those that its ledger has: add, refresh and remove points.
-
-    It is called after each edit of the ledger, and after each load. Raises StoreError as the collection does.
+    """Make the learned aliases in a collection those that its ledger has: add, refresh and remove points. It is called
+    after each edit of the ledger, and after each load. Raises StoreError as the collection does.
     """
     ledger = read_ledger(collection)
     ever = {pair for batch in ledger.batches for pair in batch.aliases}

@@ -217,22 +217,17 @@ def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: 
 
 
 def _batch_of(head: _Head, rows: Sequence[LearnedRow], end: _End, is_effective: bool) -> LearnedBatch:
+    same = ("number", "time", "source", "undoes", "kb", "digest", "undoes_key")
     kinds: dict[str, BatchKind] = {kind: kind for kind in get_args(BatchKind)}
     return LearnedBatch(
-        number=head.number,
         kind=kinds.get(head.kind, "learn"),
-        time=head.time,
-        source=head.source,
         mentions=sum(row.count for row in rows),
         names=len(rows),
         nil_mentions=sum(row.count for row in rows if row.entity_id is None),
         aliases=end.aliases,
-        undoes=head.undoes,
         is_effective=is_effective,
-        kb=head.kb,
         key=head.batch,
-        digest=head.digest,
-        undoes_key=head.undoes_key,
+        **{name: getattr(head, name) for name in same},
     )
 
 

@@ -31,26 +31,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from pearl_qdrant.errors import EntityNotFoundError, LearningError
 from pearl_qdrant.lexical.keys import joined
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.learned.ledger import (
-    BatchKind,
-    LearnedBatch,
-    LearnedRow,
-    Ledger,
-    append_batch,
-    read_ledger,
-)
+from pearl_qdrant.linking.learned.ledger import BatchKind, LearnedBatch, LearnedRow, Ledger, append_batch, read_ledger
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import FEATURES, Calibration
-from pearl_qdrant.linking.ranking.rules import BONUS, decide
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.scoring import BONUS, decide
 from pearl_qdrant.records import LearnedCount, Link
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
@@ -77,13 +70,9 @@ class Evidence(NamedTuple):
     as_written: Seen
     other_forms: Seen
 
-    def links_only(self) -> Evidence:
-        """The same without rejections."""
-        return Evidence(Seen(self.as_written.links), Seen(self.other_forms.links))
-
-    def rejections_only(self) -> Evidence:
-        """The rejections alone."""
-        return Evidence(Seen({}, self.as_written.rejections), Seen({}, self.other_forms.rejections))
+    def only(self, what: Literal["links", "rejections"]) -> Evidence:
+        """The links or the rejections alone."""
+        return Evidence(*(Seen(**{what: getattr(seen, what)}) for seen in self))
 
 
 def name_of(mention: object) -> str:
@@ -185,11 +174,8 @@ class Observation:
 
 
 def observations(seen: Seen, kb: str, *, is_only_base: bool, counts: Callable[[str], bool]) -> list[Observation]:
-    """The observations that counts of a name in a base are.
-
-    Args:
-        is_only_base: Whether no other base is searched: then a mention without an entity there is NIL.
-        counts: Returns whether an entity counts: it exists, and passes the type filter.
+    """The observations that counts of a name in a base are, of entities that count: they exist, and pass the type
+    filter. If no other base is searched, a mention without an entity there is NIL.
     """
     found = []
     for entity_id, n in seen.links.items():
@@ -272,7 +258,7 @@ class LearnedNames:
         self._known = [self._read(collection) for collection in self._collections]
 
     def decide(self, scored: ScoredMention, calibration: Calibration, options: LinkOptions, threshold: float) -> Link:
-        """The link of a scored mention; as `rules.decide`, with what was learned of it."""
+        """The link of a scored mention; as `scoring.decide`, with what was learned of it."""
         found = self._evidence(scored.mention)
         if found and (changed := self._apply(scored, calibration, found, options)) is not None:
             scored, probabilities, learned = changed
@@ -290,7 +276,7 @@ class LearnedNames:
         if changed is None:
             return None
         counts = changed[2]
-        links = [(at, evidence.links_only()) for at, evidence in found]
+        links = [(at, evidence.only("links")) for at, evidence in found]
         changed = self._apply(scored, calibration, links, options)
         if changed is None:  # rejections alone
             return LearnedMention(scored, counts)
@@ -315,7 +301,7 @@ class LearnedNames:
             return decide(scored, calibration, options.most_candidates, threshold, options.on_tie)
         probabilities = None
         if any(count.rejected for count in learned.counts):
-            found = [(at, evidence.rejections_only()) for at, evidence in self._evidence(scored.mention)]
+            found = [(at, evidence.only("rejections")) for at, evidence in self._evidence(scored.mention)]
             changed = self._apply(scored, calibration, found, options)
             if changed is not None:
                 scored, probabilities, _ = changed
@@ -416,9 +402,8 @@ class LearnedNames:
         found: Sequence[tuple[int, Evidence]],
         options: LinkOptions,
     ) -> tuple[ScoredMention, list[float], tuple[LearnedCount, ...]] | None:
-        """The mention with its candidates in their new order, their probabilities, and the counts.
-
-        Returns None if nothing of what was learned counts, for its entities lack the wanted types or are deleted.
+        """The mention with its candidates in their new order, their probabilities, and the counts. Returns None if
+        nothing of what was learned counts, for its entities lack the wanted types or are deleted.
         """
         types = frozenset(options.types) if options.type_mode == "hard" else frozenset[str]()
         by_key: dict[Outcome, ScoredEntity] = {entity.key: entity for entity in scored.found}

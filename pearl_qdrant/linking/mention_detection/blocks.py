@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import unescape
 from html.parser import HTMLParser
+from itertools import islice
 from operator import index
 from typing import BinaryIO, Literal, Protocol, SupportsIndex, runtime_checkable
 
@@ -127,10 +128,8 @@ _LABEL = re.compile(
 
 
 def cover(text: str, markup: Markup | None) -> tuple[str, list[Heading]]:
-    """A text without its markup, of the same length, and its headings.
-
-    A plain text has a heading in each line in capitals, and at the start of each line that begins with some words and a
-    colon (`Family history:`).
+    """A text without its markup, of the same length, and its headings. A plain text has a heading in each line in
+    capitals, and at the start of each line that begins with some words and a colon (`Family history:`).
     """
     if markup is None:
         return text, [(found.start(), (found[1] or found[2]).strip()) for found in _LABEL.finditer(text)]
@@ -276,6 +275,17 @@ def _starts(text: str) -> list[int]:
     return starts
 
 
+def take_blocks(blocks: Iterator[Block], n: int, n_characters: int) -> list[Block]:
+    """The next blocks that are worked on together: up to n, fewer where they have so many characters."""
+    taken, length = list[Block](), 0
+    for block in islice(blocks, n):
+        taken.append(block)
+        length += len(block.text)
+        if length >= n_characters:
+            break
+    return taken
+
+
 def finished(block: Block, found: Sequence[Annotation], options: AnnotateOptions) -> list[Annotation]:
     """The annotations of a block with what its text says of them, and with offsets in the whole text."""
     described = with_assertions(block.text, found, options.triggers, options.assertions, block.headings)
@@ -297,9 +307,8 @@ def of_texts(
     annotated: Callable[[Iterable[Block]], Iterable[list[Annotation]]],
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[list[Annotation]]:
-    """The annotations of each text, from the blocks of some texts and what annotates blocks, in order.
-
-    `on_progress` is called after each block with the bytes that are annotated, in UTF-8.
+    """The annotations of each text, from the blocks of some texts and what annotates blocks, in order. `on_progress` is
+    called after each block with the bytes that are annotated, in UTF-8.
     """
     ahead: deque[tuple[bool, int]] = deque()
 
@@ -326,9 +335,8 @@ PassageFormat = Literal["lines", "jsonl", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage of a file, with the number of its line, from 1, and the places of its mentions if they are known.
-
-    That of a whole file has its line ends as they are, so that offsets match the file.
+    """A passage of a file, with the number of its line, from 1, and the places of its mentions if they are known. That
+    of a whole file has its line ends as they are, so that offsets match the file.
     """
 
     line: int
@@ -352,10 +360,8 @@ def read_passages(
 ) -> Iterator[Passage]:
     """Yield the passages of a file in constant memory. Blank lines are counted and yield nothing. Raises FormatError at
     a line that is not UTF-8, longer than `MAX_LINE_BYTES`, or not an object with a text; InputError if a whole file is
-    not UTF-8, or longer than `MAX_PASSAGE_BYTES`.
-
-    The format is by default `format_of` the name. `spans_key` names a list of the places of mentions: mappings with
-    `start` and `end`, as `offsets` counts, and maybe a `label`.
+    not UTF-8, or longer than `MAX_PASSAGE_BYTES`. The format is by default `format_of` the name. `spans_key` names a
+    list of the places of mentions: mappings with `start` and `end`, as `offsets` counts, and maybe a `label`.
     """
     kind = kind or format_of(name)
     if kind == "whole":

@@ -238,9 +238,8 @@ def _has_capitals(word: str) -> bool:
 
 
 def _is_form_of(written: str, name: str, writing: Writing) -> bool:
-    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it.
-
-    A name with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
+    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it. A name
+    with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
     `American` for America, is another word, and one with more words, or with a letter or number more, is another name.
     """
     is_word = " " not in written

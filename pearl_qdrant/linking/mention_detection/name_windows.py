@@ -112,13 +112,9 @@ def find_name_windows(
 
     Letter case may differ in three ways: the first letter at the start of a sentence; a lower-case text and a name with
     a capital first letter; or with all words capitalised. The last two do not hold for windows of common words alone,
-    nor for those that start with an article. Returns n lists.
-
-    Args:
-        known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
-        without: For each passage the places (start, end) of spans that are known already.
-        known_spellings: Asks the base for names in any spelling. Where a text has no letter case, a name with capitals
-            inside is not known as the text writes it.
+    nor for those that start with an article. Returns n lists, `without` the places of spans that are known already.
+    Where a text has no letter case, a name with capitals inside is not known as the text writes it: `known_spellings`
+    counts.
     """
     found: list[list[Span]] = [[] for _ in texts]
     windows = (
@@ -139,9 +135,8 @@ def find_name_windows(
 
 
 def _is_bare(finder: SpanFinder, window: _Window) -> bool:
-    """Whether a window is without letter case, and without signs around it but for brackets that it closes.
-
-    Folding removes signs, so that all of a window's places would be the same name.
+    """Whether a window is without letter case, and without signs around it but for brackets that it closes. Folding
+    removes signs, so that all of a window's places would be the same name.
     """
     first, last = finder.words[window.first], finder.words[window.last]
     if finder.cased[window.first] or window.start != first.start or "e" in (first.shape[0], last.shape[0]):

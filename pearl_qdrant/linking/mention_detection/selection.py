@@ -88,11 +88,8 @@ def break_by_case(link: Link, allowed: Callable[[Candidate], bool]) -> Link | No
 
 
 def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Choose | None = None) -> Link:
-    """The link as `on_tie` wants it where several entities have the name; any other link unchanged.
-
-    Args:
-        link: A link made without a threshold; `threshold` is the minimum probability of one of the entities.
-        choose: Chooses one of the entities before `on_tie` counts, or None.
+    """A link made without a threshold as `on_tie` wants it where several entities have the name; any other unchanged.
+    `choose` chooses one of the entities before `on_tie` counts, or None.
     """
     same = namesakes(link)
     if not same:
@@ -180,9 +177,8 @@ def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float
 
 
 def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:
-    """The best spans, in the order of the text, of at least this probability; none overlap unless `nested` is set.
-
-    Then the best spans inside the best spans are returned, too, and so on, with other entities than those around them.
+    """The best spans, in the order of the text, of at least this probability; none overlap unless `nested` is set. Then
+    the best spans inside the best spans are returned, too, and so on, with other entities than those around them.
     """
     probable = [c for c in candidates if c.probability >= threshold and c.link.candidates]
     kept = outer = _best(probable, ())
@@ -246,10 +242,8 @@ def _without_parts(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
 
 
 def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
-    """Drop spans that link to the same entity as a better span inside or around them.
-
-    "daily aspirin" links to aspirin, but with a lower probability than "aspirin". "Obama" is not a separate mention
-    within "President Obama".
+    """Drop spans that link to the same entity as a better span inside or around them. "daily aspirin" links to aspirin,
+    but with a lower probability than "aspirin". "Obama" is not a separate mention within "President Obama".
     """
     by_entity: dict[tuple[str, str], list[SpanCandidate]] = {}
     for candidate in candidates:
@@ -314,9 +308,8 @@ def _best_disjoint(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
 
 
 def select_nil(candidates: Sequence[SpanCandidate], kept: Sequence[SpanCandidate]) -> list[SpanCandidate]:
-    """Names and acronyms without an entity that do not overlap the kept spans.
-
-    Where they overlap, those that are names of the base and no pieces of longer ones go first, then the longest.
+    """Names and acronyms without an entity that do not overlap the kept spans. Where they overlap, those that are names
+    of the base and no pieces of longer ones go first, then the longest.
     """
     taken = {offset for candidate in kept for offset in range(candidate.span.start, candidate.span.end)}
     found = []

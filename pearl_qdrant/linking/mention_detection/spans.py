@@ -167,12 +167,8 @@ def split_words(text: str, classes: str) -> list[Word]:
 
 
 def _gap(word: str, shape: str, between: str, following: str, *, is_inner: bool) -> tuple[Gap, str]:
-    """The kind of a gap and its joiner, from the classes in it and the words beside it.
-
-    Args:
-        word: The word before the gap; `shape` has its classes.
-        following: The classes of the word after the gap.
-        is_inner: Whether the word is joined to the one before it, like the H of M*A*S*H; then it is not an initial.
+    """The kind of a gap and its joiner, from the classes in it, the word before it with its classes, and those of the
+    one after it. A word that is joined to the one before it, like the H of M*A*S*H, is inner: it is not an initial.
     """
     if len(between) == 1 and between in JOINERS:
         is_missing_space = between == "." and shape[0] == "l" and following[0] == "U"
@@ -326,7 +322,6 @@ class SpanFinder:
 
     def _starts_name(self, i: int) -> bool:
         """Whether the first word of a sentence starts a name: one follows, and it is no word that may stand there.
-
         `Apple and Google` are two names, `Northern Ireland` and `The Beatles` one; `Visiting Ireland` is not.
         """
         if self._is_coordinated(i):
@@ -395,9 +390,8 @@ class SpanFinder:
         return not is_common(word) or begins_names(word)
 
     def _next_in_name(self, i: int, *, is_title: bool) -> int | None:
-        """The next word of the name that word i is in; None if it ends there.
-
-        After a title no small word is in a name: President of France, Mrs Smith of Leeds.
+        """The next word of the name that word i is in; None if it ends there. After a title no small word is in a name:
+        President of France, Mrs Smith of Leeds.
         """
         word = self.words[i]
         if i + 1 == len(self.words) or not (word.gap is Gap.SPACE or word.joiner in _NAME_JOINERS):

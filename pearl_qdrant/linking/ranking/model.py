@@ -10,7 +10,7 @@ Ranking and decision have coefficients of their own: which of two names is neare
 nearer one is near enough. `candidate_features.py` computes the features of a candidate from its best name; those of a
 mention speak for NIL, but for the margins: how far the second candidate of another name is behind.
 
-Rules go before the model where the mention is a name of the base itself, or an id (`rules.py`).
+Rules go before the model where the mention is a name of the base itself, or an id (`scoring.py`).
 The coefficients are in `ranking.json`. `runs/linking_model.py` fits them and documents the data. A coefficient has the
 sign that its feature's meaning requires, or is 0. Slope and bias are 1 and 0 until `pearl-qdrant calibrate` fits them
 to a collection.
@@ -99,7 +99,6 @@ FEATURES: tuple[str, ...] = tuple(one.name for one in TABLE)
 WORDS: dict[str, str] = {one.name: one.words for one in TABLE}
 SIGNS: dict[str, int] = {one.name: one.sign for one in TABLE}
 COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
-
 UNFITTED = frozenset(("wanted_type",))  # features without training data: their coefficients were set by hand
 
 NIL_FEATURES = (
@@ -132,11 +131,7 @@ class RankingModel:
 
     @classmethod
     def from_json(cls, text: str) -> RankingModel:
-        """Read coefficients by name; missing ones are 0.
-
-        Raises:
-            ValueError: If a name is unknown.
-        """
+        """Read coefficients by name, as `from_names`."""
         loaded = json.loads(text)
         return cls.from_names(loaded["features"], loaded["decision"], loaded["nil_features"])
 
@@ -144,11 +139,7 @@ class RankingModel:
     def from_names(
         cls, features: Mapping[str, float], decision: Mapping[str, float], nil_features: Mapping[str, float]
     ) -> RankingModel:
-        """Coefficients by name; missing ones are 0.
-
-        Raises:
-            ValueError: If a name is unknown.
-        """
+        """Coefficients by name; missing ones are 0. Raises ValueError if a name is unknown."""
         return cls(in_order(features, FEATURES), in_order(decision, FEATURES), in_order(nil_features, NIL_FEATURES))
 
     def by_name(self) -> dict[str, dict[str, float]]:
@@ -162,12 +153,8 @@ class RankingModel:
     def nil_logit(
         self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
     ) -> float:
-        """Logit of NIL of one mention.
-
-        Args:
-            logits: Of the candidates by the ranking alone, (k,).
-            features: Of the candidates, (k, len(FEATURES)).
-            nil_features: Of the mention, (len(NIL_FEATURES),), with the margins of these logits (`with_margins`).
+        """Logit of NIL of one mention, by the logits, (k,), and features, (k, len(FEATURES)), of its candidates by the
+        ranking alone, and its own, (len(NIL_FEATURES),), with the margins of these logits (`with_margins`).
         """
         of_mention = float(nil_features @ self.nil_features)
         if not len(logits):
@@ -180,7 +167,6 @@ class RankingModel:
         self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
     ) -> FloatArray:
         """The same of m mentions, (m,); `logits` and `features` are (m, k, ...), minus infinity where there is none.
-
         The margins of `nil_features` are computed anew from these logits.
         """
         nil_features = all_margins(nil_features, logits, features)
@@ -190,19 +176,14 @@ class RankingModel:
 
 MOST_MARGIN = 8.0  # logits beyond which a margin says no more
 _SAME_NAME = 1e-4  # cosines and n-gram scores this close are those of one name
-
 _COMPARED = [COLUMN["dense"], COLUMN["lexical"], COLUMN["mention_coverage"]]
 
 
 def with_margins(
     nil_features: npt.NDArray[np.floating[Any]], logits: FloatArray, features: npt.NDArray[np.floating[Any]]
 ) -> FloatArray:
-    """Features of one mention with its margins: how far the first candidate of another name is behind.
-
-    Args:
-        nil_features: (len(NIL_FEATURES),); the margins are replaced.
-        logits: Of the candidates by the ranking alone, (k,).
-        features: Of the candidates, (k, len(FEATURES)).
+    """Features of one mention, (len(NIL_FEATURES),), with its margins: how far the first candidate of another name is
+    behind. Logits, (k,), and features, (k, len(FEATURES)), are those of its candidates by the ranking alone.
     """
     found = np.array(nil_features, dtype=np.float64)
     found[MARGINS] = 0.0
@@ -252,12 +233,8 @@ class Calibration:
         return replace(self, nil_bias=self.nil_bias + nil_bias) if nil_bias else self
 
     def probabilities(self, logits: Sequence[float], nil_logit: float, *, certainty: float = 1.0) -> list[float]:
-        """Probability of each candidate; 1 minus their sum is that of NIL.
-
-        Args:
-            logits: Logits of the candidates.
-            nil_logit: Logit of NIL.
-            certainty: Precision of the rule that chose the first candidate, in (0, 1]; multiplies the probabilities.
+        """Probability of each candidate; 1 minus their sum is that of NIL. They are multiplied by the certainty: the
+        precision of the rule that chose the first candidate, in (0, 1].
         """
         # Numerically stable softmax: subtracting the highest logit keeps exp from overflowing.
         scaled = [self.slope * logit for logit in logits]

@@ -37,47 +37,6 @@ _SEQUELS = frozenset("1 2 3 4 5 6 7 8 9 ii iii iv vi vii viii ix".split())
 _GENERATIONS = frozenset("jr junior ii iii iv".split())
 TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
 
-_EXCLUSIVE = """
-north south east west central/northern southern eastern western central/northeast northwest southeast southwest
-left right bilateral/upper lower middle/anterior posterior/dorsal ventral/superior inferior/internal external
-inner outer/inside outside/proximal distal/medial lateral/ascending descending/afferent efferent/top bottom/up down
-acute chronic subacute/mild moderate severe/benign malignant/primary secondary tertiary/positive negative
-increased decreased/increase decrease/growth decline/upregulation downregulation/upregulated downregulated
-deletion duplication/monosomy trisomy/hypo hyper/systolic diastolic/arterial venous/dominant recessive/type1 type2
-mature immature/adult juvenile infantile neonatal fetal/adult pediatric/adult childhood/maternal paternal/male female
-men women boys girls/boy girl/man woman/mother father/son daughter/brother sister/husband wife/uncle aunt
-nephew niece/grandfather grandmother/king queen/prince princess/duke duchess/lord lady/actor actress/mr mrs miss/mr ms
-first second third fourth fifth sixth last 1st 2nd 3rd 4th 5th 6th/single double triple
-alpha beta gamma delta epsilon kappa
-january february march april may june july august september october november december/spring summer autumn winter
-monday tuesday wednesday thursday friday saturday sunday/daily weekly monthly quarterly yearly
-hourly daily weekly monthly quarterly annual
-morning afternoon evening night/day night/breakfast lunch dinner/past present future/ancient modern/early late
-start end/entry exit/arrival departure/opening closing/draft final/open closed/active inactive/enabled disabled
-free paid/inbound outbound/import export/inpatient outpatient/public private/domestic international foreign
-buyer seller/buy sell/supply demand/debit credit/asset liability/profit loss/gross net/bull bear/bid ask
-long short/high low/old new/young old/major minor/senior junior/big small/large small/big little
-city state county province republic kingdom/tall short/wide narrow/deep shallow
-hot cold/wet dry/light heavy/light dark/hard soft/strong weak/fast slow/good bad/best worst/full empty partial
-rich poor/black white red green blue yellow orange purple brown pink gray/winner loser/success failure/life death
-plus minus
-indoor outdoor/wired wireless/online offline/input output/upload download/read write/push pull/client server
-frontend backend/manual automatic/static dynamic/local global regional/micro macro/minimum maximum/min max
-absolute relative/direct indirect/horizontal vertical/forward backward/analog digital/legal illegal/formal informal
-solid liquid gas/urban rural/offense defense/offensive defensive/war peace/cause effect/question answer
-teacher student/doctor patient/employer employee/host guest/parent child/qualitative quantitative/democratic federal
-"""
-"""Groups of words that exclude each other: names that have two of one group are two things."""
-
-_GROUPS: tuple[frozenset[str], ...] = tuple(
-    frozenset(group.split()) | frozenset(variant_words(group.split()))
-    for line in _EXCLUSIVE.strip().splitlines()
-    for group in line.split("/")
-)
-_GROUPS_OF: dict[str, frozenset[int]] = {
-    word: frozenset(i for i, group in enumerate(_GROUPS) if word in group) for word in frozenset().union(*_GROUPS)
-}
-
 _NEGATING = frozenset("not no non without anti former ex".split())  # words with which a name is another thing
 
 OTHER_PLACE = frozenset(
@@ -85,15 +44,26 @@ OTHER_PLACE = frozenset(
 )
 """Words before the name of a place that make another place, though a few places have such an alias."""
 
-_GROUP_WORDS = frozenset(_GROUPS_OF)
-
 _MOST_WORDS = 12  # words of a name beyond which only sets of words are compared
 _HARMLESS = 0.2  # `added_same` from which a word more is mostly the same thing: `Inc.`, `FC`
 _SMALL_DIGITS = 3
-
 _LONGEST_ACRONYM = 5  # of 107 pairs of such words in sets that others made 2 meant the same
 _SOUNDS_OF_A_NAME = 3  # consonants from which two words of the same sounds are one name
 _SLIP = 0.88  # Jaro-Winkler similarity from which two first names are spellings of one
+
+
+@lru_cache(maxsize=1)
+def _exclusive() -> tuple[tuple[frozenset[str], ...], dict[str, frozenset[int]]]:
+    """Groups of words that exclude each other, `exclusive_words.txt`: names that have two of one group are two things.
+    And the numbers of the groups of each word.
+    """
+    lines = files("pearl_qdrant.lexical").joinpath("exclusive_words.txt").read_text("utf-8").split("\n")
+    some = [group.split() for line in lines for group in line.split("/") if group]
+    groups = tuple(frozenset(group) | frozenset(variant_words(group)) for group in some)
+    of_word = {
+        word: frozenset(i for i, group in enumerate(groups) if word in group) for word in frozenset().union(*groups)
+    }
+    return groups, of_word
 
 
 class NameDifferences(NamedTuple):
@@ -176,7 +146,7 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
         first, _, rest = outside.partition(",")
         inverted = tuple((fold_name(rest) + " " + fold_name(first)).split()[:_MOST_WORDS])
         words = inverted if len(inverted) == len(words) else words
-    has_digits = _DIGITS.search(text) is not None
+    has_digits, (_, groups_of) = _DIGITS.search(text) is not None, _exclusive()
     return NameParts(
         words,
         tuple(with_prefixes(words)),
@@ -185,7 +155,7 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
         _numbers(f"{folded} {_FINAL_ROMAN.get(outside[-2:], '')}"),
         frozenset().union(*(_numbers(word) for word in bracket)) if has_digits and bracket else _NONE,
         _codes(outside) if has_digits else _NONE,
-        _NO_GROUP if _GROUP_WORDS.isdisjoint(words) else frozenset().union(*(_GROUPS_OF.get(w, ()) for w in words)),
+        _NO_GROUP if groups_of.keys().isdisjoint(words) else frozenset().union(*(groups_of.get(w, ()) for w in words)),
     )
 
 
@@ -211,12 +181,7 @@ def _added_words() -> dict[tuple[str, bool], float]:
 
 
 def name_differences(
-    mention: StringFeatures,
-    name: StringFeatures,
-    *,
-    canonical_name: str = "",
-    is_person: bool,
-    are_names: bool = False,
+    mention: StringFeatures, name: StringFeatures, *, canonical_name: str = "", is_person: bool, are_names: bool = False
 ) -> NameDifferences:
     """What a mention and a name do not share.
 
@@ -307,9 +272,8 @@ def _is_sequel(words: Sequence[str], text: str) -> bool:
 
 
 def _have_nothing_in_common(mention: StringFeatures, name: StringFeatures) -> bool:
-    """Whether nothing here can tell the two apart: no equal word, no brackets, digits, or first letter in common.
-
-    Most candidates are such; this saves taking them apart.
+    """Whether nothing here can tell the two apart: no equal word, no brackets, digits, or first letter in common. Most
+    candidates are such; this saves taking them apart.
     """
     if not mention.content_set.isdisjoint(name.content_set) or mention.content[:1] == name.content[:1]:
         return False
@@ -354,8 +318,9 @@ def _are_acronyms(a: str, b: str) -> bool:
 
 def _opposite(a: NameParts, b: NameParts) -> bool:
     """Whether a word of one excludes a word of the other, which that one lacks, or one alone has a negation."""
-    for group in a.groups & b.groups:
-        mine, other = _GROUPS[group].intersection(a.words), _GROUPS[group].intersection(b.words)
+    for number in a.groups & b.groups:
+        group = _exclusive()[0][number]
+        mine, other = group.intersection(a.words), group.intersection(b.words)
         if mine - other and other - mine:
             return True
     ours, theirs = unshared(a.prefixed, b.prefixed)
