@@ -34,25 +34,25 @@ from scipy.optimize import minimize
 
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.decision import decide
 from pearl_qdrant.linking.documents.features import Compare, is_coherent
-from pearl_qdrant.linking.documents.linking import CANDIDATES, rescored, set_features
-from pearl_qdrant.linking.documents.mentions import DocumentMention, DocumentSpan, document_mention, document_spans
+from pearl_qdrant.linking.documents.linking import CANDIDATES, DocumentSpan, document_spans, rescored, set_features
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     FEATURES,
     NIL_FEATURES,
     PARTS,
     UNFITTED,
+    DocumentMention,
     DocumentModel,
     FloatArray,
+    document_mention,
 )
 from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
-from pearl_qdrant.linking.ranking.rules import BONUS
 from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.scoring import BONUS, decide
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 FOLDS = 20
@@ -171,7 +171,8 @@ def _learn_from(
     batch = linker.learn(pairs, skip_unknown=True, again=True).batch
     queries = dict.fromkeys(span.query for document in target for span in document.spans)
     try:
-        learned = {query: linker.state.learned_in_document(scored[query], LinkOptions()) for query in queries}
+        state, options = linker.state, LinkOptions()
+        learned = {query: state.learned.in_document(scored[query], state.calibration, options) for query in queries}
     finally:
         linker.undo_learned(batch.number)
     for document in target:

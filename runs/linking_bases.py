@@ -16,7 +16,7 @@ from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.word_rarity import is_word
+from pearl_qdrant.lexical.words import is_word
 from training.examples.example import DEVELOPMENT_SPLITS, split_of
 from training.examples.wordnet import read_synsets
 

@@ -19,8 +19,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from pearl_qdrant.linking.ranking.features import FEATURES, FEW_NAMES, MARGINS, NIL_FEATURES, SIGNS, UNFITTED
-from pearl_qdrant.linking.ranking.model import RankingModel, all_margins
+from pearl_qdrant.linking.ranking.model import (
+    FEATURES,
+    FEW_NAMES,
+    MARGINS,
+    NIL_FEATURES,
+    SIGNS,
+    UNFITTED,
+    RankingModel,
+    all_margins,
+)
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
@@ -44,7 +52,7 @@ class Task:
     right: npt.NDArray[np.bool_]  # (m, k) bool; the candidates that are the mention's entity
     nil_features: FloatArray  # (m, len(NIL_FEATURES))
     is_nil: npt.NDArray[np.bool_]  # (m,) bool; the base does not have the entity
-    offsets: FloatArray  # (m, k); what rules add to the logits (`linking.ranking.rules`)
+    offsets: FloatArray  # (m, k); what rules add to the logits (`linking.ranking.scoring`)
     by_rule: npt.NDArray[np.bool_]  # (m,) bool; a rule decides the mention
     weight: float = 1.0  # weight of the task in the fit of the ranking, >= 0
     decision_weight: float = 1.0  # its weight in the fit of the decision, >= 0

@@ -38,7 +38,7 @@ from ingest.spread.worker import (
 )
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionExistsError, OptionError, SettingsError, StoreError
-from pearl_qdrant.linking.learned.aliases import sync_aliases
+from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
 from pearl_qdrant.store.atomic import sync_folder
 from pearl_qdrant.store.edge.joining import join_parts

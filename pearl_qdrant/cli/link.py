@@ -21,7 +21,7 @@ from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD, DEFA
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat
+    from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat
     from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
     from pearl_qdrant.records import Annotation, Candidate, Link
 
@@ -189,7 +189,7 @@ def _in_documents(
     linker: EntityLinker, file: BinaryIO, options: LinkOptions
 ) -> Iterator[tuple[dict[str, object], Link]]:
     """The links of all mentions of the documents of a file, with the id or line of the document and the place."""
-    from pearl_qdrant.linking.documents.mentions import read_document_lines
+    from pearl_qdrant.linking.documents.linking import read_document_lines
 
     for passage in read_document_lines(file, shared.name_of(file)):
         document = key_of(passage)
@@ -355,7 +355,7 @@ def _annotated(
     workers: int | None,
 ) -> Iterator[tuple[dict[str, object], list[Annotation]]]:
     """The annotations of each passage, with what names it: nothing, its line, or its id."""
-    from pearl_qdrant.linking.mention_detection.passages import read_passages
+    from pearl_qdrant.linking.mention_detection.blocks import read_passages
 
     if file is None:
         yield {}, linker.annotate(text or "", options)

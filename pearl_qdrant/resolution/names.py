@@ -35,8 +35,7 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
-from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.lexical.words import IGNORED, variant_word, word_rarity
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.resolution.records import NameRecord
 

@@ -27,10 +27,9 @@ from pearl_qdrant.cells import split_list
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.lexical.word_rarity import english_words
-from pearl_qdrant.linking.mention_kinds import NamedEntity, rewrites
-from pearl_qdrant.linking.mention_kinds.rewrites import slip
+from pearl_qdrant.lexical.words import english_words, variant_word
+from pearl_qdrant.linking import mention_kinds as rewrites
+from pearl_qdrant.linking.mention_kinds import NamedEntity, slip
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000

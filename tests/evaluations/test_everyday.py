@@ -10,7 +10,7 @@ import pytest
 from cli_runner import Run
 
 from pearl_qdrant import Entity
-from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention
 from training.evaluation.linking import methods as everyday
 from training.evaluation.linking.peers import (
     Answers,

@@ -14,7 +14,7 @@ import pytest
 from linker_base import ENTITIES
 from pydantic import SecretStr
 
-from pearl_qdrant.linking.calibration.labels import read_pairs
+from pearl_qdrant.linking.calibration.calibrate import read_pairs
 
 pytestmark = [
     pytest.mark.slow,

@@ -27,7 +27,7 @@ import numpy as np
 
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.mention_kinds.rewrites import KEYBOARD
+from pearl_qdrant.linking.mention_kinds import KEYBOARD
 from training.corpus.chunking import CLOSED_CLASS
 from training.examples.files import (
     ENTITIES,

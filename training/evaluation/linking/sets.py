@@ -20,8 +20,7 @@ import numpy as np
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.calibration.held_out import Samples
-from pearl_qdrant.linking.calibration.metrics import Answers, measure
+from pearl_qdrant.linking.calibration.metrics import Answers, Samples, measure
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity

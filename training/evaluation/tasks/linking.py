@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from pearl_qdrant.linking.calibration.held_out import Samples
-from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention
+from pearl_qdrant.linking.calibration.metrics import Samples
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention
 from training.evaluation.data import Data, OwnBase
 from training.evaluation.linking.methods import EverydayMethod, Linker, LinkingMethod, made_mentions
 from training.evaluation.linking.peers import Answers
